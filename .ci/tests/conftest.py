@@ -1,0 +1,38 @@
+"""What the tree-wide tests share: a local cluster, made when a test first needs it, and a word on PyPy."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Iterator, List
+
+import pytest
+
+LOG_LINE = re.compile(r"\[[A-Z]+\]\d{4}-\d\d-\d\d ")
+
+
+@pytest.fixture(scope="session")
+def cluster_address() -> Iterator[str]:
+    """The address of a scheduler with two workers."""
+    from scaler import SchedulerClusterCombo
+
+    cluster = SchedulerClusterCombo(n_workers=2, logging_level="WARNING")
+    yield cluster.get_address()
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def lines_but_log_lines() -> Callable[[str], List[str]]:
+    """What a program printed by itself, in lines; a cluster that it started logs to the same place."""
+
+    def filtered(output: str) -> List[str]:
+        return [line for line in output.splitlines() if not LOG_LINE.match(line)]
+
+    return filtered
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the suites that ran on PyPy counted: here each of them is a single test."""
+    for report in terminalreporter.getreports("passed"):
+        for name, text in report.user_properties:
+            if name == "on PyPy":
+                terminalreporter.write_line(f"on PyPy, {text}")

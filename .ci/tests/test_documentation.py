@@ -1,0 +1,210 @@
+"""The documentation says nothing that does not run.
+
+Rules, for README.md, the README.md of each distribution, and docs/:
+- Every ```python fence is a whole program. It runs by itself, in a process of its own, and must not fail.
+  An address in it stands for that of a cluster which the test has ready; where the program starts a cluster
+  itself, for one that is free.
+- `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
+- `<!-- example: output -->` above a fence of any kind: this is exactly what the last program prints,
+  but for the log lines of a cluster that it started.
+- A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options.
+- A link to a file leads to one, and docs/README.md has a link to every page.
+- The page on the programs names all of their options, and none that they lack; so does the client's page with
+  the errors.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, List, NamedTuple, Set
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+PAGES = [TREE / "README.md", *sorted(TREE.glob("*/README.md")), TREE / "protocol-spec/python/README.md"]
+PAGES += sorted((TREE / "docs").rglob("*.md"))
+PAGES = list(dict.fromkeys(PAGES))
+
+FENCE = re.compile(
+    r"(?:^<!-- example: (?P<marker>[^>]*?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+ADDRESS = re.compile(r"tcp://(?:127\.0\.0\.1|localhost):\d+")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
+LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+PROGRAM = re.compile(r"scaler[_-]\w+")
+
+TIME_LIMIT_SECONDS = 60
+
+
+class Fence(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    marker: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(TREE)}:{self.line}"
+
+
+def fences_of(page: Path) -> Iterator[Fence]:
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start("text"))
+        yield Fence(page, line, match["language"], match["marker"] or "", match["text"])
+
+
+FENCES = [fence for page in PAGES for fence in fences_of(page)]
+PYTHON_FENCES = [fence for fence in FENCES if fence.language == "python"]
+PROGRAM_FENCES = [fence for fence in PYTHON_FENCES if fence.marker != "compile only"]
+
+
+def expected_output(program: Fence) -> str:
+    """What the fence right after a program's says it prints; nothing when none does."""
+    following = FENCES[FENCES.index(program) + 1 :]
+    if following and following[0].marker == "output" and following[0].page == program.page:
+        return following[0].text
+    return ""
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("fence", PYTHON_FENCES, ids=lambda fence: fence.place)
+def test_python_compiles(fence: Fence) -> None:
+    compile(fence.text, fence.place, "exec")
+
+
+@pytest.mark.parametrize("fence", PROGRAM_FENCES, ids=lambda fence: fence.place)
+def test_program_runs(
+    fence: Fence,
+    cluster_address: str,
+    tmp_path: Path,
+    lines_but_log_lines: Callable[[str], List[str]],
+) -> None:
+    address = free_address() if "SchedulerClusterCombo(" in fence.text else cluster_address
+    program = tmp_path / "program.py"
+    program.write_text(ADDRESS.sub(address, fence.text), encoding="utf-8")
+
+    finished = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_SECONDS,
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    if expected_output(fence):
+        assert lines_but_log_lines(finished.stdout) == expected_output(fence).splitlines()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
+def test_markers_are_known_and_in_place(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    fences = list(fences_of(page))
+
+    assert {fence.marker for fence in fences} <= {"", "compile only", "output"}
+    assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), (
+        "a marker without a fence"
+    )
+    assert text.count("\n```") + text.startswith("```") == 2 * len(fences), "a fence without an end"
+    for before, fence in zip([None, *fences], fences):
+        if fence.marker == "output":
+            assert before in PROGRAM_FENCES, f"{fence.place} is the output of no program"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_index_has_every_page() -> None:
+    index = TREE / "docs/README.md"
+    linked = {(index.parent / target).resolve() for target in LINK.findall(index.read_text(encoding="utf-8"))}
+    records = TREE / "docs/adr"
+    listed = {
+        (records / target).resolve()
+        for target in LINK.findall((records / "README.md").read_text(encoding="utf-8"))
+    }
+
+    pages = {page for page in PAGES if (TREE / "docs") in page.parents}
+    assert pages - linked - listed - {index} == set()
+
+
+# Commands.
+
+
+def commands_of(fence: Fence) -> Iterator[List[str]]:
+    lines = fence.text.replace("\\\n", " ").splitlines()
+    if fence.language == "console":
+        lines = [line[2:] for line in lines if line.startswith("$ ")]
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words:
+            yield words
+
+
+COMMANDS = [
+    (fence, words)
+    for fence in FENCES
+    if fence.language in ("bash", "console")
+    for words in commands_of(fence)
+    if words[0] == "make" or PROGRAM.fullmatch(words[0])
+]
+
+
+def help_of(program: str) -> str:
+    path = Path(sys.executable).parent / program
+    assert path.exists(), f"there is no program {program}"
+    return subprocess.run(
+        [str(path), "-h"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+
+
+def options_of(program: str) -> Set[str]:
+    return set(LONG_OPTION.findall(help_of(program))) - {"--help"}
+
+
+@pytest.mark.parametrize(
+    ("fence", "words"), COMMANDS, ids=lambda value: value.place if isinstance(value, Fence) else value[0]
+)
+def test_command_exists(fence: Fence, words: List[str]) -> None:
+    if words[0] == "make":
+        makefile = (TREE / "Makefile").read_text(encoding="utf-8")
+        targets = [word for word in words[1:] if "=" not in word]
+        assert [target for target in targets if not re.search(f"^{target}:", makefile, re.MULTILINE)] == []
+    else:
+        used = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert used - {"--help"} <= options_of(words[0])
+
+
+@pytest.mark.parametrize("program", ["scaler_scheduler", "scaler_cluster"])
+def test_page_names_exactly_the_options_there_are(program: str) -> None:
+    page = (TREE / "docs/cluster.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## `{program}`$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/cluster.md has no section on {program}"
+
+    assert set(LONG_OPTION.findall(section[1])) == options_of(program)
+
+
+def test_page_names_exactly_the_errors_there_are() -> None:
+    from scaler import exceptions
+
+    page = (TREE / "docs/client.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `(\w+)` \| ", page.partition("\n## Errors\n")[2], re.MULTILINE)
+
+    assert sorted(table) == sorted(set(exceptions.__all__) - {"RemoteTraceback", "ScalerError"})

@@ -1,0 +1,82 @@
+"""The programs in examples/ run as they are, and print what they say they print.
+
+Rule: the opening docstring of an example ends with `Prints:` and the lines that it prints, indented.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DEMO = EXAMPLES / "demo.py"
+SHORT_EXAMPLES = sorted(path.name for path in EXAMPLES.glob("*.py") if path != DEMO)
+
+
+def promised_output(example: Path) -> List[str]:
+    docstring = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
+    _, found, promised = docstring.partition("Prints:\n")
+    assert found, f"{example.name} does not say what it prints"
+    return textwrap.dedent(promised).strip().splitlines()
+
+
+@pytest.mark.parametrize("name", SHORT_EXAMPLES)
+def test_example_prints_what_it_says(name: str, lines_but_log_lines: Callable[[str], List[str]]) -> None:
+    finished = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    assert lines_but_log_lines(finished.stdout) == promised_output(EXAMPLES / name)
+
+
+def test_demo_checks_its_own_answers() -> None:
+    finished = subprocess.run(
+        [sys.executable, str(DEMO), "--workers", "2"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    assert "348,513 primes; 400 tasks in" in finished.stdout
+    assert "100,000 tasks in" in finished.stdout
+    assert "The cluster has ended." in finished.stdout
+
+
+def test_interrupted_demo_leaves_no_process_behind() -> None:
+    with subprocess.Popen(
+        [sys.executable, str(DEMO), "--workers", "2"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if line.startswith("Counting the primes"):
+                break
+
+        # As the terminal does at Ctrl-C: to every process of the group.
+        os.killpg(demo.pid, signal.SIGINT)
+        # The pipes end when the last process that holds them has ended.
+        _, errors = demo.communicate(timeout=30)
+
+    assert demo.returncode == 130
+    assert errors.strip() == "interrupted, ending the cluster"
+    with pytest.raises(ProcessLookupError):
+        os.killpg(demo.pid, 0)

@@ -1,0 +1,311 @@
+"""Who may import whom, read from the sources; nothing is imported to find out.
+
+Rules:
+- Of our own packages, `scaler` and `scaler_appliance` may import `scaler_protocol`; there is no other arrow.
+  `scaler_conformance` imports none of ours: it must not judge an implementation by code of that same one.
+- `scaler_appliance.core` decides and never does: clock, randomness, sockets, threads, files and processes are
+  outside. It imports itself and the protocol, and whatever it reaches there is as pure as the core must be.
+- A rule nobody has seen bite is no rule: the second half of this file breaks each of them on made-up sources.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Set
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+
+PACKAGES = {
+    "scaler": TREE / "sdk/src",
+    "scaler_appliance": TREE / "appliance/src",
+    "scaler_conformance": TREE / "conformance-tests/src",
+    "scaler_protocol": TREE / "protocol-spec/python/src",
+}
+
+ARROWS = {
+    ("scaler", "scaler_protocol"),
+    ("scaler_appliance", "scaler_protocol"),
+}
+
+CORE = "scaler_appliance.core"
+CORE_MAY_USE = (CORE, "scaler_protocol")
+
+# Modules of the standard library that compute and do nothing else. One that is missing here is added without
+# harm if it knows no clock, no randomness and no outside world.
+PURE_MODULES = frozenset(
+    {
+        "__future__",
+        "abc",
+        "array",
+        "bisect",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "enum",
+        "fractions",
+        "functools",
+        "graphlib",
+        "heapq",
+        "itertools",
+        "math",
+        "numbers",
+        "operator",
+        "statistics",
+        "string",
+        "struct",
+        "sys",
+        "types",
+        "typing",
+    }
+)
+
+
+class Import(NamedTuple):
+    importer: str
+    imported: str  # for `from a import b`, `a.b` when that is a module of ours, else `a`
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+class Sources:
+    """Modules by dotted name, each with its source text."""
+
+    def __init__(self, texts: Dict[str, str]) -> None:
+        self.trees = {name: ast.parse(text, name) for name, text in texts.items()}
+
+    @classmethod
+    def of_tree(cls) -> Sources:
+        texts = {}
+        for package, folder in PACKAGES.items():
+            for path in sorted((folder / package).rglob("*.py")):
+                parts = path.relative_to(folder).with_suffix("").parts
+                name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                texts[name] = path.read_text(encoding="utf-8")
+        return cls(texts)
+
+    def imports_of(self, module: str) -> Iterator[Import]:
+        """Every import in a module, those inside functions and by name at run time too."""
+        for node in ast.walk(self.trees[module]):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(module, alias.name, node.lineno)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(module, node)
+                for alias in node.names:
+                    whole = f"{base}.{alias.name}"
+                    yield Import(module, whole if whole in self.trees else base, node.lineno)
+            elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__"):
+                if node.args and isinstance(node.args[0], ast.Constant):
+                    yield Import(module, str(node.args[0].value), node.lineno)
+
+    def _absolute(self, module: str, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        is_package = any(name.startswith(f"{module}.") for name in self.trees)
+        parts = module.split(".")
+        parts = parts[: len(parts) - node.level + is_package]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _called_name(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def forbidden_arrows(sources: Sources) -> List[str]:
+    return [
+        str(found)
+        for module in sources.trees
+        for found in sources.imports_of(module)
+        if package_of(found.imported) in PACKAGES
+        and package_of(found.imported) != package_of(module)
+        and (package_of(module), package_of(found.imported)) not in ARROWS
+    ]
+
+
+def is_in(module: str, parent: str) -> bool:
+    return module == parent or module.startswith(f"{parent}.")
+
+
+def is_in_any(module: str, parents: Iterable[str]) -> bool:
+    return any(is_in(module, parent) for parent in parents)
+
+
+def parents_of(module: str) -> List[str]:
+    """Importing `a.b.c` runs `a` and `a.b` first."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def impurities_of_core(sources: Sources) -> List[str]:
+    """What the core imports, by itself or through others of our modules, beyond pure modules."""
+    found_impure = []
+    to_visit = [module for module in sources.trees if is_in(module, CORE)]
+    visited: Set[str] = set()
+    while to_visit:
+        module = to_visit.pop()
+        if module in visited or module not in sources.trees:
+            continue
+        visited.add(module)
+        to_visit.extend(parents_of(module))
+        for found in sources.imports_of(module):
+            if package_of(found.imported) not in PACKAGES:
+                if package_of(found.imported) not in PURE_MODULES:
+                    found_impure.append(str(found))
+            elif is_in(module, CORE) and not is_in_any(found.imported, CORE_MAY_USE):
+                found_impure.append(str(found))
+            else:
+                to_visit.append(found.imported)
+    return found_impure
+
+
+@pytest.fixture(scope="module")
+def tree() -> Sources:
+    return Sources.of_tree()
+
+
+def test_all_four_packages_are_read(tree: Sources) -> None:
+    assert {package_of(module) for module in tree.trees} == set(PACKAGES)
+    assert any(is_in(module, CORE) for module in tree.trees)
+
+
+def test_packages_import_along_the_arrows_only(tree: Sources) -> None:
+    assert forbidden_arrows(tree) == []
+
+
+def test_core_imports_pure_modules_only(tree: Sources) -> None:
+    assert impurities_of_core(tree) == []
+
+
+# The rules bite.
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("scaler.cluster.combo", "import scaler_appliance"),
+        ("scaler.cluster.combo", "from scaler_appliance.core import tasks"),
+        ("scaler.cluster.combo", "def start():\n    import scaler_appliance.__main__"),
+        ("scaler.cluster.combo", "import importlib\nimportlib.import_module('scaler_appliance')"),
+        ("scaler.cluster.combo", "__import__('scaler_appliance')"),
+        ("scaler_appliance.shell", "from scaler.client import Client"),
+        ("scaler_protocol.codec", "from scaler import payload"),
+        ("scaler_conformance.cases", "from scaler_protocol import decode"),
+    ],
+)
+def test_another_arrow_is_found(module: str, text: str) -> None:
+    assert len(forbidden_arrows(Sources({module: text}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("scaler.client", "from scaler_protocol import messages"),
+        ("scaler.client", "from .future import ScalerFuture\nfrom scaler import payload\nimport zmq"),
+        ("scaler.cluster", "command = ['python', '-m', 'scaler_appliance']"),
+        ("scaler_appliance.shell", "import scaler_protocol"),
+        ("scaler_conformance.cases", "import capnp, scalerish"),
+    ],
+)
+def test_an_allowed_arrow_is_not(module: str, text: str) -> None:
+    assert forbidden_arrows(Sources({module: text})) == []
+
+
+def core_with(text: str, **others: str) -> Sources:
+    """A small tree whose core has one module with this text."""
+    texts = {
+        "scaler_appliance": "",
+        "scaler_appliance.core": "",
+        "scaler_appliance.core.tasks": text,
+        "scaler_appliance.shell": "import zmq",
+        "scaler_protocol": "from scaler_protocol.codec import decode",
+        "scaler_protocol.codec": "import struct",
+        "scaler_protocol.messages": "import enum",
+        "scaler_protocol.logs": "import logging",
+    }
+    texts.update({name.replace("__", "."): replaced for name, replaced in others.items()})
+    return Sources(texts)
+
+
+IMPURE_MODULES = [
+    "asyncio",
+    "logging",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+    "zmq",
+]
+
+
+@pytest.mark.parametrize("module", IMPURE_MODULES)
+def test_a_clock_or_a_socket_in_the_core_is_found(module: str) -> None:
+    found = impurities_of_core(core_with(f"import {module}"))
+
+    assert found == [f"scaler_appliance.core.tasks:1 imports {module}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from time import monotonic",
+        "def now():\n    import time",
+        "from .. import shell",
+        "from ..shell import send",
+        "from scaler_appliance import shell",
+        "from scaler_protocol import logs",
+        "from scaler_protocol.logs import log",
+    ],
+)
+def test_a_way_around_is_found(text: str) -> None:
+    assert len(impurities_of_core(core_with(text))) == 1
+
+
+def test_an_impure_module_behind_the_messages_is_found() -> None:
+    core = "from scaler_protocol import messages"
+
+    assert impurities_of_core(core_with(core, scaler_protocol__messages="import os")) == [
+        "scaler_protocol.messages:1 imports os"
+    ]
+    assert impurities_of_core(core_with(core, scaler_protocol__codec="from scaler_protocol import logs")) == [
+        "scaler_protocol.logs:1 imports logging"
+    ]
+    assert impurities_of_core(core_with("", scaler_appliance="import zmq")) == [
+        "scaler_appliance:1 imports zmq"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from collections import deque\nfrom array import array",
+        "from scaler_protocol import messages as m",
+        "from scaler_protocol import PROTOCOL_MAJOR, encode_struct",
+        "from scaler_protocol.messages import Task",
+        "import scaler_appliance.core.workers",
+        "from . import workers",
+        "from .workers import Worker",
+    ],
+)
+def test_pure_imports_of_the_core_are_not(text: str) -> None:
+    assert impurities_of_core(core_with(text, scaler_appliance__core__workers="")) == []

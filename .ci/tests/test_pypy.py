@@ -1,0 +1,37 @@
+"""The tests of what also runs on PyPy, run there: the protocol's and the scheduler's.
+
+Rule: `make test` sets up .venv-pypy. Where there is no PyPy to be had, these tests are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+ENVIRONMENT = TREE / ".venv-pypy"
+
+TIME_LIMIT_SECONDS = 900
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIME_LIMIT_SECONDS + 60)
+@pytest.mark.skipif(not (ENVIRONMENT / ".packages").exists(), reason="no PyPy here (make test says why)")
+@pytest.mark.parametrize("folder", ["protocol-spec/python/tests", "appliance/tests"])
+def test_suite_passes_on_pypy(folder: str, record_property: Callable[[str, object], None]) -> None:
+    finished = subprocess.run(
+        [str(ENVIRONMENT / "bin/pypy3"), "-m", "pytest", "-p", "no:cacheprovider", "--color=no", folder],
+        cwd=TREE,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIME_LIMIT_SECONDS,
+    )
+
+    assert finished.returncode == 0, finished.stdout
+    # Said again below the summary of the whole run, since this suite counts as one test there.
+    record_property("on PyPy", f"{folder}: {finished.stdout.rstrip().splitlines()[-1].strip('= ')}")

@@ -1,0 +1,72 @@
+"""What the core asks the shell to do. Effects are values: tests compare them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence, Union
+
+from scaler_protocol import messages as m
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+
+class Send(NamedTuple):
+    """Send one message; the payload frame is the parts, joined."""
+
+    peer: bytes
+    message: m.Member
+    payload: Sequence[Buffer] = ()
+
+
+class SendChunk(NamedTuple):
+    """Read a part of an object file and send it as an ObjectResponse."""
+
+    peer: bytes
+    object_id: int
+    offset: int
+    length: int
+    size: int
+
+
+class StoreChunk(NamedTuple):
+    """Write a part of an object that is being received to its file; with the last one the file is whole."""
+
+    object_id: int
+    offset: int
+    chunk: Buffer
+    is_last: bool
+
+
+class RemoveObject(NamedTuple):
+    """Delete an object's file."""
+
+    object_id: int
+
+
+class Log(NamedTuple):
+    """Write a log line; `level` is a name of the standard library's logging levels."""
+
+    level: str
+    text: str
+
+
+class Stop(NamedTuple):
+    """End the program, all peers having been told."""
+
+    reason: str
+
+
+Effect = Union[Send, SendChunk, StoreChunk, RemoveObject, Log, Stop]
+
+
+class PeerError(Exception):
+    """A peer broke the protocol: its session ends, everyone else's goes on.
+
+    Parameters:
+        reason: what the Refusal says.
+        text: for the peer's user and our log.
+    """
+
+    def __init__(self, reason: m.RefusalReason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text

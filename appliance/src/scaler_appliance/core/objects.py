@@ -1,0 +1,165 @@
+"""What the scheduler knows of objects: who owns them, who needs them, where their bytes are.
+
+Rules:
+- An object lives while its owner holds it or an unfinished task needs it, and no longer.
+- Only small objects (functions, mostly) have their bytes in the core's hands; the others are files in the object directory, of
+  which the core knows the size and how far they have arrived.
+- Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that have
+  not arrived yet wait.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, List, NamedTuple, Optional, Set
+
+from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_protocol import messages as m
+
+SESSION_SHIFT = 40  # object id = session << SESSION_SHIFT | number
+TRANSFER_WINDOW = 4  # chunks requested and not arrived
+
+
+class ChunkRequest(NamedTuple):
+    peer: bytes
+    offset: int
+    length: int
+
+
+class ObjectRecord:
+    __slots__ = (
+        "object_id", "owner", "size", "kind", "name", "codec", "content", "in_file", "arrived", "requested", "source",
+        "waiting", "references", "held", "holders",
+    )  # fmt: skip
+
+    def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
+        self.object_id = object_id
+        self.owner = owner  # session that holds it
+        self.size = size
+        self.kind = kind
+        self.name = name
+        self.codec = codec
+        self.content: Optional[bytes] = None  # of an inline object
+        self.in_file = False
+        self.arrived = size  # bytes that can be read
+        self.requested = size
+        self.source: Optional[bytes] = None  # peer that sends it to us
+        self.waiting: List[ChunkRequest] = []
+        self.references = 0  # unfinished tasks or batches that need it
+        self.held = True  # by its owner
+        self.holders: Set[int] = set()  # sessions of workers that were told of it
+
+
+class ObjectTable:
+    """All objects by id, with the effects of their coming and going."""
+
+    def __init__(self, effects: List[Effect], chunk_bytes: int) -> None:
+        self._effects = effects
+        self._chunk_bytes = chunk_bytes
+        self._records: Dict[int, ObjectRecord] = {}
+        self.total_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, object_id: int) -> Optional[ObjectRecord]:
+        """The object, if its owner still holds it: what a new task may depend on."""
+        record = self._records.get(object_id)
+        return record if record is not None and record.held else None
+
+    def find(self, object_id: int) -> Optional[ObjectRecord]:
+        """The object, also while only unfinished tasks keep it alive."""
+        return self._records.get(object_id)
+
+    def records(self) -> List[ObjectRecord]:
+        return list(self._records.values())
+
+    def add(self, record: ObjectRecord) -> None:
+        assert record.object_id not in self._records
+        self._records[record.object_id] = record
+        self.total_bytes += record.size
+
+    def start_transfer(self, record: ObjectRecord, source: bytes) -> None:
+        """Fetch an object whose bytes are with a peer on another host."""
+        record.in_file = True
+        record.arrived = record.requested = 0
+        record.source = source
+        self._request_more(record)
+
+    def _request_more(self, record: ObjectRecord) -> None:
+        assert record.source is not None
+        while record.requested < record.size and record.requested - record.arrived < TRANSFER_WINDOW * self._chunk_bytes:
+            length = min(self._chunk_bytes, record.size - record.requested)
+            request = m.ObjectRequest(id=record.object_id, offset=record.requested, length=length)
+            self._effects.append(Send(record.source, request))
+            record.requested += length
+
+    def on_chunk(self, record: ObjectRecord, chunk: bytes) -> None:
+        """The next chunk of an object arrived; chunks come in order because one connection carries them."""
+        offset = record.arrived
+        record.arrived += len(chunk)
+        self._effects.append(StoreChunk(record.object_id, offset, chunk, record.arrived >= record.size))
+        self._request_more(record)
+        if record.arrived >= record.size:
+            record.source = None
+        waiting, record.waiting = record.waiting, []
+        for request in waiting:
+            self.serve(record, request)
+
+    def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
+        """Send a part of an object, now or as soon as it has arrived."""
+        length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
+        if request.offset + length > record.arrived:
+            record.waiting.append(request)
+        elif record.content is not None:
+            chunk = record.content[request.offset : request.offset + length]
+            response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
+            self._effects.append(Send(request.peer, response, (chunk,)))
+        else:
+            self._effects.append(SendChunk(request.peer, record.object_id, request.offset, length, record.size))
+
+    def refuse(self, peer: bytes, object_id: int, offset: int) -> None:
+        response = m.ObjectResponse(id=object_id, offset=offset, status=m.ObjectResponseStatus.MISSING)
+        self._effects.append(Send(peer, response))
+
+    def release(self, record: ObjectRecord, count: int = 1) -> List[int]:
+        """`count` tasks need the object no more; returns the holders to be told if that was its end."""
+        record.references -= count
+        assert record.references >= 0, f"object {record.object_id:x} released too often"
+        return self._remove_if_unused(record)
+
+    def let_go(self, record: ObjectRecord) -> List[int]:
+        """The owner holds the object no more; returns the holders to be told if that was its end."""
+        record.held = False
+        return self._remove_if_unused(record)
+
+    def _remove_if_unused(self, record: ObjectRecord) -> List[int]:
+        if record.held or record.references:
+            return []
+        del self._records[record.object_id]
+        self.total_bytes -= record.size
+        if record.in_file:
+            self._effects.append(RemoveObject(record.object_id))
+        for request in record.waiting:
+            self.refuse(request.peer, record.object_id, request.offset)
+        return sorted(record.holders)
+
+
+def announcement(records: List[ObjectRecord]) -> "tuple[m.ObjectInstruction, List[bytes]]":
+    """The message that tells a worker of objects before the tasks that need them, with its payload."""
+    storages = bytes(map(_storage_of, records))
+    instruction = m.ObjectInstruction(
+        action=m.ObjectAction.CREATE,
+        ids=array("Q", [record.object_id for record in records]),
+        sizes=array("Q", [record.size for record in records]),
+        storages=storages,
+        kinds=bytes(record.kind for record in records),
+        codec=records[0].codec,
+    )
+    return instruction, [record.content for record in records if record.content is not None]
+
+
+def _storage_of(record: ObjectRecord) -> int:
+    if record.content is not None:
+        return m.ObjectStorage.INLINE
+    return m.ObjectStorage.SHARED if record.arrived >= record.size else m.ObjectStorage.REMOTE

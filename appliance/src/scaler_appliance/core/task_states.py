@@ -1,0 +1,135 @@
+"""The state machine of a task.
+
+Rules:
+- Every transition lives in TRANSITIONS, and the table is total: each (state, event) pair is a next state, an `ignore` with
+  its reason, or a `fault` of ours, which is an assertion because no peer can cause it.
+- A task's state is one byte in its batch's `states` column. AFTER[event] is the table in the form of `bytes.translate`, so a
+  whole span of tasks makes its transition in one call.
+- Nothing here knows who is connected or what time it is.
+
+    QUEUED ──place──▶ ASSIGNED ──succeed/fail/lose──▶ SUCCEEDED / FAILED / LOST
+      ▲ │                │  ▲
+      │ └─cancel─┐  cancel│  │refuse_cancel (it runs)
+      │          ▼        ▼  │
+      │      CANCELLED ◀── CANCELLING ──succeed/fail/lose──▶ as above: a result that crosses a cancel wins
+      └──── return (worker lost, or given back) ─── ASSIGNED
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union
+
+
+class TaskState(IntEnum):
+    QUEUED = 0
+    ASSIGNED = 1
+    CANCELLING = 2
+    SUCCEEDED = 3
+    FAILED = 4
+    LOST = 5
+    CANCELLED = 6
+
+
+class TaskEvent(IntEnum):
+    PLACE = 0  # the scheduler hands it to a worker
+    SUCCEED = 1  # its worker reports a result
+    FAIL = 2  # its worker reports that the function failed
+    LOSE = 3  # it will not be run (again): worker's report, or no attempt is left, or rejected
+    RETURN = 4  # its worker is lost, or gave it back without having started it
+    CANCEL = 5  # its client asks, or is gone
+    CONFIRM_CANCEL = 6  # its worker dropped it
+    REFUSE_CANCEL = 7  # its worker is running it
+
+
+class Ignore(NamedTuple):
+    why: str
+
+
+class Fault(NamedTuple):
+    why: str
+
+
+Decision = Union[TaskState, Ignore, Fault]
+
+_S, _E = TaskState, TaskEvent
+
+FINAL_STATES = frozenset({_S.SUCCEEDED, _S.FAILED, _S.LOST, _S.CANCELLED})
+
+TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
+    (_S.QUEUED, _E.PLACE): _S.ASSIGNED,
+    (_S.QUEUED, _E.SUCCEED): Fault("instances of a queued task are fenced"),
+    (_S.QUEUED, _E.FAIL): Fault("instances of a queued task are fenced"),
+    (_S.QUEUED, _E.LOSE): _S.LOST,
+    (_S.QUEUED, _E.RETURN): Fault("a queued task is at no worker"),
+    (_S.QUEUED, _E.CANCEL): _S.CANCELLED,
+    (_S.QUEUED, _E.CONFIRM_CANCEL): Fault("instances of a queued task are fenced"),
+    (_S.QUEUED, _E.REFUSE_CANCEL): Fault("instances of a queued task are fenced"),
+    (_S.ASSIGNED, _E.PLACE): Fault("one owner at any time"),
+    (_S.ASSIGNED, _E.SUCCEED): _S.SUCCEEDED,
+    (_S.ASSIGNED, _E.FAIL): _S.FAILED,
+    (_S.ASSIGNED, _E.LOSE): _S.LOST,
+    (_S.ASSIGNED, _E.RETURN): _S.QUEUED,
+    (_S.ASSIGNED, _E.CANCEL): _S.CANCELLING,
+    (_S.ASSIGNED, _E.CONFIRM_CANCEL): _S.CANCELLED,
+    (_S.ASSIGNED, _E.REFUSE_CANCEL): Ignore("nobody waits for the answer any more"),
+    (_S.CANCELLING, _E.PLACE): Fault("one owner at any time"),
+    (_S.CANCELLING, _E.SUCCEED): _S.SUCCEEDED,
+    (_S.CANCELLING, _E.FAIL): _S.FAILED,
+    (_S.CANCELLING, _E.LOSE): _S.LOST,
+    (_S.CANCELLING, _E.RETURN): _S.CANCELLED,
+    (_S.CANCELLING, _E.CANCEL): Ignore("asked already"),
+    (_S.CANCELLING, _E.CONFIRM_CANCEL): _S.CANCELLED,
+    (_S.CANCELLING, _E.REFUSE_CANCEL): _S.ASSIGNED,
+    **{(state, _E.PLACE): Fault("a finished task is in no queue") for state in FINAL_STATES},
+    **{(state, _E.RETURN): Fault("a finished task is at no worker") for state in FINAL_STATES},
+    **{
+        (state, event): Ignore("the task has its one outcome")
+        for state in FINAL_STATES
+        for event in (_E.SUCCEED, _E.FAIL, _E.LOSE, _E.CANCEL, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL)
+    },
+}
+
+_FAULT_BYTE = 255
+
+
+def _translation(event: TaskEvent) -> bytes:
+    table = bytearray([_FAULT_BYTE] * 256)
+    for state in TaskState:
+        decision = TRANSITIONS[state, event]
+        if isinstance(decision, TaskState):
+            table[state] = decision
+        elif isinstance(decision, Ignore):
+            table[state] = state
+    return bytes(table)
+
+
+AFTER: Tuple[bytes, ...] = tuple(_translation(event) for event in TaskEvent)
+"""AFTER[event] translates a span of states; a byte of 255 in the outcome is a Fault."""
+
+
+def apply(states: bytearray, start: int, stop: int, event: TaskEvent) -> None:
+    """Let tasks [start, stop) of a batch make the transition of `event`."""
+    after = states[start:stop].translate(AFTER[event])
+    assert _FAULT_BYTE not in after, f"{event.name} of {[TaskState(state).name for state in set(states[start:stop])]}"
+    states[start:stop] = after
+
+
+def first_run(states: bytearray, start: int, stop: int, state: int) -> Optional[Tuple[int, int]]:
+    """The first maximal span of tasks within [start, stop) that are in `state`."""
+    byte = bytes([state])
+    start = states.find(byte, start, stop)
+    if start < 0:
+        return None
+    rest = states[start:stop]
+    return start, stop - len(rest.lstrip(byte))
+
+
+def runs(states: bytearray, start: int, stop: int, state: int) -> List[Tuple[int, int]]:
+    """All maximal spans of tasks within [start, stop) that are in `state`."""
+    found: List[Tuple[int, int]] = []
+    run = first_run(states, start, stop, state)
+    while run is not None:
+        found.append(run)
+        run = first_run(states, run[1], stop, state)
+    return found

@@ -1,0 +1,50 @@
+"""The files of objects that the scheduler keeps.
+
+Rules:
+- An object that is being received is written under a temporary name and gets its own when it is whole.
+- A file that is not there is an answer (`None`), not an error: peers may delete what they shared.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Optional
+
+from scaler_protocol.segments import Buffer, ObjectDirectory, read_chunk, temporary_name, write_chunk
+
+
+class ObjectFiles:
+    """Object files in the scheduler's directory.
+
+    Parameters:
+        directory: owned by this process; removed by `close`.
+    """
+
+    def __init__(self, directory: ObjectDirectory) -> None:
+        self.directory = directory
+        self._receiving: Dict[int, str] = {}
+
+    def store_chunk(self, object_id: int, offset: int, chunk: Buffer, is_last: bool) -> None:
+        path = self._receiving.get(object_id)
+        if path is None:
+            path = self._receiving[object_id] = os.path.join(self.directory.path, temporary_name())
+        write_chunk(path, offset, chunk)
+        if is_last:
+            os.rename(self._receiving.pop(object_id), self.directory.object_path(object_id))
+
+    def read_chunk(self, object_id: int, offset: int, length: int) -> Optional[bytes]:
+        path = self._receiving.get(object_id) or self.directory.object_path(object_id)
+        try:
+            return read_chunk(path, offset, length)
+        except FileNotFoundError:
+            return None
+
+    def remove(self, object_id: int) -> None:
+        path = self._receiving.pop(object_id, None) or self.directory.object_path(object_id)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def close(self) -> None:
+        self.directory.remove()

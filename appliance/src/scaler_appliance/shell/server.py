@@ -1,0 +1,179 @@
+"""The running scheduler: drives the core from its socket, its clock and its signals.
+
+    socket readable ─▶ drain up to BURST_MESSAGES ─▶ core.on_message … ─▶ core.tick ─▶ perform effects ─▶ again if more came
+
+Rules:
+- Everything that waits is drained before anything is placed: bursts make batches.
+- No handler's error ends the program: it is logged with its traceback, and costs the peer that caused it its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import Callable, Counter, Dict, Type
+
+from scaler_appliance.core.effects import Effect, Log, PeerError, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.effects import Stop as StopEffect
+from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.shell.objects import ObjectFiles
+from scaler_appliance.shell.status import StatusReporter
+from scaler_appliance.shell.transport import Transport
+from scaler_protocol import MalformedMessageError, decode, encode
+from scaler_protocol import messages as m
+
+BURST_MESSAGES = 256
+TICK_INTERVAL_SECONDS = 1.0
+CONGESTION_RETRY_SECONDS = 0.005
+
+logger = logging.getLogger("scaler")
+
+
+class Server:
+    """One scheduler: core, sockets and object files, on the running event loop."""
+
+    def __init__(self, core: Scheduler, transport: Transport, files: ObjectFiles) -> None:
+        self._core = core
+        self._transport = transport
+        self._files = files
+        self._loop = asyncio.get_running_loop()
+        self._stopped: asyncio.Future[str] = self._loop.create_future()
+        self._is_draining = False
+        self._gone: list[bytes] = []
+        self.sent: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        self._reporter = StatusReporter(core, transport, self.sent, self.received)
+        self._performers: Dict[Type[object], Callable[..., None]] = {
+            Send: self._send,
+            SendChunk: self._send_chunk,
+            StoreChunk: lambda effect: files.store_chunk(*effect),
+            RemoveObject: lambda effect: files.remove(effect.object_id),
+            Log: lambda effect: logger.log(getattr(logging, effect.level), effect.text),
+            StopEffect: self._stop,
+        }
+
+    async def run(self, exit_when_stdin_closes: bool) -> None:
+        """Serve until a client's, a signal's or the parent's request to stop has been carried out."""
+        self._loop.add_reader(self._transport.descriptor, self._drain)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
+        if exit_when_stdin_closes:
+            self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
+        self._on_timer()
+        try:
+            await self._stopped
+        finally:
+            self._loop.remove_reader(self._transport.descriptor)
+        logger.info("Scheduler: stopped: %s", self._stopped.result())
+
+    def peer_gone(self, peer: bytes) -> None:
+        """A message could not be delivered; noted here, told to the core when the effects at hand are done."""
+        self._gone.append(peer)
+
+    # Input ----------------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            now = self._loop.time()
+            for _ in range(BURST_MESSAGES):
+                received = self._transport.receive()
+                if received is None:
+                    break
+                self._on_frames(now, *received)
+            self._settle(now)
+        finally:
+            self._is_draining = False
+        if self._transport.has_input() and not self._stopped.done():
+            self._loop.call_soon(self._drain)
+
+    def _on_frames(self, now: float, peer: bytes, frames: "list[bytes]") -> None:
+        try:
+            if not 1 <= len(frames) <= 2:
+                raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
+            message = decode(frames[0])
+            self.received[type(message).__name__] += 1
+            self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+        except MalformedMessageError as error:
+            self.received["malformed"] += 1
+            self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+        except Exception:
+            logger.exception("Scheduler: internal error; the peer that met it is disconnected")
+            text = "the scheduler met an internal error; its log has the details"
+            self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text))
+
+    def _on_timer(self) -> None:
+        now = self._loop.time()
+        self._drain()  # should a signal of the descriptor ever be missed, it is late, not lost
+        self._settle(now)
+        self._reporter.report(now)
+        if not self._stopped.done():
+            self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
+
+    def _on_signal(self, name: str) -> None:
+        if self._stopped.done():
+            return
+        if self._is_stopping:
+            logger.warning("Scheduler: second %s: stopping at once", name)
+            self._stop(StopEffect(f"second {name}"))
+            return
+        self._begin_stop(name)
+
+    def _on_stdin(self) -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            self._loop.remove_reader(sys.stdin.fileno())
+            self._begin_stop("the process that started the scheduler is gone")
+
+    _is_stopping = False
+
+    def _begin_stop(self, why: str) -> None:
+        self._is_stopping = True
+        now = self._loop.time()
+        self._core.shut_down(now, why)
+        self._settle(now)
+
+    # Output ---------------------------------------------------------------------------------------------------------
+
+    def _settle(self, now: float) -> None:
+        """Let the core decide on what came in, and perform what it decides, until nothing is left."""
+        self._core.tick(now)
+        effects = self._core.take_effects()
+        while effects:
+            for effect in effects:
+                self._perform(effect)
+            gone, self._gone = self._gone, []
+            for peer in gone:
+                self._core.on_peer_gone(now, peer)
+            if gone:
+                self._core.tick(now)
+            effects = self._core.take_effects()
+        if self._transport.is_congested:
+            self._loop.call_later(CONGESTION_RETRY_SECONDS, self._retry)
+
+    def _perform(self, effect: Effect) -> None:
+        self._performers[type(effect)](effect)
+
+    def _send(self, effect: Send) -> None:
+        self.sent[type(effect.message).__name__] += 1
+        self._transport.send(effect.peer, encode(effect.message), effect.payload)
+
+    def _send_chunk(self, effect: SendChunk) -> None:
+        chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
+        status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
+        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
+        self._send(Send(effect.peer, response, (chunk or b"",)))
+
+    def _retry(self) -> None:
+        self._transport.send_waiting()
+        self._settle(self._loop.time())
+
+    def _stop(self, effect: StopEffect) -> None:
+        if not self._stopped.done():
+            self._stopped.set_result(effect.reason)
+
+

@@ -1,0 +1,303 @@
+"""Figures as tables: on the terminal, as Markdown, and as JSON. Nothing is measured here.
+
+Every table cell is the median of the runs. Each comparison has a ratio column: how many times Scaler's
+figure the competitor's is, in the table's first figure; above 1 the competitor is slower (or larger).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import psutil
+from engines import engine_class
+from runner import FOLDER, Series
+
+_OWN_ENGINE = "scaler"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of a table: its heading, its name in the figures, a factor for the unit, decimals shown."""
+
+    heading: str
+    figure: str
+    factor: float = 1.0
+    decimals: int = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A benchmark's table; the ratio is taken of its first column."""
+
+    title: str
+    columns: tuple[Column, ...]
+    amount: str
+    """What the amount counts; empty: it is not worth a column."""
+
+
+_LARGE = (Column("median ms", "median_seconds", 1000), Column("first ms", "first_seconds", 1000))
+_LOAD = Column("other jobs (cores)", "other_jobs_cores", decimals=2)
+_ALONE = (
+    Column("scheduler CPU µs/task", "scheduler_cpu_microseconds_per_task", decimals=2),
+    Column("of it Python", "scheduler_main_thread_microseconds_per_task", decimals=2),
+    Column("wall tasks/s", "tasks_per_second", decimals=0),
+    Column("tasks in a batch to a worker", "tasks_per_worker_batch", decimals=0),
+    Column("tasks in a batch to the client", "tasks_per_client_batch", decimals=0),
+)
+
+TABLES = {
+    "submit": Table(
+        "No-op tasks through submit(), then result() one by one",
+        (
+            Column("µs/task", "microseconds_per_task"),
+            Column("CPU µs/task", "cpu_microseconds_per_task"),
+            Column("submit() µs", "submit_microseconds_per_task"),
+            _LOAD,
+        ),
+        "tasks",
+    ),
+    "map": Table(
+        "No-op tasks through map()",
+        (
+            Column("ms in all", "seconds", 1000),
+            Column("µs/task", "microseconds_per_task", decimals=2),
+            Column("CPU µs/task", "cpu_microseconds_per_task", decimals=2),
+            _LOAD,
+        ),
+        "tasks",
+    ),
+    "round-trip": Table(
+        "Round trip of one task, one after the other",
+        (
+            Column("p50 µs", "p50_microseconds", decimals=0),
+            Column("p99 µs", "p99_microseconds", decimals=0),
+            Column("CPU µs/call", "cpu_microseconds_per_call", decimals=0),
+            _LOAD,
+        ),
+        "calls",
+    ),
+    "argument": Table("100 MB of bytes as an argument (len)", _LARGE, ""),
+    "result": Table("100 MB of bytes as a result", _LARGE, ""),
+    "array": Table(
+        "A NumPy array of 100 MB, placed once, used by ten tasks",
+        (
+            *_LARGE,
+            Column("placing ms", "place_seconds", 1000),
+            Column("array in the task is", "array_memory"),
+            Column("owns its data", "array_owns_data"),
+            Column("has a base", "array_has_base"),
+        ),
+        "",
+    ),
+    "queued": Table(
+        "Scheduler alone: tasks queued before any worker connects, then drained",
+        (*_ALONE, Column("submit CPU µs/task", "submit_cpu_microseconds_per_task", decimals=2)),
+        "tasks",
+    ),
+    "streamed": Table("Scheduler alone: workers connected, tasks streamed through", _ALONE, "tasks"),
+    "memory": Table(
+        "Scheduler's memory for each queued no-op task",
+        (
+            Column("bytes/task", "bytes_per_task", decimals=0),
+            Column("RSS before MiB", "before_mib"),
+            Column("RSS after MiB", "after_mib"),
+        ),
+        "tasks",
+    ),
+    "footprint": Table(
+        "Idle local cluster, client excluded",
+        (
+            Column("PSS MiB", "proportional_mib"),
+            Column("RSS MiB", "resident_mib"),
+            Column("processes", "processes", decimals=0),
+            Column("idle CPU (cores)", "idle_cpu_cores", decimals=4),
+            Column("client's idle CPU", "client_idle_cpu_cores", decimals=4),
+        ),
+        "",
+    ),
+    "startup": Table(
+        "From nothing (a fresh interpreter) to the first result",
+        (
+            Column("ms", "first_result_seconds", 1000, 0),
+            Column("ms until exit", "until_exit_seconds", 1000, 0),
+        ),
+        "",
+    ),
+}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on, and with what."""
+    packages = ("pyzmq", "cloudpickle", "numpy", "psutil")
+    return {
+        "processor": _processor_name(),
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "packages": {name: metadata.version(name) for name in packages},
+        "revision": _revision(),
+        "measured_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def write_json(path: Path, facts: dict[str, Any], series: Sequence[Series]) -> None:
+    """Everything that was measured, every run of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps({"machine": facts, "series": [asdict(one) for one in series]}, indent=1) + "\n"
+    )
+
+
+def terminal_text(series: Sequence[Series], skipped: Sequence[str] = ()) -> str:
+    """The tables with aligned columns."""
+    return "\n".join(f"\n{title}\n{_aligned(rows)}" for title, rows in _tables(series)) + _errors(
+        series, skipped
+    )
+
+
+def markdown_text(
+    facts: dict[str, Any], series: Sequence[Series], command: str, skipped: Sequence[str] = ()
+) -> str:
+    """The tables as a Markdown document that says where it comes from."""
+    versions = sorted({f"{_title(one)}: {one.version}" for one in series if one.version})
+    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
+    head = [
+        "# Benchmark results",
+        "",
+        f"Written by `{command}`; what each table means, and what it does not, is in [README.md](README.md).",
+        "",
+        f"- Machine: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
+        f"- System: Linux {facts['kernel']}",
+        f"- Measured: {facts['measured_at']}, revision {facts['revision']}",
+        f"- Python: {facts['python']}; {packages}",
+        f"- Engines: {'; '.join(versions)}",
+        "",
+    ]
+    tables = [f"## {title}\n\n{_pipes(rows)}\n" for title, rows in _tables(series)]
+    return "\n".join(head) + "\n".join(tables) + _errors(series, skipped)
+
+
+def median_of(series: Series, figure: str) -> Optional[Union[float, str]]:
+    """The median of a figure over the runs; words are joined when the runs disagree."""
+    values = [run[figure] for run in series.runs if figure in run]
+    if not values:
+        return None
+    if all(isinstance(value, (int, float)) for value in values):
+        return float(statistics.median(values))
+    return "/".join(sorted({str(value) for value in values}))
+
+
+def _tables(series: Sequence[Series]) -> list[tuple[str, list[list[str]]]]:
+    found = []
+    for benchmark, table in TABLES.items():
+        members = [one for one in series if one.measurement.benchmark == benchmark]
+        if members:
+            found.append((table.title, _rows(table, members)))
+    return found
+
+
+def _rows(table: Table, members: list[Series]) -> list[list[str]]:
+    compared = any(not one.measurement.engine.startswith("scheduler-") for one in members)
+    heading = ["engine", "workers", *([table.amount] if table.amount else [])]
+    heading += [column.heading for column in table.columns]
+    rows = [[*heading, "× Scaler"] if compared else heading]
+    for one in members:
+        measurement = one.measurement
+        row = [_title(one), str(measurement.workers)]
+        if table.amount:
+            row.append(f"{measurement.amount:,}")
+        row += (
+            [_cell(one, column) for column in table.columns]
+            if one.runs
+            else ["failed"] + ["–"] * (len(table.columns) - 1)
+        )
+        if compared:
+            row.append(_ratio(table.columns[0], one, members))
+        rows.append(row)
+    return rows
+
+
+def _cell(series: Series, column: Column) -> str:
+    value = median_of(series, column.figure)
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    return f"{value * column.factor:,.{column.decimals}f}"
+
+
+def _ratio(column: Column, one: Series, members: list[Series]) -> str:
+    own = next((other for other in members if _is_reference_for(other, one)), None)
+    if own is None:
+        return "–"
+    reference, value = median_of(own, column.figure), median_of(one, column.figure)
+    if not isinstance(reference, (int, float)) or not isinstance(value, (int, float)) or not reference:
+        return "–"
+    return "1" if one is own else f"{value / reference:,.2f}"
+
+
+def _is_reference_for(other: Series, one: Series) -> bool:
+    # by workers only: a peer that needs minutes runs fewer tasks, and the figures compared are per task
+    return other.measurement.engine == _OWN_ENGINE and other.measurement.workers == one.measurement.workers
+
+
+def _title(series: Series) -> str:
+    measurement = series.measurement
+    if measurement.engine.startswith("scheduler-"):
+        return f"scheduler on {series.version or measurement.scheduler_python}"
+    kind = engine_class(measurement.engine)
+    shows_style = measurement.benchmark == "map" and measurement.style != "map"
+    return f"{kind.title}, {measurement.style}" if shows_style else kind.title
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(len(row[position]) for row in rows) for position in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        lines.append("  " + "  ".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def _pipes(rows: list[list[str]]) -> str:
+    rule = ["---"] + ["--:"] * (len(rows[0]) - 1)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], rule, *rows[1:]])
+
+
+def _errors(series: Sequence[Series], skipped: Sequence[str]) -> str:
+    failed = [one for one in series if one.errors]
+    lines = [
+        f"- {one.measurement.benchmark}, {_title(one)}, {one.measurement.workers} workers: "
+        + " / ".join(one.errors[-1].splitlines()[-2:])
+        for one in failed
+    ]
+    lines += [f"- {reason}" for reason in skipped]
+    return "\nNot measured:\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _processor_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _revision() -> str:
+    asked = subprocess.run(
+        ["git", "-C", str(FOLDER), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip() or "unknown"

@@ -1,0 +1,38 @@
+"""The protocol between Scaler's client, scheduler and worker, in Python: message classes and their codec.
+
+    from scaler_protocol import decode, encode, messages
+
+    frame = encode(messages.Heartbeat(sequence=7))
+    assert decode(frame) == messages.Heartbeat(sequence=7)
+
+Rules of this package: pure Python, nothing beyond the standard library, no sockets, no threads. The classes
+are generated from the schema (`tools/generate.py`); the schema is the contract, this package is one reading.
+"""
+
+from __future__ import annotations
+
+from scaler_protocol import messages
+from scaler_protocol.codec import decode, decode_struct, encode, encode_struct
+from scaler_protocol.errors import InvalidFieldError, MalformedMessageError, ProtocolError
+
+__version__ = "1.0.0"
+
+# What this package speaks: one major version, a range of minors. Two sides take the highest minor they share.
+PROTOCOL_MAJOR = 1
+PROTOCOL_MINOR_MIN = 0
+PROTOCOL_MINOR_MAX = 0
+
+__all__ = [
+    "PROTOCOL_MAJOR",
+    "PROTOCOL_MINOR_MAX",
+    "PROTOCOL_MINOR_MIN",
+    "InvalidFieldError",
+    "MalformedMessageError",
+    "ProtocolError",
+    "__version__",
+    "decode",
+    "decode_struct",
+    "encode",
+    "encode_struct",
+    "messages",
+]

@@ -1,0 +1,2155 @@
+"""The message classes of the protocol, one for each struct and enum of the schema.
+
+GENERATED from protocol-spec/schema/*.capnp by protocol-spec/python/tools/generate.py: change the schema and
+run that program, do not edit. A test compares this file with the schema.
+
+How the schema's types appear here:
+
+    integers, Float64, Bool       int, float, bool
+    enum                          the IntEnum of that name; a plain int when the value is newer than this file
+    Text, Data, List(UInt8)       str, bytes, bytes
+    List(UInt64) and the like     array.array, the column of a batch. A constructor takes any sequence of
+                                  numbers; an array of the right type code is kept as it is, without a copy
+    List(Text), List(struct)      list
+    struct                        an object, with default values when the sender left it out
+
+All arguments of the constructors are keywords and optional. Objects are mutable, comparable, not hashable.
+"""
+
+# ruff: noqa: A002 (the schema decides how fields are called, `id` among them)
+
+from __future__ import annotations
+
+import struct
+from array import array
+from enum import IntEnum
+from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
+
+from scaler_protocol.wire import Column, Reader, Struct, Writer, column, octets
+
+
+class Role(IntEnum):
+    CLIENT = 0
+    WORKER = 1
+    SCHEDULER = 2
+    MONITOR = 3
+
+
+_ROLE: Dict[int, Role] = {member.value: member for member in Role}
+
+
+class TaskStatus(IntEnum):
+    SUCCESS = 0
+    FAILED = 1
+    CANCELLED = 2
+    LOST = 3
+
+
+_TASK_STATUS: Dict[int, TaskStatus] = {member.value: member for member in TaskStatus}
+
+
+class FailureKind(IntEnum):
+    TASK_RAISED = 0
+    FUNCTION_NOT_LOADED = 1
+    ARGUMENT_NOT_LOADED = 2
+    RESULT_NOT_SERIALIZABLE = 3
+    EXCEPTION_NOT_SERIALIZABLE = 4
+    PROCESSOR_DIED = 5
+    WORKER_LOST = 6
+    OBJECT_MISSING = 7
+    TIME_LIMIT = 8
+    MEMORY_LIMIT = 9
+    REJECTED = 10
+    CODEC_UNKNOWN = 11
+
+
+_FAILURE_KIND: Dict[int, FailureKind] = {member.value: member for member in FailureKind}
+
+
+class ObjectKind(IntEnum):
+    VALUE = 0
+    FUNCTION = 1
+    SERIALIZER = 2
+
+
+_OBJECT_KIND: Dict[int, ObjectKind] = {member.value: member for member in ObjectKind}
+
+
+class ObjectStorage(IntEnum):
+    INLINE = 0
+    SHARED = 1
+    REMOTE = 2
+
+
+_OBJECT_STORAGE: Dict[int, ObjectStorage] = {member.value: member for member in ObjectStorage}
+
+
+class ObjectAction(IntEnum):
+    CREATE = 0
+    DELETE = 1
+    CLEAR = 2
+
+
+_OBJECT_ACTION: Dict[int, ObjectAction] = {member.value: member for member in ObjectAction}
+
+
+class ObjectResponseStatus(IntEnum):
+    OK = 0
+    MISSING = 1
+
+
+_OBJECT_RESPONSE_STATUS: Dict[int, ObjectResponseStatus] = {
+    member.value: member for member in ObjectResponseStatus
+}
+
+
+class RefusalReason(IntEnum):
+    VERSION_MISMATCH = 0
+    NOT_GREETED = 1
+    ROLE_NOT_SERVED = 2
+    MALFORMED = 3
+    LIMIT_EXCEEDED = 4
+    NOT_ALLOWED = 5
+    SHUTTING_DOWN = 6
+    PROTOCOL_VIOLATION = 7
+
+
+_REFUSAL_REASON: Dict[int, RefusalReason] = {member.value: member for member in RefusalReason}
+
+
+class DisconnectReason(IntEnum):
+    LEAVING = 0
+    SHUTDOWN = 1
+    DRAINING = 2
+
+
+_DISCONNECT_REASON: Dict[int, DisconnectReason] = {member.value: member for member in DisconnectReason}
+
+
+class CancelOutcome(IntEnum):
+    CANCELLED = 0
+    RUNNING = 1
+    NOT_FOUND = 2
+
+
+_CANCEL_OUTCOME: Dict[int, CancelOutcome] = {member.value: member for member in CancelOutcome}
+
+
+_IMPLEMENTATION_WORDS = struct.Struct("<3Q")
+
+
+class Implementation(Struct):
+    __slots__ = ("name", "version", "language")
+    DATA_WORDS = 0
+    POINTER_WORDS = 3
+
+    name: str
+    version: str
+    language: str
+
+    def __init__(self, *, name: str = "", version: str = "", language: str = "") -> None:
+        self.name = name
+        self.version = version
+        self.language = language
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _IMPLEMENTATION_WORDS.pack(
+            writer.text(self.name, at) if self.name else 0,
+            writer.text(self.version, at + 1) if self.version else 0,
+            writer.text(self.language, at + 2) if self.language else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> Implementation:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 3:
+            words = _IMPLEMENTATION_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _IMPLEMENTATION_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 3))
+        (
+            name,
+            version,
+            language,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        self.version = reader.text(version, segment, at + 8) if version else ""
+        self.language = reader.text(language, segment, at + 16) if language else ""
+        return self
+
+
+_CAPABILITY_WORDS = struct.Struct("<dQ")
+
+
+class Capability(Struct):
+    __slots__ = ("name", "amount")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    name: str
+    amount: float
+
+    def __init__(self, *, name: str = "", amount: float = 0.0) -> None:
+        self.name = name
+        self.amount = amount
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _CAPABILITY_WORDS.pack(
+            self.amount,
+            writer.text(self.name, at) if self.name else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> Capability:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _CAPABILITY_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _CAPABILITY_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.amount,
+            name,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        return self
+
+
+_TASK_OPTIONS_WORDS = struct.Struct("<iHBx3Q")
+
+
+class TaskOptions(Struct):
+    __slots__ = (
+        "priority",
+        "capabilities",
+        "retries",
+        "time_limit_milliseconds",
+        "memory_limit_bytes",
+        "profiling",
+        "at_most_once",
+        "stream_output",
+    )
+    DATA_WORDS = 3
+    POINTER_WORDS = 1
+
+    priority: int
+    capabilities: List[Capability]
+    retries: int
+    time_limit_milliseconds: int
+    memory_limit_bytes: int
+    profiling: bool
+    at_most_once: bool
+    stream_output: bool
+
+    def __init__(
+        self,
+        *,
+        priority: int = 0,
+        capabilities: Iterable[Capability] = (),
+        retries: int = 0,
+        time_limit_milliseconds: int = 0,
+        memory_limit_bytes: int = 0,
+        profiling: bool = False,
+        at_most_once: bool = False,
+        stream_output: bool = False,
+    ) -> None:
+        self.priority = priority
+        self.capabilities = list(capabilities)
+        self.retries = retries
+        self.time_limit_milliseconds = time_limit_milliseconds
+        self.memory_limit_bytes = memory_limit_bytes
+        self.profiling = profiling
+        self.at_most_once = at_most_once
+        self.stream_output = stream_output
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_OPTIONS_WORDS.pack(
+            self.priority,
+            self.retries,
+            (1 if self.profiling else 0) | (2 if self.at_most_once else 0) | (4 if self.stream_output else 0),
+            self.time_limit_milliseconds,
+            self.memory_limit_bytes,
+            writer.structs(self.capabilities, at) if self.capabilities else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> TaskOptions:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 1:
+            words = _TASK_OPTIONS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_OPTIONS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 1))
+        (
+            self.priority,
+            self.retries,
+            flags_6,
+            self.time_limit_milliseconds,
+            self.memory_limit_bytes,
+            capabilities,
+        ) = words
+        self.profiling = flags_6 & 1 != 0
+        self.at_most_once = flags_6 & 2 != 0
+        self.stream_output = flags_6 & 4 != 0
+        at = start + data_words * 8
+        self.capabilities = reader.structs(capabilities, segment, at, Capability.read) if capabilities else []
+        return self
+
+
+_FAILURE_WORDS = struct.Struct("<HxxI6Q")
+
+
+class Failure(Struct):
+    __slots__ = ("kind", "type_name", "message", "traceback", "codec", "exception", "worker", "attempts")
+    DATA_WORDS = 1
+    POINTER_WORDS = 6
+
+    kind: Union[FailureKind, int]
+    type_name: str
+    message: str
+    traceback: str
+    codec: str
+    exception: bytes
+    worker: str
+    attempts: int
+
+    def __init__(
+        self,
+        *,
+        kind: Union[FailureKind, int] = FailureKind.TASK_RAISED,
+        type_name: str = "",
+        message: str = "",
+        traceback: str = "",
+        codec: str = "",
+        exception: Union[bytes, bytearray, memoryview] = b"",
+        worker: str = "",
+        attempts: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+        self.codec = codec
+        self.exception = octets(exception)
+        self.worker = worker
+        self.attempts = attempts
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _FAILURE_WORDS.pack(
+            self.kind,
+            self.attempts,
+            writer.text(self.type_name, at) if self.type_name else 0,
+            writer.text(self.message, at + 1) if self.message else 0,
+            writer.text(self.traceback, at + 2) if self.traceback else 0,
+            writer.text(self.codec, at + 3) if self.codec else 0,
+            writer.octets(self.exception, at + 4) if self.exception else 0,
+            writer.text(self.worker, at + 5) if self.worker else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Failure:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 6:
+            words = _FAILURE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _FAILURE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 6))
+        (
+            kind,
+            self.attempts,
+            type_name,
+            message,
+            traceback,
+            codec,
+            exception,
+            worker,
+        ) = words
+        self.kind = _FAILURE_KIND.get(kind, kind)
+        at = start + data_words * 8
+        self.type_name = reader.text(type_name, segment, at) if type_name else ""
+        self.message = reader.text(message, segment, at + 8) if message else ""
+        self.traceback = reader.text(traceback, segment, at + 16) if traceback else ""
+        self.codec = reader.text(codec, segment, at + 24) if codec else ""
+        self.exception = reader.octets(exception, segment, at + 32) if exception else b""
+        self.worker = reader.text(worker, segment, at + 40) if worker else ""
+        return self
+
+
+_OBJECT_INSTRUCTION_WORDS = struct.Struct("<H6x6Q")
+
+
+class ObjectInstruction(Struct):
+    __slots__ = ("action", "ids", "sizes", "storages", "kinds", "names", "codec")
+    DATA_WORDS = 1
+    POINTER_WORDS = 6
+
+    action: Union[ObjectAction, int]
+    ids: array[int]
+    sizes: array[int]
+    storages: bytes
+    kinds: bytes
+    names: List[str]
+    codec: str
+
+    def __init__(
+        self,
+        *,
+        action: Union[ObjectAction, int] = ObjectAction.CREATE,
+        ids: Column = (),
+        sizes: Column = (),
+        storages: Column = b"",
+        kinds: Column = b"",
+        names: Iterable[str] = (),
+        codec: str = "",
+    ) -> None:
+        self.action = action
+        self.ids = column("Q", ids)
+        self.sizes = column("Q", sizes)
+        self.storages = octets(storages)
+        self.kinds = octets(kinds)
+        self.names = list(names)
+        self.codec = codec
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _OBJECT_INSTRUCTION_WORDS.pack(
+            self.action,
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.column(self.sizes, "Q", at + 1) if self.sizes else 0,
+            writer.octets(self.storages, at + 2) if self.storages else 0,
+            writer.octets(self.kinds, at + 3) if self.kinds else 0,
+            writer.texts(self.names, at + 4) if self.names else 0,
+            writer.text(self.codec, at + 5) if self.codec else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> ObjectInstruction:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 6:
+            words = _OBJECT_INSTRUCTION_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _OBJECT_INSTRUCTION_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 6))
+        (
+            action,
+            ids,
+            sizes,
+            storages,
+            kinds,
+            names,
+            codec,
+        ) = words
+        self.action = _OBJECT_ACTION.get(action, action)
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.sizes = reader.column(sizes, segment, at + 8, "Q", 8) if sizes else array("Q")
+        self.storages = reader.octets(storages, segment, at + 16) if storages else b""
+        self.kinds = reader.octets(kinds, segment, at + 24) if kinds else b""
+        self.names = reader.texts(names, segment, at + 32) if names else []
+        self.codec = reader.text(codec, segment, at + 40) if codec else ""
+        return self
+
+
+_OBJECT_REQUEST_WORDS = struct.Struct("<QQI4x")
+
+
+class ObjectRequest(Struct):
+    __slots__ = ("id", "offset", "length")
+    DATA_WORDS = 3
+    POINTER_WORDS = 0
+
+    id: int
+    offset: int
+    length: int
+
+    def __init__(self, *, id: int = 0, offset: int = 0, length: int = 0) -> None:
+        self.id = id
+        self.offset = offset
+        self.length = length
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _OBJECT_REQUEST_WORDS.pack(
+            self.id,
+            self.offset,
+            self.length,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> ObjectRequest:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 0:
+            words = _OBJECT_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _OBJECT_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+        (
+            self.id,
+            self.offset,
+            self.length,
+        ) = words
+        return self
+
+
+_OBJECT_RESPONSE_WORDS = struct.Struct("<QQH6xQ")
+
+
+class ObjectResponse(Struct):
+    __slots__ = ("id", "offset", "status", "size")
+    DATA_WORDS = 4
+    POINTER_WORDS = 0
+
+    id: int
+    offset: int
+    status: Union[ObjectResponseStatus, int]
+    size: int
+
+    def __init__(
+        self,
+        *,
+        id: int = 0,
+        offset: int = 0,
+        status: Union[ObjectResponseStatus, int] = ObjectResponseStatus.OK,
+        size: int = 0,
+    ) -> None:
+        self.id = id
+        self.offset = offset
+        self.status = status
+        self.size = size
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _OBJECT_RESPONSE_WORDS.pack(
+            self.id,
+            self.offset,
+            self.status,
+            self.size,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> ObjectResponse:
+        self = cls.__new__(cls)
+        if data_words == 4 and pointer_words == 0:
+            words = _OBJECT_RESPONSE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _OBJECT_RESPONSE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 0))
+        (
+            self.id,
+            self.offset,
+            status,
+            self.size,
+        ) = words
+        self.status = _OBJECT_RESPONSE_STATUS.get(status, status)
+        return self
+
+
+_HELLO_WORDS = struct.Struct("<4H5I4x6Q")
+
+
+class Hello(Struct):
+    __slots__ = (
+        "major",
+        "minor_min",
+        "minor_max",
+        "role",
+        "implementation",
+        "features",
+        "codecs",
+        "host",
+        "process_id",
+        "name",
+        "slots",
+        "queue_size",
+        "capabilities",
+        "previous_session",
+        "heartbeat_interval_milliseconds",
+    )
+    DATA_WORDS = 4
+    POINTER_WORDS = 6
+
+    major: int
+    minor_min: int
+    minor_max: int
+    role: Union[Role, int]
+    implementation: Implementation
+    features: List[str]
+    codecs: List[str]
+    host: str
+    process_id: int
+    name: str
+    slots: int
+    queue_size: int
+    capabilities: List[Capability]
+    previous_session: int
+    heartbeat_interval_milliseconds: int
+
+    def __init__(
+        self,
+        *,
+        major: int = 0,
+        minor_min: int = 0,
+        minor_max: int = 0,
+        role: Union[Role, int] = Role.CLIENT,
+        implementation: Optional[Implementation] = None,
+        features: Iterable[str] = (),
+        codecs: Iterable[str] = (),
+        host: str = "",
+        process_id: int = 0,
+        name: str = "",
+        slots: int = 0,
+        queue_size: int = 0,
+        capabilities: Iterable[Capability] = (),
+        previous_session: int = 0,
+        heartbeat_interval_milliseconds: int = 0,
+    ) -> None:
+        self.major = major
+        self.minor_min = minor_min
+        self.minor_max = minor_max
+        self.role = role
+        self.implementation = Implementation() if implementation is None else implementation
+        self.features = list(features)
+        self.codecs = list(codecs)
+        self.host = host
+        self.process_id = process_id
+        self.name = name
+        self.slots = slots
+        self.queue_size = queue_size
+        self.capabilities = list(capabilities)
+        self.previous_session = previous_session
+        self.heartbeat_interval_milliseconds = heartbeat_interval_milliseconds
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _HELLO_WORDS.pack(
+            self.major,
+            self.minor_min,
+            self.minor_max,
+            self.role,
+            self.process_id,
+            self.slots,
+            self.queue_size,
+            self.previous_session,
+            self.heartbeat_interval_milliseconds,
+            writer.struct(self.implementation, at),
+            writer.texts(self.features, at + 1) if self.features else 0,
+            writer.texts(self.codecs, at + 2) if self.codecs else 0,
+            writer.text(self.host, at + 3) if self.host else 0,
+            writer.text(self.name, at + 4) if self.name else 0,
+            writer.structs(self.capabilities, at + 5) if self.capabilities else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Hello:
+        self = cls.__new__(cls)
+        if data_words == 4 and pointer_words == 6:
+            words = _HELLO_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 6))
+        (
+            self.major,
+            self.minor_min,
+            self.minor_max,
+            role,
+            self.process_id,
+            self.slots,
+            self.queue_size,
+            self.previous_session,
+            self.heartbeat_interval_milliseconds,
+            implementation,
+            features,
+            codecs,
+            host,
+            name,
+            capabilities,
+        ) = words
+        self.role = _ROLE.get(role, role)
+        at = start + data_words * 8
+        self.implementation = (
+            reader.struct(implementation, segment, at, Implementation.read)
+            if implementation
+            else Implementation()
+        )
+        self.features = reader.texts(features, segment, at + 8) if features else []
+        self.codecs = reader.texts(codecs, segment, at + 16) if codecs else []
+        self.host = reader.text(host, segment, at + 24) if host else ""
+        self.name = reader.text(name, segment, at + 32) if name else ""
+        self.capabilities = (
+            reader.structs(capabilities, segment, at + 40, Capability.read) if capabilities else []
+        )
+        return self
+
+
+_WELCOME_WORDS = struct.Struct("<HH3IB7x7Q")
+
+
+class Welcome(Struct):
+    __slots__ = (
+        "major",
+        "minor",
+        "implementation",
+        "scheduler_id",
+        "session",
+        "features",
+        "limits",
+        "heartbeat_interval_milliseconds",
+        "timeout_milliseconds",
+        "object_directory",
+        "object_directory_token",
+        "protected",
+        "monitor_address",
+    )
+    DATA_WORDS = 3
+    POINTER_WORDS = 7
+
+    major: int
+    minor: int
+    implementation: Implementation
+    scheduler_id: bytes
+    session: int
+    features: List[str]
+    limits: Limits
+    heartbeat_interval_milliseconds: int
+    timeout_milliseconds: int
+    object_directory: str
+    object_directory_token: bytes
+    protected: bool
+    monitor_address: str
+
+    def __init__(
+        self,
+        *,
+        major: int = 0,
+        minor: int = 0,
+        implementation: Optional[Implementation] = None,
+        scheduler_id: Union[bytes, bytearray, memoryview] = b"",
+        session: int = 0,
+        features: Iterable[str] = (),
+        limits: Optional[Limits] = None,
+        heartbeat_interval_milliseconds: int = 0,
+        timeout_milliseconds: int = 0,
+        object_directory: str = "",
+        object_directory_token: Union[bytes, bytearray, memoryview] = b"",
+        protected: bool = False,
+        monitor_address: str = "",
+    ) -> None:
+        self.major = major
+        self.minor = minor
+        self.implementation = Implementation() if implementation is None else implementation
+        self.scheduler_id = octets(scheduler_id)
+        self.session = session
+        self.features = list(features)
+        self.limits = Limits() if limits is None else limits
+        self.heartbeat_interval_milliseconds = heartbeat_interval_milliseconds
+        self.timeout_milliseconds = timeout_milliseconds
+        self.object_directory = object_directory
+        self.object_directory_token = octets(object_directory_token)
+        self.protected = protected
+        self.monitor_address = monitor_address
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _WELCOME_WORDS.pack(
+            self.major,
+            self.minor,
+            self.session,
+            self.heartbeat_interval_milliseconds,
+            self.timeout_milliseconds,
+            (1 if self.protected else 0),
+            writer.struct(self.implementation, at),
+            writer.octets(self.scheduler_id, at + 1) if self.scheduler_id else 0,
+            writer.texts(self.features, at + 2) if self.features else 0,
+            writer.struct(self.limits, at + 3),
+            writer.text(self.object_directory, at + 4) if self.object_directory else 0,
+            writer.octets(self.object_directory_token, at + 5) if self.object_directory_token else 0,
+            writer.text(self.monitor_address, at + 6) if self.monitor_address else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Welcome:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 7:
+            words = _WELCOME_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _WELCOME_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 7))
+        (
+            self.major,
+            self.minor,
+            self.session,
+            self.heartbeat_interval_milliseconds,
+            self.timeout_milliseconds,
+            flags_16,
+            implementation,
+            scheduler_id,
+            features,
+            limits,
+            object_directory,
+            object_directory_token,
+            monitor_address,
+        ) = words
+        self.protected = flags_16 & 1 != 0
+        at = start + data_words * 8
+        self.implementation = (
+            reader.struct(implementation, segment, at, Implementation.read)
+            if implementation
+            else Implementation()
+        )
+        self.scheduler_id = reader.octets(scheduler_id, segment, at + 8) if scheduler_id else b""
+        self.features = reader.texts(features, segment, at + 16) if features else []
+        self.limits = reader.struct(limits, segment, at + 24, Limits.read) if limits else Limits()
+        self.object_directory = reader.text(object_directory, segment, at + 32) if object_directory else ""
+        self.object_directory_token = (
+            reader.octets(object_directory_token, segment, at + 40) if object_directory_token else b""
+        )
+        self.monitor_address = reader.text(monitor_address, segment, at + 48) if monitor_address else ""
+        return self
+
+
+_LIMITS_WORDS = struct.Struct("<QQIIQQ")
+
+
+class Limits(Struct):
+    __slots__ = (
+        "maximum_message_bytes",
+        "maximum_object_bytes",
+        "chunk_bytes",
+        "tasks_in_flight",
+        "bytes_in_flight",
+        "inline_bytes",
+    )
+    DATA_WORDS = 5
+    POINTER_WORDS = 0
+
+    maximum_message_bytes: int
+    maximum_object_bytes: int
+    chunk_bytes: int
+    tasks_in_flight: int
+    bytes_in_flight: int
+    inline_bytes: int
+
+    def __init__(
+        self,
+        *,
+        maximum_message_bytes: int = 0,
+        maximum_object_bytes: int = 0,
+        chunk_bytes: int = 0,
+        tasks_in_flight: int = 0,
+        bytes_in_flight: int = 0,
+        inline_bytes: int = 0,
+    ) -> None:
+        self.maximum_message_bytes = maximum_message_bytes
+        self.maximum_object_bytes = maximum_object_bytes
+        self.chunk_bytes = chunk_bytes
+        self.tasks_in_flight = tasks_in_flight
+        self.bytes_in_flight = bytes_in_flight
+        self.inline_bytes = inline_bytes
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _LIMITS_WORDS.pack(
+            self.maximum_message_bytes,
+            self.maximum_object_bytes,
+            self.chunk_bytes,
+            self.inline_bytes,
+            self.tasks_in_flight,
+            self.bytes_in_flight,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Limits:
+        self = cls.__new__(cls)
+        if data_words == 5 and pointer_words == 0:
+            words = _LIMITS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _LIMITS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 0))
+        (
+            self.maximum_message_bytes,
+            self.maximum_object_bytes,
+            self.chunk_bytes,
+            self.inline_bytes,
+            self.tasks_in_flight,
+            self.bytes_in_flight,
+        ) = words
+        return self
+
+
+_REFUSAL_WORDS = struct.Struct("<4HQQ")
+
+
+class Refusal(Struct):
+    __slots__ = ("reason", "message", "major", "minor_min", "minor_max", "implementation")
+    DATA_WORDS = 1
+    POINTER_WORDS = 2
+
+    reason: Union[RefusalReason, int]
+    message: str
+    major: int
+    minor_min: int
+    minor_max: int
+    implementation: Implementation
+
+    def __init__(
+        self,
+        *,
+        reason: Union[RefusalReason, int] = RefusalReason.VERSION_MISMATCH,
+        message: str = "",
+        major: int = 0,
+        minor_min: int = 0,
+        minor_max: int = 0,
+        implementation: Optional[Implementation] = None,
+    ) -> None:
+        self.reason = reason
+        self.message = message
+        self.major = major
+        self.minor_min = minor_min
+        self.minor_max = minor_max
+        self.implementation = Implementation() if implementation is None else implementation
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _REFUSAL_WORDS.pack(
+            self.reason,
+            self.major,
+            self.minor_min,
+            self.minor_max,
+            writer.text(self.message, at) if self.message else 0,
+            writer.struct(self.implementation, at + 1),
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Refusal:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 2:
+            words = _REFUSAL_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _REFUSAL_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 2))
+        (
+            reason,
+            self.major,
+            self.minor_min,
+            self.minor_max,
+            message,
+            implementation,
+        ) = words
+        self.reason = _REFUSAL_REASON.get(reason, reason)
+        at = start + data_words * 8
+        self.message = reader.text(message, segment, at) if message else ""
+        self.implementation = (
+            reader.struct(implementation, segment, at + 8, Implementation.read)
+            if implementation
+            else Implementation()
+        )
+        return self
+
+
+_PROCESSOR_STATUS_WORDS = struct.Struct("<IB3xIIQ")
+
+
+class ProcessorStatus(Struct):
+    __slots__ = (
+        "process_id",
+        "initialized",
+        "has_task",
+        "suspended",
+        "cpu_permille",
+        "resident_bytes",
+        "queued",
+    )
+    DATA_WORDS = 3
+    POINTER_WORDS = 0
+
+    process_id: int
+    initialized: bool
+    has_task: bool
+    suspended: bool
+    cpu_permille: int
+    resident_bytes: int
+    queued: int
+
+    def __init__(
+        self,
+        *,
+        process_id: int = 0,
+        initialized: bool = False,
+        has_task: bool = False,
+        suspended: bool = False,
+        cpu_permille: int = 0,
+        resident_bytes: int = 0,
+        queued: int = 0,
+    ) -> None:
+        self.process_id = process_id
+        self.initialized = initialized
+        self.has_task = has_task
+        self.suspended = suspended
+        self.cpu_permille = cpu_permille
+        self.resident_bytes = resident_bytes
+        self.queued = queued
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _PROCESSOR_STATUS_WORDS.pack(
+            self.process_id,
+            (1 if self.initialized else 0) | (2 if self.has_task else 0) | (4 if self.suspended else 0),
+            self.cpu_permille,
+            self.queued,
+            self.resident_bytes,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> ProcessorStatus:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 0:
+            words = _PROCESSOR_STATUS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _PROCESSOR_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+        (
+            self.process_id,
+            flags_4,
+            self.cpu_permille,
+            self.queued,
+            self.resident_bytes,
+        ) = words
+        self.initialized = flags_4 & 1 != 0
+        self.has_task = flags_4 & 2 != 0
+        self.suspended = flags_4 & 4 != 0
+        return self
+
+
+_HEARTBEAT_WORDS = struct.Struct("<QB3xIQQIIQ")
+
+
+class Heartbeat(Struct):
+    __slots__ = (
+        "sequence",
+        "shares_object_directory",
+        "cpu_permille",
+        "resident_bytes",
+        "free_bytes",
+        "latency_microseconds",
+        "queued",
+        "processors",
+    )
+    DATA_WORDS = 5
+    POINTER_WORDS = 1
+
+    sequence: int
+    shares_object_directory: bool
+    cpu_permille: int
+    resident_bytes: int
+    free_bytes: int
+    latency_microseconds: int
+    queued: int
+    processors: List[ProcessorStatus]
+
+    def __init__(
+        self,
+        *,
+        sequence: int = 0,
+        shares_object_directory: bool = False,
+        cpu_permille: int = 0,
+        resident_bytes: int = 0,
+        free_bytes: int = 0,
+        latency_microseconds: int = 0,
+        queued: int = 0,
+        processors: Iterable[ProcessorStatus] = (),
+    ) -> None:
+        self.sequence = sequence
+        self.shares_object_directory = shares_object_directory
+        self.cpu_permille = cpu_permille
+        self.resident_bytes = resident_bytes
+        self.free_bytes = free_bytes
+        self.latency_microseconds = latency_microseconds
+        self.queued = queued
+        self.processors = list(processors)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _HEARTBEAT_WORDS.pack(
+            self.sequence,
+            (1 if self.shares_object_directory else 0),
+            self.cpu_permille,
+            self.resident_bytes,
+            self.free_bytes,
+            self.latency_microseconds,
+            self.queued,
+            writer.structs(self.processors, at) if self.processors else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Heartbeat:
+        self = cls.__new__(cls)
+        if data_words == 5 and pointer_words == 1:
+            words = _HEARTBEAT_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _HEARTBEAT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 1))
+        (
+            self.sequence,
+            flags_8,
+            self.cpu_permille,
+            self.resident_bytes,
+            self.free_bytes,
+            self.latency_microseconds,
+            self.queued,
+            processors,
+        ) = words
+        self.shares_object_directory = flags_8 & 1 != 0
+        at = start + data_words * 8
+        self.processors = reader.structs(processors, segment, at, ProcessorStatus.read) if processors else []
+        return self
+
+
+_HEARTBEAT_ECHO_WORDS = struct.Struct("<QI4xQ")
+
+
+class HeartbeatEcho(Struct):
+    __slots__ = ("sequence", "slots", "tasks_waiting")
+    DATA_WORDS = 3
+    POINTER_WORDS = 0
+
+    sequence: int
+    slots: int
+    tasks_waiting: int
+
+    def __init__(self, *, sequence: int = 0, slots: int = 0, tasks_waiting: int = 0) -> None:
+        self.sequence = sequence
+        self.slots = slots
+        self.tasks_waiting = tasks_waiting
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _HEARTBEAT_ECHO_WORDS.pack(
+            self.sequence,
+            self.slots,
+            self.tasks_waiting,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> HeartbeatEcho:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 0:
+            words = _HEARTBEAT_ECHO_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _HEARTBEAT_ECHO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+        (
+            self.sequence,
+            self.slots,
+            self.tasks_waiting,
+        ) = words
+        return self
+
+
+_DISCONNECT_REQUEST_WORDS = struct.Struct("<H6xQ")
+
+
+class DisconnectRequest(Struct):
+    __slots__ = ("reason", "message")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    reason: Union[DisconnectReason, int]
+    message: str
+
+    def __init__(
+        self, *, reason: Union[DisconnectReason, int] = DisconnectReason.LEAVING, message: str = ""
+    ) -> None:
+        self.reason = reason
+        self.message = message
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _DISCONNECT_REQUEST_WORDS.pack(
+            self.reason,
+            writer.text(self.message, at) if self.message else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> DisconnectRequest:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _DISCONNECT_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _DISCONNECT_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            reason,
+            message,
+        ) = words
+        self.reason = _DISCONNECT_REASON.get(reason, reason)
+        at = start + data_words * 8
+        self.message = reader.text(message, segment, at) if message else ""
+        return self
+
+
+_DISCONNECT_RESPONSE_WORDS = struct.Struct("<")
+
+
+class DisconnectResponse(Struct):
+    __slots__ = ()
+    DATA_WORDS = 0
+    POINTER_WORDS = 0
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return b""
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> DisconnectResponse:
+        return cls.__new__(cls)
+
+
+_CLIENT_SHUTDOWN_WORDS = struct.Struct("<")
+
+
+class ClientShutdown(Struct):
+    __slots__ = ()
+    DATA_WORDS = 0
+    POINTER_WORDS = 0
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return b""
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> ClientShutdown:
+        return cls.__new__(cls)
+
+
+_CLIENT_SHUTDOWN_RESPONSE_WORDS = struct.Struct("<B7xQ")
+
+
+class ClientShutdownResponse(Struct):
+    __slots__ = ("accepted", "message")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    accepted: bool
+    message: str
+
+    def __init__(self, *, accepted: bool = False, message: str = "") -> None:
+        self.accepted = accepted
+        self.message = message
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _CLIENT_SHUTDOWN_RESPONSE_WORDS.pack(
+            (1 if self.accepted else 0),
+            writer.text(self.message, at) if self.message else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> ClientShutdownResponse:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _CLIENT_SHUTDOWN_RESPONSE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _CLIENT_SHUTDOWN_RESPONSE_WORDS.unpack(
+                reader.resized(start, data_words, pointer_words, 1, 1)
+            )
+        (
+            flags_0,
+            message,
+        ) = words
+        self.accepted = flags_0 & 1 != 0
+        at = start + data_words * 8
+        self.message = reader.text(message, segment, at) if message else ""
+        return self
+
+
+_COUNT_WORDS = struct.Struct("<QQ")
+
+
+class Count(Struct):
+    __slots__ = ("name", "value")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    name: str
+    value: int
+
+    def __init__(self, *, name: str = "", value: int = 0) -> None:
+        self.name = name
+        self.value = value
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _COUNT_WORDS.pack(
+            self.value,
+            writer.text(self.name, at) if self.name else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Count:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _COUNT_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _COUNT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.value,
+            name,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        return self
+
+
+_WORKER_STATUS_WORDS = struct.Struct("<3I4x4Q")
+
+
+class WorkerStatus(Struct):
+    __slots__ = ("session", "name", "host", "process_id", "slots", "tasks", "heartbeat")
+    DATA_WORDS = 3
+    POINTER_WORDS = 3
+
+    session: int
+    name: str
+    host: str
+    process_id: int
+    slots: int
+    tasks: int
+    heartbeat: Heartbeat
+
+    def __init__(
+        self,
+        *,
+        session: int = 0,
+        name: str = "",
+        host: str = "",
+        process_id: int = 0,
+        slots: int = 0,
+        tasks: int = 0,
+        heartbeat: Optional[Heartbeat] = None,
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.host = host
+        self.process_id = process_id
+        self.slots = slots
+        self.tasks = tasks
+        self.heartbeat = Heartbeat() if heartbeat is None else heartbeat
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _WORKER_STATUS_WORDS.pack(
+            self.session,
+            self.process_id,
+            self.slots,
+            self.tasks,
+            writer.text(self.name, at) if self.name else 0,
+            writer.text(self.host, at + 1) if self.host else 0,
+            writer.struct(self.heartbeat, at + 2),
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> WorkerStatus:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 3:
+            words = _WORKER_STATUS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _WORKER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 3))
+        (
+            self.session,
+            self.process_id,
+            self.slots,
+            self.tasks,
+            name,
+            host,
+            heartbeat,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        self.host = reader.text(host, segment, at + 8) if host else ""
+        self.heartbeat = (
+            reader.struct(heartbeat, segment, at + 16, Heartbeat.read) if heartbeat else Heartbeat()
+        )
+        return self
+
+
+_SCHEDULER_STATUS_WORDS = struct.Struct("<II8Q")
+
+
+class SchedulerStatus(Struct):
+    __slots__ = (
+        "scheduler_id",
+        "cpu_permille",
+        "resident_bytes",
+        "objects",
+        "object_bytes",
+        "tasks",
+        "sent",
+        "received",
+        "workers",
+        "clients",
+    )
+    DATA_WORDS = 4
+    POINTER_WORDS = 5
+
+    scheduler_id: bytes
+    cpu_permille: int
+    resident_bytes: int
+    objects: int
+    object_bytes: int
+    tasks: List[Count]
+    sent: List[Count]
+    received: List[Count]
+    workers: List[WorkerStatus]
+    clients: int
+
+    def __init__(
+        self,
+        *,
+        scheduler_id: Union[bytes, bytearray, memoryview] = b"",
+        cpu_permille: int = 0,
+        resident_bytes: int = 0,
+        objects: int = 0,
+        object_bytes: int = 0,
+        tasks: Iterable[Count] = (),
+        sent: Iterable[Count] = (),
+        received: Iterable[Count] = (),
+        workers: Iterable[WorkerStatus] = (),
+        clients: int = 0,
+    ) -> None:
+        self.scheduler_id = octets(scheduler_id)
+        self.cpu_permille = cpu_permille
+        self.resident_bytes = resident_bytes
+        self.objects = objects
+        self.object_bytes = object_bytes
+        self.tasks = list(tasks)
+        self.sent = list(sent)
+        self.received = list(received)
+        self.workers = list(workers)
+        self.clients = clients
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _SCHEDULER_STATUS_WORDS.pack(
+            self.cpu_permille,
+            self.clients,
+            self.resident_bytes,
+            self.objects,
+            self.object_bytes,
+            writer.octets(self.scheduler_id, at) if self.scheduler_id else 0,
+            writer.structs(self.tasks, at + 1) if self.tasks else 0,
+            writer.structs(self.sent, at + 2) if self.sent else 0,
+            writer.structs(self.received, at + 3) if self.received else 0,
+            writer.structs(self.workers, at + 4) if self.workers else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> SchedulerStatus:
+        self = cls.__new__(cls)
+        if data_words == 4 and pointer_words == 5:
+            words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 5))
+        (
+            self.cpu_permille,
+            self.clients,
+            self.resident_bytes,
+            self.objects,
+            self.object_bytes,
+            scheduler_id,
+            tasks,
+            sent,
+            received,
+            workers,
+        ) = words
+        at = start + data_words * 8
+        self.scheduler_id = reader.octets(scheduler_id, segment, at) if scheduler_id else b""
+        self.tasks = reader.structs(tasks, segment, at + 8, Count.read) if tasks else []
+        self.sent = reader.structs(sent, segment, at + 16, Count.read) if sent else []
+        self.received = reader.structs(received, segment, at + 24, Count.read) if received else []
+        self.workers = reader.structs(workers, segment, at + 32, WorkerStatus.read) if workers else []
+        return self
+
+
+_TASK_WORDS = struct.Struct("<QHxxI8Q")
+
+
+class Task(Struct):
+    __slots__ = (
+        "ids",
+        "payload_sizes",
+        "function",
+        "function_name",
+        "codec",
+        "options",
+        "dependency_counts",
+        "dependencies",
+        "attempt",
+        "client",
+        "parent_instance",
+    )
+    DATA_WORDS = 3
+    POINTER_WORDS = 7
+
+    ids: array[int]
+    payload_sizes: array[int]
+    function: int
+    function_name: str
+    codec: str
+    options: TaskOptions
+    dependency_counts: array[int]
+    dependencies: array[int]
+    attempt: int
+    client: int
+    parent_instance: int
+
+    def __init__(
+        self,
+        *,
+        ids: Column = (),
+        payload_sizes: Column = (),
+        function: int = 0,
+        function_name: str = "",
+        codec: str = "",
+        options: Optional[TaskOptions] = None,
+        dependency_counts: Column = (),
+        dependencies: Column = (),
+        attempt: int = 0,
+        client: int = 0,
+        parent_instance: int = 0,
+    ) -> None:
+        self.ids = column("Q", ids)
+        self.payload_sizes = column("I", payload_sizes)
+        self.function = function
+        self.function_name = function_name
+        self.codec = codec
+        self.options = TaskOptions() if options is None else options
+        self.dependency_counts = column("H", dependency_counts)
+        self.dependencies = column("Q", dependencies)
+        self.attempt = attempt
+        self.client = client
+        self.parent_instance = parent_instance
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_WORDS.pack(
+            self.function,
+            self.attempt,
+            self.client,
+            self.parent_instance,
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.column(self.payload_sizes, "I", at + 1) if self.payload_sizes else 0,
+            writer.text(self.function_name, at + 2) if self.function_name else 0,
+            writer.text(self.codec, at + 3) if self.codec else 0,
+            writer.struct(self.options, at + 4),
+            writer.column(self.dependency_counts, "H", at + 5) if self.dependency_counts else 0,
+            writer.column(self.dependencies, "Q", at + 6) if self.dependencies else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Task:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 7:
+            words = _TASK_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 7))
+        (
+            self.function,
+            self.attempt,
+            self.client,
+            self.parent_instance,
+            ids,
+            payload_sizes,
+            function_name,
+            codec,
+            options,
+            dependency_counts,
+            dependencies,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.payload_sizes = (
+            reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
+        )
+        self.function_name = reader.text(function_name, segment, at + 16) if function_name else ""
+        self.codec = reader.text(codec, segment, at + 24) if codec else ""
+        self.options = (
+            reader.struct(options, segment, at + 32, TaskOptions.read) if options else TaskOptions()
+        )
+        self.dependency_counts = (
+            reader.column(dependency_counts, segment, at + 40, "H", 2) if dependency_counts else array("H")
+        )
+        self.dependencies = (
+            reader.column(dependencies, segment, at + 48, "Q", 8) if dependencies else array("Q")
+        )
+        return self
+
+
+_TASK_ECHO_WORDS = struct.Struct("<3Q")
+
+
+class TaskEcho(Struct):
+    __slots__ = ("accepted_up_to", "tasks_in_flight", "bytes_in_flight")
+    DATA_WORDS = 3
+    POINTER_WORDS = 0
+
+    accepted_up_to: int
+    tasks_in_flight: int
+    bytes_in_flight: int
+
+    def __init__(
+        self, *, accepted_up_to: int = 0, tasks_in_flight: int = 0, bytes_in_flight: int = 0
+    ) -> None:
+        self.accepted_up_to = accepted_up_to
+        self.tasks_in_flight = tasks_in_flight
+        self.bytes_in_flight = bytes_in_flight
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_ECHO_WORDS.pack(
+            self.accepted_up_to,
+            self.tasks_in_flight,
+            self.bytes_in_flight,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskEcho:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 0:
+            words = _TASK_ECHO_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_ECHO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+        (
+            self.accepted_up_to,
+            self.tasks_in_flight,
+            self.bytes_in_flight,
+        ) = words
+        return self
+
+
+_TASK_RESULT_WORDS = struct.Struct("<9Q")
+
+
+class TaskResult(Struct):
+    __slots__ = (
+        "ids",
+        "statuses",
+        "payload_sizes",
+        "codec",
+        "objects",
+        "busy_microseconds",
+        "durations_microseconds",
+        "cpu_microseconds",
+        "peak_memory_bytes",
+    )
+    DATA_WORDS = 1
+    POINTER_WORDS = 8
+
+    ids: array[int]
+    statuses: bytes
+    payload_sizes: array[int]
+    codec: str
+    objects: array[int]
+    busy_microseconds: int
+    durations_microseconds: array[int]
+    cpu_microseconds: array[int]
+    peak_memory_bytes: array[int]
+
+    def __init__(
+        self,
+        *,
+        ids: Column = (),
+        statuses: Column = b"",
+        payload_sizes: Column = (),
+        codec: str = "",
+        objects: Column = (),
+        busy_microseconds: int = 0,
+        durations_microseconds: Column = (),
+        cpu_microseconds: Column = (),
+        peak_memory_bytes: Column = (),
+    ) -> None:
+        self.ids = column("Q", ids)
+        self.statuses = octets(statuses)
+        self.payload_sizes = column("I", payload_sizes)
+        self.codec = codec
+        self.objects = column("Q", objects)
+        self.busy_microseconds = busy_microseconds
+        self.durations_microseconds = column("Q", durations_microseconds)
+        self.cpu_microseconds = column("Q", cpu_microseconds)
+        self.peak_memory_bytes = column("Q", peak_memory_bytes)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_RESULT_WORDS.pack(
+            self.busy_microseconds,
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.octets(self.statuses, at + 1) if self.statuses else 0,
+            writer.column(self.payload_sizes, "I", at + 2) if self.payload_sizes else 0,
+            writer.text(self.codec, at + 3) if self.codec else 0,
+            writer.column(self.objects, "Q", at + 4) if self.objects else 0,
+            writer.column(self.durations_microseconds, "Q", at + 5) if self.durations_microseconds else 0,
+            writer.column(self.cpu_microseconds, "Q", at + 6) if self.cpu_microseconds else 0,
+            writer.column(self.peak_memory_bytes, "Q", at + 7) if self.peak_memory_bytes else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> TaskResult:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 8:
+            words = _TASK_RESULT_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 8))
+        (
+            self.busy_microseconds,
+            ids,
+            statuses,
+            payload_sizes,
+            codec,
+            objects,
+            durations_microseconds,
+            cpu_microseconds,
+            peak_memory_bytes,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.statuses = reader.octets(statuses, segment, at + 8) if statuses else b""
+        self.payload_sizes = (
+            reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
+        )
+        self.codec = reader.text(codec, segment, at + 24) if codec else ""
+        self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
+        self.durations_microseconds = (
+            reader.column(durations_microseconds, segment, at + 40, "Q", 8)
+            if durations_microseconds
+            else array("Q")
+        )
+        self.cpu_microseconds = (
+            reader.column(cpu_microseconds, segment, at + 48, "Q", 8) if cpu_microseconds else array("Q")
+        )
+        self.peak_memory_bytes = (
+            reader.column(peak_memory_bytes, segment, at + 56, "Q", 8) if peak_memory_bytes else array("Q")
+        )
+        return self
+
+
+_TASK_CANCEL_WORDS = struct.Struct("<B7xQ")
+
+
+class TaskCancel(Struct):
+    __slots__ = ("ids", "force")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    ids: array[int]
+    force: bool
+
+    def __init__(self, *, ids: Column = (), force: bool = False) -> None:
+        self.ids = column("Q", ids)
+        self.force = force
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_CANCEL_WORDS.pack(
+            (1 if self.force else 0),
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> TaskCancel:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _TASK_CANCEL_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_CANCEL_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            flags_0,
+            ids,
+        ) = words
+        self.force = flags_0 & 1 != 0
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        return self
+
+
+_TASK_CANCEL_CONFIRM_WORDS = struct.Struct("<QQ")
+
+
+class TaskCancelConfirm(Struct):
+    __slots__ = ("ids", "outcomes")
+    DATA_WORDS = 0
+    POINTER_WORDS = 2
+
+    ids: array[int]
+    outcomes: bytes
+
+    def __init__(self, *, ids: Column = (), outcomes: Column = b"") -> None:
+        self.ids = column("Q", ids)
+        self.outcomes = octets(outcomes)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_CANCEL_CONFIRM_WORDS.pack(
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.octets(self.outcomes, at + 1) if self.outcomes else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> TaskCancelConfirm:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 2:
+            words = _TASK_CANCEL_CONFIRM_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_CANCEL_CONFIRM_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 2))
+        (
+            ids,
+            outcomes,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.outcomes = reader.octets(outcomes, segment, at + 8) if outcomes else b""
+        return self
+
+
+_TASK_LOG_WORDS = struct.Struct("<QB7xQ")
+
+
+class TaskLog(Struct):
+    __slots__ = ("id", "stream", "text")
+    DATA_WORDS = 2
+    POINTER_WORDS = 1
+
+    id: int
+    stream: int
+    text: str
+
+    def __init__(self, *, id: int = 0, stream: int = 0, text: str = "") -> None:
+        self.id = id
+        self.stream = stream
+        self.text = text
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TASK_LOG_WORDS.pack(
+            self.id,
+            self.stream,
+            writer.text(self.text, at) if self.text else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskLog:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 1:
+            words = _TASK_LOG_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TASK_LOG_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
+        (
+            self.id,
+            self.stream,
+            text,
+        ) = words
+        at = start + data_words * 8
+        self.text = reader.text(text, segment, at) if text else ""
+        return self
+
+
+_GRAPH_TASK_WORDS = struct.Struct("<8Q")
+
+
+class GraphTask(Struct):
+    __slots__ = (
+        "ids",
+        "payload_sizes",
+        "functions",
+        "predecessor_offsets",
+        "predecessors",
+        "targets",
+        "codec",
+        "options",
+    )
+    DATA_WORDS = 0
+    POINTER_WORDS = 8
+
+    ids: array[int]
+    payload_sizes: array[int]
+    functions: array[int]
+    predecessor_offsets: array[int]
+    predecessors: array[int]
+    targets: array[int]
+    codec: str
+    options: TaskOptions
+
+    def __init__(
+        self,
+        *,
+        ids: Column = (),
+        payload_sizes: Column = (),
+        functions: Column = (),
+        predecessor_offsets: Column = (),
+        predecessors: Column = (),
+        targets: Column = (),
+        codec: str = "",
+        options: Optional[TaskOptions] = None,
+    ) -> None:
+        self.ids = column("Q", ids)
+        self.payload_sizes = column("I", payload_sizes)
+        self.functions = column("Q", functions)
+        self.predecessor_offsets = column("I", predecessor_offsets)
+        self.predecessors = column("I", predecessors)
+        self.targets = column("I", targets)
+        self.codec = codec
+        self.options = TaskOptions() if options is None else options
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _GRAPH_TASK_WORDS.pack(
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.column(self.payload_sizes, "I", at + 1) if self.payload_sizes else 0,
+            writer.column(self.functions, "Q", at + 2) if self.functions else 0,
+            writer.column(self.predecessor_offsets, "I", at + 3) if self.predecessor_offsets else 0,
+            writer.column(self.predecessors, "I", at + 4) if self.predecessors else 0,
+            writer.column(self.targets, "I", at + 5) if self.targets else 0,
+            writer.text(self.codec, at + 6) if self.codec else 0,
+            writer.struct(self.options, at + 7),
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> GraphTask:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 8:
+            words = _GRAPH_TASK_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _GRAPH_TASK_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 8))
+        (
+            ids,
+            payload_sizes,
+            functions,
+            predecessor_offsets,
+            predecessors,
+            targets,
+            codec,
+            options,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.payload_sizes = (
+            reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
+        )
+        self.functions = reader.column(functions, segment, at + 16, "Q", 8) if functions else array("Q")
+        self.predecessor_offsets = (
+            reader.column(predecessor_offsets, segment, at + 24, "I", 4)
+            if predecessor_offsets
+            else array("I")
+        )
+        self.predecessors = (
+            reader.column(predecessors, segment, at + 32, "I", 4) if predecessors else array("I")
+        )
+        self.targets = reader.column(targets, segment, at + 40, "I", 4) if targets else array("I")
+        self.codec = reader.text(codec, segment, at + 48) if codec else ""
+        self.options = (
+            reader.struct(options, segment, at + 56, TaskOptions.read) if options else TaskOptions()
+        )
+        return self
+
+
+_GRAPH_TASK_RESULT_WORDS = struct.Struct("<5Q")
+
+
+class GraphTaskResult(Struct):
+    __slots__ = ("ids", "statuses", "payload_sizes", "codec", "objects")
+    DATA_WORDS = 0
+    POINTER_WORDS = 5
+
+    ids: array[int]
+    statuses: bytes
+    payload_sizes: array[int]
+    codec: str
+    objects: array[int]
+
+    def __init__(
+        self,
+        *,
+        ids: Column = (),
+        statuses: Column = b"",
+        payload_sizes: Column = (),
+        codec: str = "",
+        objects: Column = (),
+    ) -> None:
+        self.ids = column("Q", ids)
+        self.statuses = octets(statuses)
+        self.payload_sizes = column("I", payload_sizes)
+        self.codec = codec
+        self.objects = column("Q", objects)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _GRAPH_TASK_RESULT_WORDS.pack(
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.octets(self.statuses, at + 1) if self.statuses else 0,
+            writer.column(self.payload_sizes, "I", at + 2) if self.payload_sizes else 0,
+            writer.text(self.codec, at + 3) if self.codec else 0,
+            writer.column(self.objects, "Q", at + 4) if self.objects else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> GraphTaskResult:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 5:
+            words = _GRAPH_TASK_RESULT_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _GRAPH_TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 5))
+        (
+            ids,
+            statuses,
+            payload_sizes,
+            codec,
+            objects,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.statuses = reader.octets(statuses, segment, at + 8) if statuses else b""
+        self.payload_sizes = (
+            reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
+        )
+        self.codec = reader.text(codec, segment, at + 24) if codec else ""
+        self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
+        return self
+
+
+_BALANCE_REQUEST_WORDS = struct.Struct("<QI4x")
+
+
+class BalanceRequest(Struct):
+    __slots__ = ("request_id", "count")
+    DATA_WORDS = 2
+    POINTER_WORDS = 0
+
+    request_id: int
+    count: int
+
+    def __init__(self, *, request_id: int = 0, count: int = 0) -> None:
+        self.request_id = request_id
+        self.count = count
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _BALANCE_REQUEST_WORDS.pack(
+            self.request_id,
+            self.count,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> BalanceRequest:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 0:
+            words = _BALANCE_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _BALANCE_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+        (
+            self.request_id,
+            self.count,
+        ) = words
+        return self
+
+
+_BALANCE_RESPONSE_WORDS = struct.Struct("<QQ")
+
+
+class BalanceResponse(Struct):
+    __slots__ = ("request_id", "ids")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    request_id: int
+    ids: array[int]
+
+    def __init__(self, *, request_id: int = 0, ids: Column = ()) -> None:
+        self.request_id = request_id
+        self.ids = column("Q", ids)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _BALANCE_RESPONSE_WORDS.pack(
+            self.request_id,
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> BalanceResponse:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _BALANCE_RESPONSE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _BALANCE_RESPONSE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.request_id,
+            ids,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        return self
+
+
+class UnknownMessage(Struct):
+    """A message that a newer version of the schema has and this one has not: to be counted and ignored."""
+
+    __slots__ = ("discriminant",)
+
+    discriminant: int
+
+    def __init__(self, discriminant: int) -> None:
+        self.discriminant = discriminant
+
+
+Member = Union[
+    Hello,
+    Welcome,
+    Refusal,
+    Heartbeat,
+    HeartbeatEcho,
+    DisconnectRequest,
+    DisconnectResponse,
+    ClientShutdown,
+    ClientShutdownResponse,
+    Task,
+    TaskEcho,
+    TaskResult,
+    TaskCancel,
+    TaskCancelConfirm,
+    TaskLog,
+    GraphTask,
+    GraphTaskResult,
+    BalanceRequest,
+    BalanceResponse,
+    ObjectInstruction,
+    ObjectRequest,
+    ObjectResponse,
+    SchedulerStatus,
+]
+Message = Union[Member, UnknownMessage]
+
+
+# The members of the union, in the order of their discriminants.
+MEMBERS: Tuple[Type[Member], ...] = (
+    Hello,
+    Welcome,
+    Refusal,
+    Heartbeat,
+    HeartbeatEcho,
+    DisconnectRequest,
+    DisconnectResponse,
+    ClientShutdown,
+    ClientShutdownResponse,
+    Task,
+    TaskEcho,
+    TaskResult,
+    TaskCancel,
+    TaskCancelConfirm,
+    TaskLog,
+    GraphTask,
+    GraphTaskResult,
+    BalanceRequest,
+    BalanceResponse,
+    ObjectInstruction,
+    ObjectRequest,
+    ObjectResponse,
+    SchedulerStatus,
+)

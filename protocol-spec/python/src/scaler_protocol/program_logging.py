@@ -1,0 +1,60 @@
+"""The log lines that every program of the product writes, in the form its users' tools know.
+
+Rules:
+- One format, `[INFO]2023-03-19 12:16:10-0400: message`; only the `scaler` logger is configured, never the root logger.
+- Where lines go, how files rotate and how a configuration file is read is the standard library's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import logging.handlers
+import sys
+from typing import Optional, Sequence
+
+LOGGER_NAME = "scaler"
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_FORMAT = "[%(levelname)s]%(asctime)s: %(message)s"
+_DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
+
+
+def setup_logging(paths: Sequence[str], level: str, config_file: Optional[str] = None) -> logging.Logger:
+    """Configure the `scaler` logger and return it.
+
+    Parameters:
+        paths: `/dev/stdout` or `-`, `/dev/stderr`, or files (rotated at midnight).
+        level: one of LEVELS.
+        config_file: a `logging.config.fileConfig` file, which then decides everything.
+
+    Raises:
+        ValueError: the level is none of LEVELS.
+        OSError: a file cannot be opened.
+    """
+    logger = logging.getLogger(LOGGER_NAME)
+    if config_file is not None:
+        logging.config.fileConfig(config_file, disable_existing_loggers=False)
+        logger.info("logging as in %s", config_file)
+        return logger
+    if level.upper() not in LEVELS:
+        raise ValueError(f"unknown logging level {level!r}: use one of {', '.join(LEVELS)}")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+    formatter = logging.Formatter(_FORMAT, datefmt=_DATE_FORMAT)
+    for path in paths:
+        handler = _make_handler(path)
+        handler.setFormatter(formatter)
+        logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    logger.info("logging to %s", tuple(paths))
+    return logger
+
+
+def _make_handler(path: str) -> logging.Handler:
+    if path in ("/dev/stdout", "-"):
+        return logging.StreamHandler(sys.stdout)
+    if path == "/dev/stderr":
+        return logging.StreamHandler(sys.stderr)
+    return logging.handlers.TimedRotatingFileHandler(path, when="midnight", encoding="utf-8")

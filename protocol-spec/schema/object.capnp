@@ -1,0 +1,52 @@
+@0xe4b8d1f3a7c20904;
+# Objects: functions, large arguments, large results, whatever is sent once and used often.
+
+enum ObjectKind {
+  value @0;
+  function @1;
+  serializer @2;
+}
+
+enum ObjectStorage {
+  inline @0;  # content in the payload frame
+  shared @1;  # content in the file named after the id (16 hexadecimal digits) in the object directory
+  remote @2;  # content stays with the sender, which answers ObjectRequest for it
+}
+
+enum ObjectAction {
+  create @0;
+  delete @1;
+  clear @2;  # all objects of this peer; columns are empty
+}
+
+struct ObjectInstruction {
+  # Create or delete objects; columns, one entry an object. The payload frame has the contents of
+  # the inline ones back to back, in order.
+  action @0 :ObjectAction;
+  ids @1 :List(UInt64);
+  sizes @2 :List(UInt64);
+  storages @3 :List(UInt8);  # ObjectStorage
+  kinds @4 :List(UInt8);  # ObjectKind
+  names @5 :List(Text);  # for humans; may be empty
+  codec @6 :Text;
+}
+
+struct ObjectRequest {
+  # "Send me these bytes of that object." The receiver of the content keeps a few requests open and
+  # no more, so that a large object never fills a connection.
+  id @0 :UInt64;
+  offset @1 :UInt64;
+  length @2 :UInt32;
+}
+
+enum ObjectResponseStatus {
+  ok @0;  # the payload frame holds the bytes
+  missing @1;
+}
+
+struct ObjectResponse {
+  id @0 :UInt64;
+  offset @1 :UInt64;
+  status @2 :ObjectResponseStatus;
+  size @3 :UInt64;  # of the whole object
+}

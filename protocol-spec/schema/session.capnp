@@ -1,0 +1,121 @@
+@0xb3d9c7e8a1f04602;
+# How a peer joins, stays and leaves.
+
+using Common = import "common.capnp";
+
+struct Hello {
+  # First message of a peer, on every new connection.
+  major @0 :UInt16;  # protocol version: one major, a range of minors
+  minorMin @1 :UInt16;
+  minorMax @2 :UInt16;
+  role @3 :Common.Role;
+  implementation @4 :Common.Implementation;
+  features @5 :List(Text);
+  codecs @6 :List(Text);  # payload codecs understood, e.g. "cloudpickle"
+  host @7 :Text;
+  processId @8 :UInt32;
+  name @9 :Text;  # for humans
+  slots @10 :UInt32;  # worker: how many tasks run at once
+  queueSize @11 :UInt32;  # worker: how many tasks may be queued per slot
+  capabilities @12 :List(Common.Capability);  # worker
+  previousSession @13 :UInt32;  # 0: none; for the log of a peer that comes back
+  heartbeatIntervalMilliseconds @14 :UInt32;
+}
+
+struct Welcome {
+  # The scheduler's answer to a Hello it accepts.
+  major @0 :UInt16;
+  minor @1 :UInt16;  # the highest that both sides speak
+  implementation @2 :Common.Implementation;
+  schedulerId @3 :Data;  # 16 random bytes, new at each start of the scheduler
+  session @4 :UInt32;  # object ids of this peer are session << 40 | number, number from 1
+  features @5 :List(Text);
+  limits @6 :Limits;
+  heartbeatIntervalMilliseconds @7 :UInt32;
+  timeoutMilliseconds @8 :UInt32;  # a peer silent for so long is lost
+  objectDirectory @9 :Text;  # where the scheduler keeps objects on its own host
+  objectDirectoryToken @10 :Data;  # content of the file `token` in that directory
+  protected @11 :Bool;
+  monitorAddress @12 :Text;
+}
+
+struct Limits {
+  maximumMessageBytes @0 :UInt64;
+  maximumObjectBytes @1 :UInt64;
+  chunkBytes @2 :UInt32;  # of one ObjectResponse
+  tasksInFlight @3 :UInt64;  # of one client; 0: no limit
+  bytesInFlight @4 :UInt64;
+  inlineBytes @5 :UInt32;  # a payload above this size travels as an object
+}
+
+struct Refusal {
+  # The answer to a peer that the scheduler does not serve; nothing follows it.
+  reason @0 :RefusalReason;
+  message @1 :Text;
+  major @2 :UInt16;
+  minorMin @3 :UInt16;
+  minorMax @4 :UInt16;
+  implementation @5 :Common.Implementation;
+}
+
+enum RefusalReason {
+  versionMismatch @0;
+  notGreeted @1;  # a message came before Hello: say Hello (again)
+  roleNotServed @2;
+  malformed @3;  # the peer sent bytes that are no message
+  limitExceeded @4;
+  notAllowed @5;
+  shuttingDown @6;
+  protocolViolation @7;  # well-formed, but not allowed in this state
+}
+
+struct ProcessorStatus {
+  processId @0 :UInt32;
+  initialized @1 :Bool;
+  hasTask @2 :Bool;
+  suspended @3 :Bool;
+  cpuPermille @4 :UInt32;
+  residentBytes @5 :UInt64;
+  queued @6 :UInt32;
+}
+
+struct Heartbeat {
+  # Either side, at the interval of Welcome; the other answers with HeartbeatEcho.
+  sequence @0 :UInt64;
+  sharesObjectDirectory @1 :Bool;  # the peer read the token: objects need not travel
+  cpuPermille @2 :UInt32;
+  residentBytes @3 :UInt64;
+  freeBytes @4 :UInt64;
+  latencyMicroseconds @5 :UInt32;  # half the last round trip
+  queued @6 :UInt32;
+  processors @7 :List(ProcessorStatus);
+}
+
+struct HeartbeatEcho {
+  sequence @0 :UInt64;
+  slots @1 :UInt32;  # how many tasks the whole cluster can run at once
+  tasksWaiting @2 :UInt64;
+}
+
+struct DisconnectRequest {
+  # The sender is leaving (a peer), or asks the peer to leave (the scheduler).
+  reason @0 :DisconnectReason;
+  message @1 :Text;
+}
+
+enum DisconnectReason {
+  leaving @0;
+  shutdown @1;
+  draining @2;
+}
+
+struct DisconnectResponse {}
+
+struct ClientShutdown {
+  # A client asks the whole cluster to stop.
+}
+
+struct ClientShutdownResponse {
+  accepted @0 :Bool;
+  message @1 :Text;
+}

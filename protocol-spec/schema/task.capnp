@@ -1,0 +1,98 @@
+@0xd7f2a9b4c6e10803;
+# Tasks travel in batches. A batch is a set of parallel columns, one entry a task, and one payload
+# frame after the header with the tasks' payloads back to back, in order.
+#
+# Columns that a batch does not need are empty. All other columns have one entry a task; a batch
+# whose columns disagree, or whose payload frame is not as long as the sum of its sizes, is malformed.
+
+using Common = import "common.capnp";
+
+struct Task {
+  # Client to scheduler: `ids` are the client's task ids, strictly ascending within a session.
+  # Scheduler to worker: `ids` are instance ids, unique for the life of the scheduler.
+  ids @0 :List(UInt64);
+  payloadSizes @1 :List(UInt32);
+  function @2 :UInt64;  # object id; 0: `functionName` names it
+  functionName @3 :Text;
+  codec @4 :Text;  # of every payload in the batch
+  options @5 :Common.TaskOptions;
+  dependencyCounts @6 :List(UInt16);  # how many entries of `dependencies` each task has
+  dependencies @7 :List(UInt64);  # object ids; payloads refer to them by position
+  attempt @8 :UInt16;  # scheduler to worker: 1 for the first
+  client @9 :UInt32;  # scheduler to worker: session of the client it runs for
+  parentInstance @10 :UInt64;  # client to scheduler: 0, or the instance of the task that submits
+}
+
+struct TaskEcho {
+  # Scheduler to client: how far the scheduler has read, and how much more it will take.
+  acceptedUpTo @0 :UInt64;  # every task id up to this one is accepted
+  tasksInFlight @1 :UInt64;  # as in Limits, renewed
+  bytesInFlight @2 :UInt64;
+}
+
+struct TaskResult {
+  # Worker to scheduler with instance ids; scheduler to client with the client's task ids.
+  ids @0 :List(UInt64);
+  statuses @1 :List(UInt8);  # TaskStatus; empty: all success
+  payloadSizes @2 :List(UInt32);
+  codec @3 :Text;
+  objects @4 :List(UInt64);  # object id of a large result, 0 where the payload holds it; empty: all inline
+  busyMicroseconds @5 :UInt64;  # time the batch kept processors busy
+  durationsMicroseconds @6 :List(UInt64);  # these three with profiling only
+  cpuMicroseconds @7 :List(UInt64);
+  peakMemoryBytes @8 :List(UInt64);
+}
+
+struct TaskCancel {
+  ids @0 :List(UInt64);
+  force @1 :Bool;  # stop it even when it runs
+}
+
+enum CancelOutcome {
+  cancelled @0;  # terminal: no TaskResult follows
+  running @1;  # started and not forced: its TaskResult follows
+  notFound @2;  # its TaskResult went out before
+}
+
+struct TaskCancelConfirm {
+  ids @0 :List(UInt64);
+  outcomes @1 :List(UInt8);  # CancelOutcome
+}
+
+struct TaskLog {
+  id @0 :UInt64;
+  stream @1 :UInt8;  # 1: standard output, 2: standard error
+  text @2 :Text;
+}
+
+struct GraphTask {
+  # A graph of tasks. Node i is described by entry i of the columns; its predecessors are
+  # `predecessors[predecessorOffsets[i] : predecessorOffsets[i + 1]]`, node positions.
+  ids @0 :List(UInt64);
+  payloadSizes @1 :List(UInt32);
+  functions @2 :List(UInt64);
+  predecessorOffsets @3 :List(UInt32);
+  predecessors @4 :List(UInt32);
+  targets @5 :List(UInt32);  # node positions whose results the client wants
+  codec @6 :Text;
+  options @7 :Common.TaskOptions;
+}
+
+struct GraphTaskResult {
+  ids @0 :List(UInt64);
+  statuses @1 :List(UInt8);
+  payloadSizes @2 :List(UInt32);
+  codec @3 :Text;
+  objects @4 :List(UInt64);
+}
+
+struct BalanceRequest {
+  # Scheduler to worker: give back up to `count` tasks that have not started.
+  requestId @0 :UInt64;
+  count @1 :UInt32;
+}
+
+struct BalanceResponse {
+  requestId @0 :UInt64;
+  ids @1 :List(UInt64);  # these instances ended here without having started
+}

@@ -1,0 +1,54 @@
+"""Scaler: hand functions to a cluster, get standard futures back.
+
+    from scaler import Client, SchedulerClusterCombo
+
+    cluster = SchedulerClusterCombo(n_workers=4)
+    with Client(address=cluster.get_address()) as client:
+        print(client.map(lambda x: x * x, range(10)))
+    cluster.shutdown()
+
+Names are loaded when they are used, so that a worker process does not pay for what only clients need.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scaler.version import __version__
+
+if TYPE_CHECKING:
+    from scaler.client import Client, ScalerFuture
+    from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
+    from scaler.payload import ObjectReference
+    from scaler.serializer import Serializer
+
+__all__ = [
+    "Client",
+    "Cluster",
+    "ObjectReference",
+    "ScalerFuture",
+    "Scheduler",
+    "SchedulerClusterCombo",
+    "Serializer",
+    "__version__",
+]
+
+_MODULES = {
+    "Client": "scaler.client",
+    "Cluster": "scaler.cluster",
+    "ObjectReference": "scaler.payload",
+    "ScalerFuture": "scaler.client",
+    "Scheduler": "scaler.cluster",
+    "SchedulerClusterCombo": "scaler.cluster",
+    "Serializer": "scaler.serializer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'scaler' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,290 @@
+"""Client: the interface that users program against.
+
+Rules: this module turns calls into payloads and futures; what is in flight lives in `core`. Bad arguments fail here, at
+once, with a named error; nothing that cannot be sent ever reaches the scheduler.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+
+from scaler.client.core import ClientCore
+from scaler.client.functions import FunctionRecord, function_name
+from scaler.client.future import ScalerFuture
+from scaler.client.mapping import run_map
+from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
+from scaler.payload import (
+    BY_DEPENDENCY,
+    INLINE_BYTES,
+    PROTOCOL,
+    ObjectReference,
+    dump_arguments,
+    dump_value,
+    is_plain,
+    join,
+    parts_size,
+)
+from scaler.serializer import Serializer
+from scaler_protocol import messages as m
+
+ADDRESS_VARIABLE = "SCALER_ADDRESS"
+SHUTDOWN_TIMEOUT_SECONDS = 10.0
+
+_shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
+_shared_lock = threading.Lock()
+_open_cores: "weakref.WeakSet[ClientCore]" = weakref.WeakSet()
+
+
+class Client:
+    """A connection to a scheduler; submits tasks and returns futures.
+
+    Parameters:
+        address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
+            says; inside a task, the scheduler that the task came from.
+        profiling: reserved; has no effect yet.
+        timeout_seconds: after so long without a word from the scheduler, unfinished futures fail with DisconnectedError.
+        heartbeat_interval_seconds: how often to tell the scheduler that this client lives.
+        serializer: how functions, arguments and results become bytes; by default cloudpickle.
+        connect_timeout_seconds: how long to wait for a scheduler at the address.
+
+    Raises:
+        SchedulerUnreachableError: nobody listens at the address.
+        NotASchedulerError: who listens there is no Scaler scheduler.
+        ProtocolVersionError: client and scheduler have no protocol version in common.
+        SchedulerRefusedError: the scheduler refused for another reason.
+        ValueError: the address is none.
+
+    It is a context manager, may be used by many threads, and can be passed to tasks.
+    """
+
+    def __init__(
+        self,
+        address: Optional[str] = None,
+        profiling: bool = False,
+        timeout_seconds: float = 60.0,
+        heartbeat_interval_seconds: float = 2.0,
+        serializer: Optional[Serializer] = None,
+        connect_timeout_seconds: float = 5.0,
+    ) -> None:
+        address = address or os.environ.get(ADDRESS_VARIABLE)
+        if not address:
+            raise ValueError(
+                f"no scheduler address: pass address='tcp://HOST:PORT', or set the environment variable {ADDRESS_VARIABLE}"
+            )
+        self._address = address
+        self._profiling = profiling
+        self._timeout_seconds = timeout_seconds
+        self._heartbeat_interval_seconds = heartbeat_interval_seconds
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._serializer = serializer
+        self._core = self._make_core()
+
+    def _make_core(self) -> ClientCore:
+        core = ClientCore(
+            self._address,
+            self._serializer,
+            self._timeout_seconds,
+            self._connect_timeout_seconds,
+            self._heartbeat_interval_seconds,
+        )
+        _open_cores.add(core)
+        return core
+
+    # Submitting -----------------------------------------------------------------------------------------------------
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ScalerFuture:
+        """Run `fn(*args, **kwargs)` somewhere in the cluster.
+
+        Any argument may be, or contain, an ObjectReference from `send_object`; the function gets the object itself.
+
+        Raises:
+            SerializeObjectError: the function or an argument cannot be serialised.
+            MissingObjects: an object reference is stale.
+            DisconnectedError: this client is closed, or has lost its scheduler.
+        """
+        core = self._core
+        record = core.functions.find(fn) or self._register(fn)
+        if kwargs or not is_plain(args) or self._serializer is not None:
+            return self._submit_general(record, fn, args, kwargs)
+        future = ScalerFuture(self, -1)
+        payload = pickle.dumps(args, PROTOCOL) if args else b""
+        if len(payload) >= INLINE_BYTES:
+            return self._submit_general(record, fn, args, kwargs)
+        with core.lock:
+            if core.closed_because is not None:
+                core.check_open()
+            core.submit(record.object_id, payload, (), future)
+        return future
+
+    def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
+        if not callable(fn):
+            raise TypeError(f"a task needs a function to call, not {type(fn).__name__}")
+        self._core.check_open()
+        try:
+            return self._core.functions.add(fn)
+        except (DisconnectedError, OSError):
+            raise
+        except Exception as error:
+            raise SerializeObjectError(
+                f"function {function_name(fn)} cannot be serialised: {type(error).__name__}: {error}; what it closes over"
+                " must be picklable (locks, sockets and open files are not)"
+            ) from error
+
+    def _submit_general(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture:
+        """Any arguments at all: large ones become an object of their own."""
+        core = self._core
+        references: List[ObjectReference] = []
+        try:
+            parts = dump_arguments(args, kwargs, self._serializer, references)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"an argument of {function_name(fn)} cannot be serialised: {type(error).__name__}: {error}"
+            ) from error
+        dependencies = [self._check_reference(reference) for reference in references]
+        arguments_id = 0
+        if parts_size(parts) >= INLINE_BYTES:
+            arguments_id = core.send_object(parts, "", m.ObjectKind.VALUE)
+            dependencies.insert(0, arguments_id)
+            payload = BY_DEPENDENCY
+        else:
+            payload = join(parts)
+        future = ScalerFuture(self, -1)
+        with core.lock:
+            core.check_open()
+            core.submit(record.object_id, payload, dependencies, future)
+        if arguments_id:
+            core.delete_object(arguments_id)  # the task alone holds it now
+        return future
+
+    def _check_reference(self, reference: ObjectReference) -> int:
+        core = self._core
+        if reference.object_id >> 40 == core.welcome.session and reference.object_id not in core.value_objects:
+            raise MissingObjects(
+                f"object {reference.name!r} does not exist any more: it was cleared, send it again with send_object()"
+            )
+        return reference.object_id
+
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any]) -> List[Any]:
+        """Like the builtin `map`, run by the cluster; returns the list of results.
+
+        With one iterable that holds only tuples or lists, each of them is a set of arguments, as in `starmap`.
+
+        Raises the exception of the first item that failed, by its order, with the item's position in a note; and what `submit` raises.
+        """
+        items = list(zip(*iterables)) if len(iterables) != 1 else [(item,) for item in iterables[0]]
+        if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
+            if not any(type(item[0]) is ObjectReference for item in items):
+                items = [tuple(item[0]) for item in items]
+        return run_map(self, fn, items)
+
+    def starmap(self, fn: Callable[..., Any], iterable: Iterable[Sequence[Any]]) -> List[Any]:
+        """Run `fn(*item)` for each item; otherwise as `map`."""
+        return run_map(self, fn, [tuple(item) for item in iterable])
+
+    def send_object(self, obj: Any, name: Optional[str] = None) -> ObjectReference:
+        """Place an object in the cluster once, for use by many tasks.
+
+        Parameters:
+            obj: anything that can be serialised. Arrays arrive in the tasks as read-only views, without a copy.
+            name: for error messages and monitors.
+
+        Returns a reference to pass to `submit` and `map`; it is valid until `clear` or `disconnect`.
+        """
+        self._core.check_open()
+        try:
+            content = dump_value(obj, self._serializer)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"an object of type {type(obj).__name__} cannot be serialised: {type(error).__name__}: {error}"
+            ) from error
+        parts = content if isinstance(content, list) else [content]
+        name = name if name is not None else type(obj).__name__
+        object_id = self._core.send_object(parts, name, m.ObjectKind.VALUE)
+        self._core.value_objects.add(object_id)
+        return ObjectReference(name, parts_size(parts), object_id)
+
+    # Ending ---------------------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Cancel all unfinished tasks of this client and invalidate all its object references; it stays usable."""
+        self._core.clear()
+
+    def disconnect(self) -> None:
+        """Leave the scheduler: unfinished futures are cancelled. The client cannot be used any more. Idempotent."""
+        with _shared_lock:
+            for key, core in list(_shared_cores.items()):
+                if core is self._core:
+                    del _shared_cores[key]
+        self._core.close()
+
+    def shutdown(self) -> None:
+        """Stop the whole cluster, scheduler and workers, unless the scheduler is protected.
+
+        Raises:
+            ValueError: the scheduler is in protected mode.
+            DisconnectedError: the scheduler did not answer.
+        """
+        try:
+            answer = self._core.ask_shutdown(SHUTDOWN_TIMEOUT_SECONDS)
+        except queue.Empty:
+            raise DisconnectedError("the scheduler did not answer the request to shut down") from None
+        if not answer.accepted:
+            raise ValueError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
+        self.disconnect()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+    ) -> None:
+        self.disconnect()
+
+    # Travelling into tasks ------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {
+            "address": self._address,
+            "profiling": self._profiling,
+            "timeout_seconds": self._timeout_seconds,
+            "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
+            "connect_timeout_seconds": self._connect_timeout_seconds,
+            "serializer": self._serializer,
+        }
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        """A client that arrives in a process shares one connection with all its like that arrived there before."""
+        for name, value in state.items():
+            setattr(self, f"_{name}", value)
+        key = (os.getpid(), self._address, type(self._serializer))
+        with _shared_lock:
+            core = _shared_cores.get(key)
+            if core is None or core.closed_because is not None:
+                core = _shared_cores[key] = self._make_core()
+            self._core = core
+
+    def __repr__(self) -> str:
+        state = "disconnected" if self._core.closed_because is not None else f"{len(self._core.futures)} unfinished tasks"
+        return f"<Client {self._address}, {state}>"
+
+
+def _close_all() -> None:
+    for core in list(_open_cores):
+        core.close()
+
+
+threading_register = getattr(threading, "_register_atexit", None)
+if threading_register is not None:
+    threading_register(_close_all)  # runs before daemon threads are frozen, unlike atexit
+else:  # pragma: no cover
+    import atexit
+
+    atexit.register(_close_all)

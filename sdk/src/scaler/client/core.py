@@ -1,0 +1,385 @@
+"""The running part of a client: what is in flight, and the one thread that talks to the scheduler.
+
+    user threads                                   I/O thread
+    submit ──▶ Outbox ────(lock)────▶ take ──▶ Transport ──▶ scheduler
+    result ◀── futures, one condition ◀──── on_task_result ◀──┘
+
+Rules:
+- `lock` protects what user threads and the I/O thread share on the way out; `condition` all futures' states. Whoever holds
+  one of them runs no user code, does no I/O, and never takes the other.
+- The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have a thread of their own.
+- Every future ends: with its outcome, or with an error when the scheduler is lost or the client closes.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from array import array
+from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+
+from scaler.client.functions import FunctionRegistry
+from scaler.client.future import ScalerFuture
+from scaler.client.objects import ObjectChannel
+from scaler.client.outgoing import Outbox
+from scaler.client.transport import Transport, refusal_error
+from scaler.exceptions import ClientShutdownException, DisconnectedError
+from scaler.payload import Buffer, Parts
+from scaler.serializer import Serializer
+from scaler_protocol import MalformedMessageError, decode
+from scaler_protocol import messages as m
+
+CLOSE_TIMEOUT_SECONDS = 2.0
+
+
+class ClientCore:
+    def __init__(
+        self,
+        address: str,
+        serializer: Optional[Serializer],
+        timeout_seconds: float,
+        connect_timeout_seconds: float,
+        heartbeat_interval_seconds: float,
+    ) -> None:
+        self.serializer = serializer
+        self.lock = threading.Lock()
+        self.condition = threading.Condition()
+        self.futures: Dict[int, ScalerFuture] = {}
+        self.next_task_id = 0
+        self.slots = 0  # of the whole cluster, as last heard
+        self.closed_because: Optional[Exception] = None
+        self.is_asleep = False
+        self._outbox = Outbox()
+        self._timeout_seconds = timeout_seconds
+        self._heartbeat_interval_seconds = heartbeat_interval_seconds
+        hello = m.Hello(role=m.Role.CLIENT, codecs=["cloudpickle"], name=f"{os.getpid()}")
+        hello.heartbeat_interval_milliseconds = int(heartbeat_interval_seconds * 1000)
+        self._transport = Transport(address, hello, connect_timeout_seconds)
+        self.welcome = self._transport.welcome
+        self.objects = ObjectChannel(self.welcome)
+        self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object)
+        self.value_objects: Set[int] = set()
+        self._last_heard = time.monotonic()
+        self._next_heartbeat = 0.0
+        self._sequence = 0
+        self._is_closing = False
+        self._is_disconnected = threading.Event()
+        self._shutdown_answer: "queue.SimpleQueue[m.ClientShutdownResponse]" = queue.SimpleQueue()
+        self._callbacks: Optional["queue.SimpleQueue[Optional[ScalerFuture]]"] = None
+        self._first_echo = threading.Event()
+        self._reactions: Dict[type, Callable[..., None]] = {
+            m.TaskResult: self._on_task_result,
+            m.TaskCancelConfirm: lambda message, payload: self._on_task_cancel_confirm(message),
+            m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
+            m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
+            m.ObjectRequest: lambda message, payload: self.objects.on_request(message, self._transport.send),
+            m.ObjectResponse: self._on_object_response,
+            m.Refusal: lambda message, payload: self._on_refusal(message),
+            m.DisconnectRequest: lambda message, payload: self._on_disconnect_request(message),
+            m.DisconnectResponse: lambda message, payload: self._is_disconnected.set(),
+            m.ClientShutdownResponse: lambda message, payload: self._shutdown_answer.put(message),
+        }
+        self._thread = threading.Thread(target=self._run, name="scaler-client", daemon=True)
+        self._thread.start()
+
+    # For user threads; `lock` is held where it says so --------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise what ended this client, if something has."""
+        if self.closed_because is not None:
+            raise DisconnectedError(str(self.closed_because))
+
+    def submit(self, function: int, payload: bytes, dependencies: Iterable[int], future: ScalerFuture) -> None:
+        """Give the future its id and queue its task. The lock is held."""
+        task_id = future._task_id = self.next_task_id
+        self.next_task_id = task_id + 1
+        self.futures[task_id] = future
+        self._outbox.add_task(function, task_id, payload, tuple(dependencies))
+        if self.is_asleep:
+            self.wake()
+
+    def send(self, message: m.Member, payload: Tuple[Buffer, ...] = ()) -> None:
+        """Queue any other message. The lock is held."""
+        self._outbox.add(message, payload)
+        if self.is_asleep:
+            self.wake()
+
+    def wake(self) -> None:
+        self.is_asleep = False
+        self._transport.wake()
+
+    def send_object(self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.FUNCTION) -> int:
+        """Place an object in the cluster and return its id. Writing a large one takes time: without the lock."""
+        object_id, instruction, payload = self.objects.create(parts, name, kind)
+        with self.lock:
+            self.check_open()
+            self.send(instruction, payload)
+        return object_id
+
+    def delete_object(self, object_id: int) -> None:
+        """Let go of an object; it lives on while unfinished tasks need it."""
+        with self.lock:
+            self.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
+
+    def cancel(self, future: ScalerFuture, timeout_seconds: float) -> bool:
+        """Ask for a task's cancellation and wait for the answer."""
+        with self.lock:
+            self.check_open()
+            self.send(m.TaskCancel(ids=array("Q", [future.task_id])))
+        deadline = time.monotonic() + timeout_seconds
+        with self.condition:
+            while not future.done() and future._cancel_outcome is None and time.monotonic() < deadline:
+                self.condition.wait(deadline - time.monotonic())
+            outcome, future._cancel_outcome = future._cancel_outcome, None
+            return outcome == m.CancelOutcome.CANCELLED or future.cancelled()
+
+    def wait_for_slots(self, timeout_seconds: float) -> int:
+        """How many tasks the cluster runs at once, after the first word about it."""
+        self._first_echo.wait(timeout_seconds)
+        return self.slots
+
+    def clear(self) -> None:
+        """Cancel all unfinished tasks and let go of all objects but functions."""
+        with self.lock:
+            self.check_open()
+            futures, self.futures = self.futures, {}
+            if futures:
+                self.send(m.TaskCancel(ids=array("Q", sorted(futures)), force=True))
+            if self.value_objects:
+                ids = array("Q", sorted(self.value_objects))
+                self.value_objects.clear()
+                self.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
+        self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
+
+    def ask_shutdown(self, timeout_seconds: float) -> m.ClientShutdownResponse:
+        """Ask the scheduler to stop the cluster. Raises queue.Empty when it does not answer in time."""
+        with self.lock:
+            self.check_open()
+            self.send(m.ClientShutdown())
+        return self._shutdown_answer.get(timeout=timeout_seconds)
+
+    def close(self) -> None:
+        """Leave the scheduler; all unfinished futures are cancelled. Idempotent."""
+        with self.lock:
+            if self.closed_because is None:
+                self.closed_because = DisconnectedError("this client is disconnected: make a new Client")
+                self.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING))
+            is_closing, self._is_closing = self._is_closing, True
+            if not is_closing:
+                self.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+            with self.lock:
+                futures, self.futures = self.futures, {}
+            self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
+
+    # The I/O thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._turn()
+            deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
+            while not self._is_disconnected.is_set() and time.monotonic() < deadline:
+                self._turn(deadline - time.monotonic())
+        except Exception as error:  # a fault of ours: nobody may wait for ever because of it
+            self._fail(DisconnectedError(f"the client's I/O thread failed: {type(error).__name__}: {error}"))
+            raise
+        finally:
+            self._transport.close()
+            self.objects.close()
+            if self._callbacks is not None:
+                self._callbacks.put(None)
+
+    def _turn(self, timeout_seconds: float = 60.0) -> None:
+        """Send what has gathered, take what has arrived, sleep if that was nothing."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._on_timer(now)
+        with self.lock:
+            outgoing = self._outbox.take()
+            self.is_asleep = not outgoing
+        self._transport.send_waiting()
+        for item in outgoing:
+            self._transport.send(*item.message())
+        received = self._receive()
+        if not outgoing and not received:
+            self._transport.wait(min(timeout_seconds, self._next_heartbeat - now))
+        self.is_asleep = False
+
+    def _receive(self) -> bool:
+        received = self._transport.receive()
+        if received is None:
+            return False
+        self._last_heard = time.monotonic()
+        while received is not None:
+            self._on_frames(*received)
+            received = self._transport.receive()
+        return True
+
+    def _on_frames(self, header: bytes, payload: bytes) -> None:
+        try:
+            message = decode(header)
+        except MalformedMessageError as error:
+            self._fail(DisconnectedError(f"the scheduler sent bytes that are no message: {error}"))
+            return
+        reaction = self._reactions.get(type(message))
+        if reaction is not None:
+            reaction(message, payload)
+
+    def _on_timer(self, now: float) -> None:
+        silence_seconds = now - self._last_heard
+        if silence_seconds > self._timeout_seconds:
+            self._fail(
+                DisconnectedError(
+                    f"nothing was heard of the scheduler at {self._transport.address} for {silence_seconds:.0f} s:"
+                    " it is down, or the network is"
+                )
+            )
+        self._next_heartbeat = now + self._heartbeat_interval_seconds
+        self._sequence += 1
+        self._transport.send(m.Heartbeat(sequence=self._sequence))
+        self.functions.forget_dead()
+
+    # Reactions ------------------------------------------------------------------------------------------------------
+
+    def _on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
+        watched: List[ScalerFuture] = []
+        take = self.futures.pop
+        offset = 0
+        with self.condition:
+            if message.statuses or message.objects:
+                watched = self._on_mixed_results(message, payload)
+            else:
+                for task_id, size in zip(message.ids, message.payload_sizes):
+                    end = offset + size
+                    future = take(task_id, None)
+                    if future is not None:
+                        future._payload = payload[offset:end]
+                        future._state = FINISHED
+                        if future._is_watched:
+                            watched.append(future)
+                    offset = end
+            for future in watched:
+                future._notify_watchers()
+            self.condition.notify_all()
+        self._run_callbacks(watched)
+
+    def _on_mixed_results(self, message: m.TaskResult, payload: bytes) -> List[ScalerFuture]:
+        """Results of which some failed, or are objects. The condition is held; returns the watched futures."""
+        watched: List[ScalerFuture] = []
+        offset = 0
+        for position, task_id in enumerate(message.ids):
+            end = offset + message.payload_sizes[position]
+            object_id = message.objects[position] if message.objects else 0
+            future = self.futures.get(task_id)
+            if object_id and (future is None or not self._open_object(object_id, future)):
+                if future is None:
+                    self._transport.send(
+                        m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id]))
+                    )
+            elif future is not None:
+                del self.futures[task_id]
+                future._has_failed = bool(message.statuses and message.statuses[position])
+                if not object_id:
+                    future._payload = payload[offset:end]
+                future._state = FINISHED
+                if future._is_watched:
+                    watched.append(future)
+            offset = end
+        return watched
+
+    def _open_object(self, object_id: int, future: ScalerFuture) -> bool:
+        """Get at the content of a large result: at once on the scheduler's host, else by fetching it."""
+        future._payload = self.objects.open(object_id)
+        if future._payload is None:
+            self.objects.fetch(object_id, future, self._transport.send)
+            return False
+        self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
+        return True
+
+    def _on_object_response(self, message: m.ObjectResponse, payload: bytes) -> None:
+        fetched = self.objects.on_response(message, payload, self._transport.send)
+        if fetched is None:
+            return
+        future, content, error = fetched
+        self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [message.id])))
+        if self.futures.pop(future.task_id, None) is not None:
+            future._payload = content
+            self._settle([future], FINISHED, error)
+
+    def _on_task_cancel_confirm(self, message: m.TaskCancelConfirm) -> None:
+        cancelled = []
+        with self.condition:
+            for task_id, outcome in zip(message.ids, message.outcomes):
+                future = self.futures.get(task_id)
+                if future is not None:
+                    future._cancel_outcome = outcome
+                    if outcome == m.CancelOutcome.CANCELLED:
+                        cancelled.append(self.futures.pop(task_id))
+            self.condition.notify_all()
+        self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
+
+    def _on_heartbeat_echo(self, message: m.HeartbeatEcho) -> None:
+        self.slots = message.slots
+        self._first_echo.set()
+
+    def _on_refusal(self, message: m.Refusal) -> None:
+        self._is_disconnected.set()
+        if message.reason == m.RefusalReason.NOT_GREETED:
+            text = (
+                f"the scheduler at {self._transport.address} does not know this client any more (it was restarted, or heard"
+                " nothing of the client for too long): make a new Client"
+            )
+            self._fail(DisconnectedError(text))
+        else:
+            self._fail(DisconnectedError(str(refusal_error(message, self._transport.address))))
+
+    def _on_disconnect_request(self, message: m.DisconnectRequest) -> None:
+        self._transport.send(m.DisconnectResponse())
+        self._is_disconnected.set()
+        self._fail(ClientShutdownException(f"the cluster was shut down: {message.message}"))
+
+    def _fail(self, error: Exception) -> None:
+        """The session is over: every unfinished future gets the reason."""
+        with self.lock:
+            if self.closed_because is None:
+                self.closed_because = error
+            futures, self.futures = self.futures, {}
+            self._is_closing = True
+        self._settle(futures.values(), FINISHED, error)
+
+    # Outcomes -------------------------------------------------------------------------------------------------------
+
+    def _settle(self, futures: Iterable[ScalerFuture], state: str, error: Optional[Exception]) -> None:
+        """Give futures that are not in `self.futures` any more their outcome."""
+        watched = []
+        with self.condition:
+            for future in futures:
+                future._exception = error
+                future._state = state
+                if future._is_watched:
+                    watched.append(future)
+                    future._notify_watchers()
+            self.condition.notify_all()
+        self._run_callbacks(watched)
+
+    def _run_callbacks(self, watched: List[ScalerFuture]) -> None:
+        for future in watched:
+            if "_done_callbacks" in future.__dict__:
+                if self._callbacks is None:
+                    self._callbacks = queue.SimpleQueue()
+                    name = "scaler-client-callbacks"
+                    threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True).start()
+                self._callbacks.put(future)
+
+
+def _run_callbacks(futures: "queue.SimpleQueue[Optional[ScalerFuture]]") -> None:
+    """Run user's callbacks, in the order in which futures were done; errors are logged by the base class."""
+    future = futures.get()
+    while future is not None:
+        future._invoke_callbacks()  # type: ignore[attr-defined]
+        future = futures.get()

@@ -1,0 +1,145 @@
+"""Which functions the scheduler has already: each is serialised once and sent once, however often it is submitted.
+
+Rules:
+- A function is known by identity while it lives, and by the digest of its serialised form: two equal lambdas are one object.
+- It dies with its last use: when the function object here is gone, the scheduler is told, and keeps it only until the tasks
+  that need it are done.
+- A callable that allows no weak reference, or is made anew at each access (a bound method), is known by digest only; of
+  those the most recently used are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import threading
+import types
+import weakref
+from collections import OrderedDict, deque
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+from scaler.payload import Parts, dump_function
+from scaler.serializer import Serializer
+
+RECENT_FUNCTIONS = 128
+
+
+class FunctionRecord:
+    __slots__ = ("object_id", "digest", "takes_profiling", "uses")
+
+    def __init__(self, object_id: int, digest: bytes, takes_profiling: bool) -> None:
+        self.object_id = object_id
+        self.digest = digest
+        self.takes_profiling = takes_profiling  # has a parameter named `profiling`
+        self.uses = 0  # live function objects here, plus one while it is among the recent
+
+
+class _Known(NamedTuple):
+    reference: "weakref.ref[Any]"
+    record: FunctionRecord
+
+
+class FunctionRegistry:
+    """Functions by identity and by content; thread safe.
+
+    Parameters:
+        serializer: the user's, or None.
+        send: called with the parts of a new function; returns its object id.
+        delete: called with the object id of a function that is not used any more.
+    """
+
+    def __init__(
+        self,
+        serializer: Optional[Serializer],
+        send: Callable[[Parts, str], int],
+        delete: Callable[[int], None],
+    ) -> None:
+        self._serializer = serializer
+        self._send = send
+        self._delete = delete
+        self._known: Dict[int, _Known] = {}
+        self._by_digest: Dict[bytes, FunctionRecord] = {}
+        self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
+        self._dead: Deque[Tuple[int, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
+        self._lock = threading.Lock()
+
+    def find(self, function: Callable[..., Any]) -> Optional[FunctionRecord]:
+        """The record of a function that is known by identity."""
+        known = self._known.get(id(function))
+        return known.record if known is not None and known.reference() is function else None
+
+    def add(self, function: Callable[..., Any]) -> FunctionRecord:
+        """Serialise a function, and send it unless an equal one was sent before.
+
+        Raises whatever serialising it raises: any exception at all.
+        """
+        self.forget_dead()
+        parts = dump_function(function, self._serializer)
+        digest = hashlib.blake2b(digest_size=16)
+        for part in parts:
+            digest.update(part)
+        with self._lock:
+            record = self._by_digest.get(digest.digest())
+            if record is None:
+                object_id = self._send(parts, function_name(function))
+                record = FunctionRecord(object_id, digest.digest(), _takes_profiling(function))
+                self._by_digest[record.digest] = record
+            self._hold(function, record)
+            return record
+
+    def _hold(self, function: Callable[..., Any], record: FunctionRecord) -> None:
+        key = id(function)
+        try:
+            if isinstance(function, types.MethodType):
+                raise TypeError("a bound method is made anew at each access")
+            reference = weakref.ref(function, lambda dead: self._dead.append((key, dead)))
+        except TypeError:
+            self._hold_recent(record)
+            return
+        self._known[key] = _Known(reference, record)
+        record.uses += 1
+
+    def _hold_recent(self, record: FunctionRecord) -> None:
+        if record.digest in self._recent:
+            self._recent.move_to_end(record.digest)
+            return
+        self._recent[record.digest] = record
+        record.uses += 1
+        if len(self._recent) > RECENT_FUNCTIONS:
+            _, oldest = self._recent.popitem(last=False)
+            self._release(oldest)
+
+    def forget_dead(self) -> None:
+        """Tell the scheduler of functions that do not exist here any more."""
+        if not self._dead or not self._lock.acquire(blocking=False):
+            return  # there is always a next time
+        try:
+            while self._dead:
+                key, reference = self._dead.popleft()
+                known = self._known.get(key)
+                if known is not None and known.reference is reference:
+                    del self._known[key]
+                    self._release(known.record)
+        finally:
+            self._lock.release()
+
+    def _release(self, record: FunctionRecord) -> None:
+        record.uses -= 1
+        if record.uses == 0:
+            del self._by_digest[record.digest]
+            self._delete(record.object_id)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """How errors and monitors call a function."""
+    function = getattr(function, "function", function)  # of a chunk of `map`
+    name = getattr(function, "__qualname__", None) or getattr(type(function), "__qualname__", "function")
+    return str(name)
+
+
+def _takes_profiling(function: Callable[..., Any]) -> bool:
+    try:
+        parameters: List[inspect.Parameter] = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return True  # cannot be known: the keyword is the function's
+    return any(p.name == "profiling" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)

@@ -1,0 +1,170 @@
+"""ScalerFuture: a `concurrent.futures.Future` that costs little when there are 100 000 of them.
+
+Rules:
+- All futures of a client share one condition, so that a batch of results takes one lock and one notification.
+- A result is kept as bytes until somebody asks for it, and is loaded in that somebody's thread, never in the client's
+  I/O thread: loading runs user code.
+- What only some futures need (waiters, callbacks) is made when it is asked for, and marks the future as watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import CancelledError, Future, TimeoutError
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from typing import TYPE_CHECKING, Any, Generator, List, Optional, Type
+
+from scaler import blocking
+from scaler.exceptions import DeserializeObjectError
+from scaler.failures import load_failure
+from scaler.payload import Buffer, load_value
+
+if TYPE_CHECKING:
+    import threading
+
+    from scaler.client.client import Client
+
+_DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
+
+
+class _ListMadeWhenAsked:
+    """A list attribute that does not exist before its first use, which marks the future as watched."""
+
+    def __set_name__(self, owner: Type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, future: Any, owner: Type[Any]) -> List[Any]:
+        made: List[Any] = []
+        future.__dict__[self._name] = made
+        future._is_watched = True
+        return made
+
+
+class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run time only from Python 3.9.2 on
+    """The outcome of one task; everything that `concurrent.futures.Future` promises holds.
+
+    It can also be awaited, and knows its `task_id`.
+    """
+
+    _state: str = PENDING
+    _result: Any = None
+    _exception: Optional[BaseException] = None
+    _payload: Optional[Buffer] = None  # of the outcome, until it is loaded
+    _has_failed = False
+    _is_watched = False
+    _cancel_outcome: Optional[int] = None
+    _waiters = _ListMadeWhenAsked()  # type: ignore[assignment]
+    _done_callbacks = _ListMadeWhenAsked()  # type: ignore[assignment]
+
+    def __init__(self, client: Client, task_id: int) -> None:  # the base class's would make a lock for each future
+        self._client = client
+        self._task_id = task_id
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        return self._client._core.condition
+
+    @property
+    def task_id(self) -> int:
+        """The client's number of this task."""
+        return self._task_id
+
+    def running(self) -> bool:
+        """True from submission until the outcome is known: the client does not see when a worker begins."""
+        return self._state not in _DONE_STATES
+
+    def cancel(self, timeout_seconds: float = 10.0) -> bool:
+        """Cancel the task unless it has begun.
+
+        Waits for the scheduler's answer, at most `timeout_seconds`.
+
+        Returns:
+            True when the task is cancelled and will not run; False when it has begun, has an outcome, or no answer came.
+        """
+        if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED):
+            return True
+        if self._state == FINISHED:
+            return False
+        return self._client._core.cancel(self, timeout_seconds)
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """The task's result.
+
+        Parameters:
+            timeout: how long to wait at most, in seconds; None waits for ever.
+
+        Raises the task's own exception, CancelledError, TimeoutError, or an error of `scaler.exceptions`.
+        """
+        if self._state != FINISHED:
+            self._wait(timeout)
+        if self._payload is not None:
+            self._load()
+        if self._exception is not None:
+            try:
+                raise self._exception
+            finally:
+                self = None  # type: ignore[assignment]  # break the cycle with the traceback, as the base class does
+        return self._result
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """The task's exception, or None when it has a result; waits and raises as `result` does."""
+        if self._state != FINISHED:
+            self._wait(timeout)
+        if self._payload is not None:
+            self._load()
+        return self._exception
+
+    def _wait(self, timeout: Optional[float]) -> None:
+        """Wait until the outcome is known. The condition is shared, so being woken proves nothing."""
+        blocking.before_blocking()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        condition = self._client._core.condition
+        with condition:
+            while self._state not in _DONE_STATES:
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    raise TimeoutError()
+                condition.wait(remaining)
+        if self._state != FINISHED:
+            raise CancelledError()
+
+    def _load(self) -> None:
+        """Turn the payload into the result or the exception."""
+        payload = self._payload
+        if payload is None:
+            return  # another thread was faster
+        if self._has_failed:
+            self._exception = load_failure(bytes(payload))
+        else:
+            try:
+                self._result = load_value(payload, self._client._core.serializer)
+            except BaseException as error:
+                self._exception = _not_loadable(error)
+        self._payload = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self).__await__()
+
+    # Called by the client's core, with the condition held -----------------------------------------------------------
+
+    def _notify_watchers(self) -> None:
+        for waiter in self._waiters:
+            if self._state == CANCELLED_AND_NOTIFIED:
+                waiter.add_cancelled(self)
+            elif self._has_failed or self._exception is not None:
+                waiter.add_exception(self)
+            else:
+                waiter.add_result(self)
+
+    def _run_callbacks(self) -> None:
+        self._invoke_callbacks()
+
+
+def _not_loadable(error: BaseException) -> DeserializeObjectError:
+    text = f"the result cannot be loaded by this client: {type(error).__name__}: {error}"
+    if isinstance(error, ImportError):
+        text += "; install that module here, or return builtin types from the task"
+    failure = DeserializeObjectError(text)
+    failure.__cause__ = error
+    return failure

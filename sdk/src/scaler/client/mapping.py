@@ -1,0 +1,119 @@
+"""`map`: many small calls in few tasks.
+
+Rules:
+- Items are cut into chunks; one chunk is one task, one pickle there and one back.
+- The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that the last
+  chunks leave slots idle. The first chunks are single items, because nothing is known yet.
+- An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its chunks, which
+  run again elsewhere, not the call.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
+
+from scaler import blocking
+
+if TYPE_CHECKING:
+    from scaler.client.client import Client
+    from scaler.client.future import ScalerFuture
+
+TARGET_SECONDS = 0.05
+CHUNKS_AHEAD = 2  # for each slot
+MAXIMUM_CHUNK_ITEMS = 10_000
+SLOTS_TIMEOUT_SECONDS = 1.0
+
+
+class Chunk:
+    """The function of a chunk's task: calls the user's function for each item."""
+
+    __slots__ = ("function", "__weakref__")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, first: int, items: Sequence[Tuple[Any, ...]]) -> Tuple[float, List[Any]]:
+        """Returns how long it took, in seconds, and the results."""
+        function = self.function
+        begin = time.perf_counter()
+        results: List[Any] = []
+        try:
+            for item in items:
+                results.append(function(*item))
+        except BaseException as error:
+            _name_item(error, first + len(results))
+            raise
+        return time.perf_counter() - begin, results
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (Chunk, (self.function,))
+
+
+def _name_item(error: BaseException, position: int) -> None:
+    """Say in an exception which item raised it."""
+    note = f"(raised by item {position} of map)"
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:  # before Python 3.11; shown by those who look for notes
+        error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+
+
+def run_map(client: Client, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
+    """Run `function(*item)` for each item in the cluster; returns the results in order."""
+    if not items:
+        return []
+    return _Map(client, function, items).run()
+
+
+class _Map:
+    def __init__(self, client: Client, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> None:
+        self._client = client
+        self._chunk = Chunk(function)
+        self._items = items
+        self._slots = max(1, client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS))
+        self._next = 0
+        self._item_seconds = 0.0  # 0 while unknown
+        self._running: Dict[ScalerFuture, int] = {}  # position of the first item
+        self._results: Dict[int, List[Any]] = {}
+        self._failed: Dict[int, BaseException] = {}
+
+    def run(self) -> List[Any]:
+        try:
+            while self._running or (self._next < len(self._items) and not self._failed):
+                self._submit_more()
+                self._collect()
+        finally:
+            for future in self._running:
+                future.cancel(0.0)
+        if self._failed:
+            raise self._failed[min(self._failed)]
+        return [result for first in sorted(self._results) for result in self._results[first]]
+
+    def _submit_more(self) -> None:
+        while self._next < len(self._items) and len(self._running) < CHUNKS_AHEAD * self._slots and not self._failed:
+            if self._item_seconds == 0.0 and len(self._running) >= self._slots:
+                return  # wait for the first measurement
+            chunk = self._items[self._next : self._next + self._chunk_items()]
+            self._running[self._client.submit(self._chunk, self._next, chunk)] = self._next
+            self._next += len(chunk)
+
+    def _chunk_items(self) -> int:
+        if self._item_seconds == 0.0:
+            return 1
+        fair = (len(self._items) - self._next) // (CHUNKS_AHEAD * self._slots) + 1
+        return max(1, min(int(TARGET_SECONDS / self._item_seconds), fair, MAXIMUM_CHUNK_ITEMS))
+
+    def _collect(self) -> None:
+        blocking.before_blocking()
+        for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+            first = self._running.pop(future)  # type: ignore[call-overload]
+            try:
+                seconds, results = future.result()
+            except BaseException as error:
+                self._failed[first] = error
+                continue
+            self._results[first] = results
+            measured = max(seconds / len(results), 1e-7)
+            self._item_seconds = measured if self._item_seconds == 0.0 else (self._item_seconds + measured) / 2

@@ -1,0 +1,110 @@
+"""A scheduler and its workers on this machine, in one object."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Optional, Sequence, Type
+
+from scaler.cluster.cluster import Cluster
+from scaler.cluster.scheduler import Scheduler
+
+
+class SchedulerClusterCombo:
+    """Starts a scheduler and workers; they stop with `shutdown`, or when this program ends, however it ends.
+
+    Parameters:
+        n_workers: how many tasks run at once.
+        address: where the scheduler listens; None chooses a free port of this machine.
+        protected: whether clients are refused when they ask to shut the cluster down.
+        Others are the options of `scaler_scheduler` and `scaler_cluster`, by the same names.
+
+    Raises ScalerError when the scheduler does not start.
+    """
+
+    def __init__(
+        self,
+        n_workers: int,
+        address: Optional[str] = None,
+        monitor_address: Optional[str] = None,
+        worker_io_threads: int = 1,
+        scheduler_io_threads: int = 1,
+        max_number_of_tasks_waiting: int = -1,
+        heartbeat_interval_seconds: float = 2,
+        client_timeout_seconds: float = 60,
+        worker_timeout_seconds: float = 60,
+        object_retention_seconds: float = 3600,
+        task_timeout_seconds: float = 0,
+        death_timeout_seconds: float = 300,
+        garbage_collect_interval_seconds: float = 30,
+        trim_memory_threshold_bytes: int = 1024 * 1024 * 1024,
+        per_worker_queue_size: int = 1000,
+        protected: bool = True,
+        event_loop: str = "builtin",
+        preload: Optional[str] = None,
+        logging_paths: Sequence[str] = ("/dev/stdout",),
+        logging_level: str = "INFO",
+        logging_config_file: Optional[str] = None,
+    ) -> None:
+        self._scheduler = Scheduler(
+            address=address,
+            monitor_address=monitor_address,
+            io_threads=scheduler_io_threads,
+            max_number_of_tasks_waiting=max_number_of_tasks_waiting,
+            per_worker_queue_size=per_worker_queue_size,
+            client_timeout_seconds=client_timeout_seconds,
+            worker_timeout_seconds=worker_timeout_seconds,
+            heartbeat_interval_seconds=heartbeat_interval_seconds,
+            protected=protected,
+            event_loop=event_loop,
+            logging_paths=logging_paths,
+            logging_level=logging_level,
+            logging_config_file=logging_config_file,
+        )
+        self._scheduler.start()
+        self._cluster = Cluster(
+            address=self._scheduler.get_address(),
+            n_workers=n_workers,
+            worker_io_threads=worker_io_threads,
+            heartbeat_interval_seconds=heartbeat_interval_seconds,
+            task_timeout_seconds=task_timeout_seconds,
+            death_timeout_seconds=death_timeout_seconds,
+            garbage_collect_interval_seconds=garbage_collect_interval_seconds,
+            trim_memory_threshold_bytes=trim_memory_threshold_bytes,
+            object_retention_seconds=object_retention_seconds,
+            per_worker_queue_size=per_worker_queue_size,
+            event_loop=event_loop,
+            preload=preload,
+            logging_paths=logging_paths,
+            logging_level=logging_level,
+            logging_config_file=logging_config_file,
+        )
+        self._cluster.start()
+
+    def get_address(self) -> str:
+        """The address to give to `Client`."""
+        return self._scheduler.get_address()
+
+    def get_monitor_address(self) -> str:
+        """The address to give to `scaler_top`."""
+        return self._scheduler.get_monitor_address()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self._scheduler
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
+
+    def shutdown(self) -> None:
+        """Stop workers and scheduler, and wait until they are gone. Idempotent."""
+        self._cluster.shutdown()
+        self._scheduler.shutdown()
+
+    def __enter__(self) -> SchedulerClusterCombo:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+    ) -> None:
+        self.shutdown()

@@ -1,0 +1,115 @@
+"""A scheduler on this machine, as a child process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import select
+import shlex
+import shutil
+import sys
+from typing import List, Optional, Sequence
+
+from scaler.cluster.program import Program, option_arguments
+from scaler.exceptions import ScalerError
+
+PROGRAM_VARIABLE = "SCALER_SCHEDULER"
+START_TIMEOUT_SECONDS = 30.0
+
+
+class Scheduler(Program):
+    """A scheduler process.
+
+    Parameters:
+        address: where it listens; None chooses a free port of this machine.
+        Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them.
+
+    The program is the command in the environment variable SCALER_SCHEDULER if that is set, else the appliance installed
+    beside this package, else `scaler_scheduler` on the PATH.
+    """
+
+    def __init__(
+        self,
+        address: Optional[str] = None,
+        monitor_address: Optional[str] = None,
+        io_threads: int = 1,
+        max_number_of_tasks_waiting: int = -1,
+        per_worker_queue_size: int = 1000,
+        client_timeout_seconds: float = 60,
+        worker_timeout_seconds: float = 60,
+        heartbeat_interval_seconds: float = 2,
+        protected: bool = True,
+        event_loop: str = "builtin",
+        logging_paths: Sequence[str] = ("/dev/stdout",),
+        logging_level: str = "INFO",
+        logging_config_file: Optional[str] = None,
+    ) -> None:
+        super().__init__(
+            [
+                *scheduler_command(),
+                address or "tcp://127.0.0.1:0",
+                "--exit-when-stdin-closes",
+                *option_arguments(
+                    monitor_address=monitor_address,
+                    io_threads=io_threads,
+                    max_number_of_tasks_waiting=max_number_of_tasks_waiting,
+                    per_worker_queue_size=per_worker_queue_size,
+                    client_timeout_seconds=client_timeout_seconds,
+                    worker_timeout_seconds=worker_timeout_seconds,
+                    heartbeat_interval_seconds=heartbeat_interval_seconds,
+                    protected=protected,
+                    event_loop=event_loop,
+                    logging_paths=list(logging_paths),
+                    logging_level=logging_level,
+                    logging_config_file=logging_config_file,
+                ),
+            ]
+        )
+        self._addresses: List[str] = []
+
+    def start(self) -> None:
+        """Start the scheduler and wait until it listens.
+
+        Raises ScalerError when it ends instead (its own message is on standard error), or takes too long.
+        """
+        reader, writer = os.pipe()
+        try:
+            self._command += ["--address-file", f"/dev/fd/{writer}"]
+            self._launch((writer,))
+        finally:
+            os.close(writer)
+        with os.fdopen(reader) as address_file:
+            ready, _, _ = select.select([address_file], [], [], START_TIMEOUT_SECONDS)
+            # Two lines, not all there is: the scheduler inherited the writing end, and has it open while it lives.
+            self._addresses = [address_file.readline().strip() for _ in range(2)] if ready else []
+        if not all(self._addresses) or not self._addresses:
+            code = self.join(1.0)
+            self.shutdown()
+            raise ScalerError(
+                f"the scheduler did not start: `{shlex.join(self._command)}` "
+                + (f"ended with exit code {code}" if code is not None else "did not begin to listen in time")
+            )
+
+    def get_address(self) -> str:
+        """The address that clients and workers connect to."""
+        return self._addresses[0]
+
+    def get_monitor_address(self) -> str:
+        """The address that monitors connect to."""
+        return self._addresses[1]
+
+
+def scheduler_command() -> List[str]:
+    """The command that runs a scheduler here. Raises ScalerError when there is none."""
+    command = os.environ.get(PROGRAM_VARIABLE)
+    if command:
+        return shlex.split(command)
+    if importlib.util.find_spec("scaler_appliance") is not None:
+        return [sys.executable, "-m", "scaler_appliance"]
+    program = shutil.which("scaler_scheduler")
+    if program is not None:
+        return [program]
+    raise ScalerError(
+        "there is no scheduler on this machine: `pip install scaler-sdk[local]`, or put the scaler_scheduler binary on"
+        f" the PATH, or name it in the environment variable {PROGRAM_VARIABLE}"
+    )

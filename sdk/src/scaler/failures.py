@@ -1,0 +1,116 @@
+"""How a task's failure travels: a neutral record that any language reads, with the Python exception inside when it can be.
+
+Rules:
+- Writing a failure never fails: what cannot be pickled is described.
+- Reading a failure never fails: an exception that cannot be loaded becomes a named error with the same text.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback as traceback_module
+from typing import Dict, Optional, Type
+
+import cloudpickle
+
+from scaler import exceptions
+from scaler.exceptions import RemoteTraceback, ScalerError
+from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
+from scaler_protocol import messages as m
+
+CODEC = "cloudpickle"
+
+_ERRORS: Dict[int, Type[ScalerError]] = {
+    m.FailureKind.FUNCTION_NOT_LOADED: exceptions.DeserializeObjectError,
+    m.FailureKind.ARGUMENT_NOT_LOADED: exceptions.DeserializeObjectError,
+    m.FailureKind.RESULT_NOT_SERIALIZABLE: exceptions.ResultNotSerializableError,
+    m.FailureKind.EXCEPTION_NOT_SERIALIZABLE: exceptions.TaskExceptionNotSerializableError,
+    m.FailureKind.PROCESSOR_DIED: exceptions.ProcessorDiedError,
+    m.FailureKind.WORKER_LOST: exceptions.WorkerDiedError,
+    m.FailureKind.OBJECT_MISSING: exceptions.MissingObjects,
+    m.FailureKind.TIME_LIMIT: exceptions.TaskTimeoutError,
+    m.FailureKind.MEMORY_LIMIT: exceptions.TaskMemoryLimitError,
+    m.FailureKind.REJECTED: exceptions.TaskRejectedError,
+    m.FailureKind.CODEC_UNKNOWN: exceptions.NoWorkerError,
+}
+
+
+def failure_payload(
+    kind: m.FailureKind,
+    *,
+    exception: Optional[BaseException] = None,
+    message: str = "",
+    worker: str = "",
+    attempts: int = 1,
+) -> bytes:
+    """The payload of a failed or lost task.
+
+    Parameters:
+        kind: what failed. With `taskRaised`, the exception itself travels if it survives a round trip through pickle;
+            if not, the kind becomes `exceptionNotSerializable`.
+        exception: the exception at the bottom of it; its traceback is sent as text.
+        message: what to tell the user; by default the exception's own text.
+    """
+    failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts)
+    if exception is not None:
+        failure.type_name = f"{type(exception).__module__}.{type(exception).__qualname__}"
+        failure.traceback = _traceback_text(exception)
+        failure.message = message or _text_of(exception)
+        if kind == m.FailureKind.TASK_RAISED:
+            _attach_exception(failure, exception)
+    return encode_struct(failure)
+
+
+def _attach_exception(failure: m.Failure, exception: BaseException) -> None:
+    try:
+        data = cloudpickle.dumps(exception, protocol=pickle.HIGHEST_PROTOCOL)
+        if not isinstance(pickle.loads(data), BaseException):
+            raise pickle.PicklingError("its pickle loads as something that is no exception")
+        failure.exception, failure.codec = data, CODEC
+    except BaseException as error:  # a user's class may raise anything here, SystemExit included
+        failure.kind = m.FailureKind.EXCEPTION_NOT_SERIALIZABLE
+        failure.message = (
+            f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be sent"
+            f" ({_text_of(error)}): give its class a picklable state, or raise a builtin exception"
+        )
+
+
+def _text_of(exception: BaseException) -> str:
+    try:
+        return str(exception) or type(exception).__name__
+    except BaseException:
+        return f"{type(exception).__name__} (its text cannot be shown)"
+
+
+def _traceback_text(exception: BaseException) -> str:
+    try:
+        return "".join(traceback_module.format_exception(type(exception), exception, exception.__traceback__))
+    except BaseException:
+        return f"{type(exception).__name__} (its traceback cannot be shown)\n"
+
+
+def load_failure(payload: bytes) -> BaseException:
+    """The exception that `future.result()` raises for a failure payload."""
+    try:
+        failure = decode_struct(m.Failure, payload)
+    except MalformedMessageError as error:
+        return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
+    exception: Optional[BaseException] = None
+    message = failure.message
+    if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == CODEC:
+        try:
+            exception = pickle.loads(failure.exception)
+        except BaseException as error:
+            message = (
+                f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be loaded here"
+                f" ({_text_of(error)}): is its module installed on the client?"
+            )
+    if exception is None:
+        known = _ERRORS.get(int(failure.kind))
+        if known is None:
+            known = exceptions.TaskExceptionNotSerializableError
+            message = message or f"the task raised {failure.type_name}"
+        exception = known(message)
+    if failure.traceback:
+        exception.__cause__ = RemoteTraceback(failure.traceback)
+    return exception

@@ -1,0 +1,283 @@
+"""How Python objects become payload bytes and come back; used by clients and by processors.
+
+Rules:
+- The first byte of a payload tells its form:
+    (nothing)  no arguments
+    0x80       a pickle; for arguments, a tuple (positional) or a list of [positional tuple, keyword dict]
+    0x01       the arguments are the content of dependency 0; the other dependencies are numbered from 0 again
+    0x02       a pickle with its out-of-band buffers behind it, each aligned, so that an array is a view, not a copy
+    0x03       written by the user's own Serializer
+- Exact builtin scalars, and small tuples of them, take `pickle`'s C path; everything else takes cloudpickle, because a
+  class or function of `__main__` must travel by value.
+- An ObjectReference inside arguments becomes a position in the task's dependency list, however deep it is nested.
+- Nothing here knows about sockets or tasks.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import cloudpickle
+
+from scaler.serializer import Serializer
+
+Buffer = Union[bytes, bytearray, memoryview]
+Parts = List[Buffer]
+
+INLINE_BYTES = 64 * 1024
+"""A payload of this size or more travels as an object."""
+
+OUT_OF_BAND_BYTES = 4 * 1024
+"""A buffer below this size stays inside its pickle: a separate buffer costs more than the copy."""
+
+BY_DEPENDENCY = b"\x01"
+_PICKLE_MARK = 0x80
+_FRAMED_MARK = 0x02
+_CUSTOM_MARK = 0x03
+_ALIGNMENT = 64
+
+PROTOCOL = 5
+SCALAR_TYPES = frozenset({int, float, bool, str, type(None), complex})
+"""Exact types whose pickles are the same by `pickle` and cloudpickle."""
+
+SMALL_CONTAINER_ITEMS = 32
+
+_pickling = threading.local()
+
+
+class ObjectReference(NamedTuple):
+    """Stands for an object that `Client.send_object` placed in the cluster.
+
+    Pass it to `submit`, `map` or inside any argument: the task receives the object itself.
+    """
+
+    name: str
+    size: int
+    object_id: int
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        references: Optional[List[ObjectReference]] = getattr(_pickling, "references", None)
+        if references is None:
+            return (ObjectReference, tuple(self))
+        references.append(self)
+        return (_resolve_reference, (len(references) - 1,))
+
+
+def _resolve_reference(position: int) -> Any:
+    return _pickling.dependencies[position]()
+
+
+class _LargeBytes:
+    """Carries a large `bytes` through pickle out of band; plain pickle would copy it into the stream."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bytes) -> None:
+        self.value = value
+
+    def __reduce_ex__(self, protocol: Any) -> Tuple[Any, ...]:
+        return (bytes, (pickle.PickleBuffer(self.value),))
+
+
+def dump(value: Any) -> Parts:
+    """Serialise any object; the joined parts are a payload, or the content of an object.
+
+    Raises whatever the object's own reduction raises, pickle.PicklingError, TypeError, RecursionError.
+    """
+    buffers: List[memoryview] = []
+
+    def keep_out_of_band(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < OUT_OF_BAND_BYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    with io.BytesIO() as stream:
+        cloudpickle.Pickler(stream, protocol=PROTOCOL, buffer_callback=keep_out_of_band).dump(_lift_bytes(value))
+        data = stream.getvalue()
+    return _frame(data, buffers) if buffers else [data]
+
+
+def _lift_bytes(value: Any) -> Any:
+    """Replace large `bytes` at the top of `value` by a form that pickles without a copy."""
+    if type(value) is bytes:
+        return _LargeBytes(value) if len(value) >= INLINE_BYTES else value
+    if type(value) in (tuple, list) and any(type(item) is bytes and len(item) >= INLINE_BYTES for item in value):
+        return type(value)(_lift_bytes(item) for item in value)
+    return value
+
+
+def _frame(data: bytes, buffers: Sequence[memoryview]) -> Parts:
+    header = struct.pack(f"<BxxxIQ{len(buffers)}Q", _FRAMED_MARK, len(buffers), len(data), *(b.nbytes for b in buffers))
+    parts: Parts = [header, data]
+    position = len(header) + len(data)
+    for buffer in buffers:
+        padding = -position % _ALIGNMENT
+        parts += (bytes(padding), buffer)
+        position += padding + buffer.nbytes
+    return parts
+
+
+def load(content: Buffer) -> Any:
+    """Load what `dump` wrote; arrays in it are read-only views of `content`.
+
+    Raises whatever unpickling raises: any exception at all.
+    """
+    if len(content) and content[0] == _FRAMED_MARK:
+        view = memoryview(content)
+        _, count, size = struct.unpack_from("<BxxxIQ", view)
+        lengths = struct.unpack_from(f"<{count}Q", view, 16)
+        start = 16 + 8 * count
+        position = start + size
+        buffers = []
+        for length in lengths:
+            position += -position % _ALIGNMENT
+            buffers.append(view[position : position + length])
+            position += length
+        return pickle.loads(view[start : start + size], buffers=buffers)
+    return pickle.loads(content)
+
+
+def parts_size(parts: Sequence[Buffer]) -> int:
+    return sum(map(len, parts))
+
+
+def join(parts: Sequence[Buffer]) -> bytes:
+    if len(parts) == 1 and isinstance(parts[0], bytes):
+        return parts[0]
+    return b"".join(parts)
+
+
+def is_plain(values: Sequence[Any]) -> bool:
+    """Whether all values are scalars, or small builtin containers of scalars: `pickle` alone does them right, and fast."""
+    for value in values:
+        kind = type(value)
+        if kind in SCALAR_TYPES:
+            continue
+        if kind is bytes:
+            if len(value) >= INLINE_BYTES:
+                return False
+        elif kind is tuple or kind is list:
+            if len(value) > SMALL_CONTAINER_ITEMS or not SCALAR_TYPES.issuperset(map(type, value)):
+                return False
+        elif kind is dict:
+            if len(value) > SMALL_CONTAINER_ITEMS or not (
+                SCALAR_TYPES.issuperset(map(type, value)) and SCALAR_TYPES.issuperset(map(type, value.values()))
+            ):
+                return False
+        else:
+            return False
+    return True
+
+
+# Arguments ---------------------------------------------------------------------------------------------------------
+
+
+def dump_arguments(
+    args: Tuple[Any, ...], kwargs: Dict[str, Any], serializer: Optional[Serializer], references: List[ObjectReference]
+) -> Parts:
+    """Serialise the arguments of one task; the references met on the way are appended to `references`."""
+    if serializer is not None:
+        return _dump_custom_arguments(args, kwargs, serializer, references)
+    arguments: Any
+    if kwargs:
+        arguments = [_lift_bytes(args), {name: _lift_bytes(value) for name, value in kwargs.items()}]
+    else:
+        arguments = args
+    _pickling.references = references
+    try:
+        return dump(arguments)
+    finally:
+        _pickling.references = None
+
+
+def _dump_custom_arguments(
+    args: Tuple[Any, ...], kwargs: Dict[str, Any], serializer: Serializer, references: List[ObjectReference]
+) -> Parts:
+    def entry(value: Any) -> Union[bytes, int]:
+        if type(value) is ObjectReference:
+            references.append(value)
+            return len(references) - 1
+        return serializer.serialize(value)
+
+    entries = ([entry(value) for value in args], {name: entry(value) for name, value in kwargs.items()})
+    return [bytes([_CUSTOM_MARK]) + pickle.dumps(entries, PROTOCOL)]
+
+
+def load_arguments(
+    content: Buffer, dependencies: Sequence[Callable[[], Any]], serializer: Optional[Serializer]
+) -> Tuple[Sequence[Any], Dict[str, Any]]:
+    """Load what `dump_arguments` wrote.
+
+    Parameters:
+        content: the payload, or the content of dependency 0 for a payload that says so.
+        dependencies: one loader per object reference, in the order of the dependency list.
+
+    Raises whatever unpickling raises: any exception at all.
+    """
+    if len(content) == 0:
+        return (), {}
+    if content[0] == _CUSTOM_MARK:
+        if serializer is None:
+            raise pickle.UnpicklingError("the arguments were written by a Serializer that did not come with the function")
+        entries, named = pickle.loads(memoryview(content)[1:])
+
+        def value(entry: Union[bytes, int]) -> Any:
+            return dependencies[entry]() if type(entry) is int else serializer.deserialize(entry)
+
+        return [value(entry) for entry in entries], {name: value(entry) for name, entry in named.items()}
+    _pickling.dependencies = dependencies
+    try:
+        arguments = load(content)
+    finally:
+        _pickling.dependencies = None
+    if type(arguments) is tuple:
+        return arguments, {}
+    args, kwargs = arguments
+    return args, kwargs
+
+
+# Functions, results and objects ------------------------------------------------------------------------------------
+
+
+def dump_function(function: Callable[..., Any], serializer: Optional[Serializer]) -> Parts:
+    """Serialise a function, with the Serializer that its arguments and results will use."""
+    if serializer is None:
+        return dump(function)
+    pair = (cloudpickle.dumps(serializer, PROTOCOL), serializer.serialize(function))
+    return [bytes([_CUSTOM_MARK]) + pickle.dumps(pair, PROTOCOL)]
+
+
+def load_function(content: Buffer) -> Tuple[Callable[..., Any], Optional[Serializer]]:
+    """Load what `dump_function` wrote: the function, and its Serializer if it has one."""
+    if len(content) and content[0] == _CUSTOM_MARK:
+        serializer_pickle, function_data = pickle.loads(memoryview(content)[1:])
+        serializer = pickle.loads(serializer_pickle)
+        return serializer.deserialize(function_data), serializer
+    return load(content), None
+
+
+def dump_value(value: Any, serializer: Optional[Serializer]) -> Union[bytes, Parts]:
+    """Serialise a result or object: `bytes` when it is small enough to go inline, else its parts."""
+    if serializer is None:
+        if type(value) in SCALAR_TYPES:
+            data = pickle.dumps(value, PROTOCOL)
+            return data if len(data) < INLINE_BYTES else [data]
+        parts = dump(value)
+    else:
+        parts = [bytes([_CUSTOM_MARK]), serializer.serialize(value)]
+    return parts if parts_size(parts) >= INLINE_BYTES else join(parts)
+
+
+def load_value(content: Buffer, serializer: Optional[Serializer]) -> Any:
+    """Load what `dump_value` wrote."""
+    if len(content) and content[0] == _CUSTOM_MARK:
+        if serializer is None:
+            raise pickle.UnpicklingError("the value was written by a Serializer that is not known here")
+        return serializer.deserialize(bytes(memoryview(content)[1:]))
+    return load(content)

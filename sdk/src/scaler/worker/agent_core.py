@@ -1,0 +1,460 @@
+"""What the agent decides: which task runs on which processor, and what becomes of it. No input or output.
+
+    Task ─▶ waiting for objects ─▶ queue ─▶ chunk on a processor ─▶ outcomes ─▶ TaskResult
+                                     ▲               │
+                                     └─ given back, died, not started
+
+Rules:
+- Sans-IO: no socket, clock, process or file. `on_<event>` methods change state and append to `effects`, which
+  the agent performs; after a round of events it calls `finish_turn` once.
+- No object and no dictionary entry per task. Tasks are columns; where a task is follows from its position in
+  a processor's stream.
+- Credit: a processor gets as many tasks at once as make about CHUNK_SECONDS of work by the measured mean of
+  their function, one at a time when nothing is known. A second chunk may wait behind a chunk of several
+  tasks, never behind a chunk of one: only the former are watched by the processor (see `processor`).
+- An outcome that was accepted from a processor is the task's outcome; whatever was not is run again, unless
+  the task forbids it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from scaler.failures import failure_payload
+from scaler.worker import frames
+from scaler.worker.cancellations import Cancellations
+from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
+from scaler.worker.frames import Buffer, Results
+from scaler.worker.processor_pool import Chunk, ProcessorPool, ProcessorState
+from scaler.worker.result_outbox import ResultOutbox
+from scaler.worker.task_durations import TaskDurations
+from scaler.worker.task_limits import TaskLimits
+from scaler.worker.task_queue import TaskBatch, TaskQueue, TaskTraits, batch_from_message
+from scaler.worker.waiting_tasks import WaitingTasks
+from scaler_protocol import messages as m
+
+CHUNK_SECONDS = 0.003
+LONG_TASK_SECONDS = 0.005
+"""Tasks that take so long by their mean go to processors one at a time."""
+
+PIPELINE_TASK_SECONDS = 0.0005
+"""Tasks shorter than this may wait at a processor behind others, which hides the way there and back."""
+
+WORTHWHILE_SECONDS = 0.0001
+"""Less work than this is not spread: waking another processor would cost more."""
+
+TICK_SECONDS = 0.02
+MAXIMUM_CHUNK_TASKS = 1000
+MAXIMUM_CHUNK_BYTES = 1024 * 1024
+
+
+class CoreSettings(NamedTuple):
+    slots: int
+    name: str = ""  # of the worker, for error messages
+    task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
+
+
+class _HeldResult(NamedTuple):
+    """The outcome of a task whose result the scheduler has not fetched to its end yet."""
+
+    codec: str
+    instance: int
+
+
+class AgentCore:
+    """The state of one worker's tasks and processors.
+
+    Parameters:
+        progress: gives the progress entry of a processor number.
+        objects: where functions and values come from and large results go to.
+        effects: shared with the object store; the agent performs and clears it.
+        resident_bytes: resident memory of a process by id, 0 when unknown.
+    """
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        progress: Callable[[int], memoryview],
+        objects: ObjectSource,
+        effects: List[Effect],
+        resident_bytes: Callable[[int], int],
+    ) -> None:
+        self.effects = effects
+        self.queue = TaskQueue()
+        self.waiting = WaitingTasks()
+        self.pool = ProcessorPool(settings.slots, progress, effects)
+        self._settings = settings
+        self._objects = objects
+        self._durations = TaskDurations()
+        self._results = ResultOutbox()
+        self._cancellations = Cancellations(self.pool)
+        self._held: Dict[int, _HeldResult] = {}  # by object id
+        self._limits = TaskLimits(self.pool, resident_bytes)
+
+    # From the scheduler -------------------------------------------------------------------------------------
+
+    def on_tasks(self, message: m.Task, payload: Buffer) -> None:
+        """Tasks to run. Raises ValueError when the message contradicts itself."""
+        batch = batch_from_message(message, payload, self._settings.task_timeout_seconds)
+        missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
+        if not missing:
+            self.queue.append(batch)
+            return
+        for ready in self.waiting.add(batch, missing):
+            self.queue.append(ready)
+        for object_id in missing:
+            self._objects.fetch(object_id)
+
+    def on_object_available(self, object_id: int) -> None:
+        for batch in self.waiting.arrived(object_id):
+            self.queue.append(batch)
+
+    def on_object_missing(self, object_id: int) -> None:
+        for batch in self.waiting.lost(object_id):
+            text = f"object {object_id:x}, which the task needs, does not exist (any more)"
+            for task in batch.singles():
+                self._lose(task, m.FailureKind.OBJECT_MISSING, text)
+
+    def on_object_deleted(self, object_ids: Set[int]) -> None:
+        """The scheduler deleted objects: processors need not keep them."""
+        for state in self.pool.states():
+            dropped = object_ids.intersection(state.defined)
+            if dropped:
+                for object_id in dropped:
+                    del state.defined[object_id]
+                self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
+
+    def on_object_served(self, object_id: int) -> None:
+        """The scheduler has fetched a large result to its end: the outcome may go out."""
+        held = self._held.pop(object_id, None)
+        if held is not None:
+            ids, objects = array("Q", [held.instance]), array("Q", [object_id])
+            self._results.add(held.codec, ids, array("I", [0]), b"", objects=objects)
+
+    def on_cancel(self, message: m.TaskCancel) -> None:
+        wanted = set(message.ids)
+        queued = self.queue.remove(wanted) + self.waiting.remove(wanted)
+        self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
+        wanted.difference_update(queued)
+        held = wanted.intersection(result.instance for result in self._held.values())
+        self._cancellations.confirm(held, m.CancelOutcome.RUNNING)
+        wanted -= held
+        if wanted:
+            self._cancellations.request(wanted, message.force)
+
+    def on_balance(self, message: m.BalanceRequest) -> None:
+        """Give tasks back that have not started, the newest first."""
+        ids = self.queue.take_newest(message.count)
+        self.effects.append(Send(m.BalanceResponse(request_id=message.request_id, ids=ids)))
+
+    def reset(self) -> None:
+        """A new session: all tasks of the old one are somebody else's now, and so are its objects."""
+        self.queue = TaskQueue()
+        self.waiting.clear()
+        self._results.clear()
+        self._cancellations.clear()
+        self._durations.clear()
+        self._held.clear()
+        for state in self.pool.states():
+            if state.chunks or state.defined:
+                for chunk in state.chunks:
+                    chunk.reported = chunk.count  # what it may still send is of no interest
+                self.pool.kill(state)
+
+    # From processors ----------------------------------------------------------------------------------------
+
+    def on_results(self, number: int, results: Results) -> None:
+        """Outcomes of consecutive tasks. Raises FrameError when they are not those that come next."""
+        state = self.pool.get(number)
+        if state is None or not state.chunks:
+            raise frames.FrameError("outcomes came from a processor that has no task")
+        chunk, count = state.chunks[0], len(results.sizes)
+        if chunk.reported >= chunk.count:
+            return  # of an old session
+        if (
+            results.first_position != chunk.first_position + chunk.reported
+            or chunk.reported + count > chunk.count
+        ):
+            raise frames.FrameError("a processor sent outcomes of tasks that it has not")
+        traits = chunk.batch.traits
+        ids = chunk.batch.ids[chunk.reported : chunk.reported + count]
+        if results.busy_microseconds:
+            self._durations.add(traits.function, results.busy_microseconds / 1e6, count)
+        self._cancellations.finished(ids)
+        if results.large:
+            self._add_large_results(traits, ids, results)
+        else:
+            self._results.add(
+                traits.codec,
+                ids,
+                results.sizes,
+                results.payload,
+                statuses=results.statuses,
+                busy_microseconds=results.busy_microseconds,
+                profiles=results.profiles,
+            )
+        chunk.reported += count
+        self._end_chunks(state)
+
+    def _add_large_results(self, traits: TaskTraits, ids: array[int], results: Results) -> None:
+        """Outcomes some of which are files. One by one: they are few, or their bytes cost far more."""
+        start = 0
+        for index, instance in enumerate(ids):
+            payload = results.payload[start : start + results.sizes[index]]
+            start += results.sizes[index]
+            one = array("Q", [instance])
+            status = bytes([results.statuses[index]]) if results.statuses else b""
+            busy = results.busy_microseconds if index == 0 else 0
+            profiles = None
+            if results.profiles is not None:
+                durations, cpu_times, peaks = results.profiles
+                position = slice(index, index + 1)
+                profiles = (durations[position], cpu_times[position], peaks[position])
+            if not results.large[index]:
+                size = results.sizes[index : index + 1]
+                self._results.add(
+                    traits.codec,
+                    one,
+                    size,
+                    payload,
+                    statuses=status,
+                    busy_microseconds=busy,
+                    profiles=profiles,
+                )
+                continue
+            size_bytes, path = frames.parse_large_result(payload)
+            object_id, there = self._objects.adopt(path, size_bytes)
+            if there:
+                self._results.add(
+                    traits.codec,
+                    one,
+                    array("I", [0]),
+                    b"",
+                    objects=array("Q", [object_id]),
+                    busy_microseconds=busy,
+                    profiles=profiles,
+                )
+            else:
+                self._held[object_id] = _HeldResult(traits.codec, instance)
+
+    def on_given_back(self, number: int, ranges: List[Tuple[int, int]]) -> None:
+        """A processor will not run these tasks, since the one it runs takes long."""
+        state = self.pool.get(number)
+        if state is None:
+            return
+        state.handed_over = True
+        for first_position, count in reversed(ranges):
+            chunk = next(
+                (c for c in state.chunks if c.first_position <= first_position < c.first_position + c.count),
+                None,
+            )
+            if chunk is None or chunk.reported >= chunk.count:
+                continue
+            kept = first_position - chunk.first_position
+            self._requeue(self._part(chunk, kept, kept + count))
+            chunk.count = kept
+        self._end_chunks(state)
+        self.effects.append(Deliver(number, frames.signal_frame(frames.Kind.SETTLED)))
+
+    def on_blocked(self, number: int) -> None:
+        state = self.pool.get(number)
+        if state is not None:
+            self.pool.suspend(state)
+
+    def on_resumed(self, number: int) -> None:
+        state = self.pool.get(number)
+        if state is not None:
+            self.pool.resume(state)
+
+    def on_log(self, number: int, position: int, stream: int, text: str) -> None:
+        state = self.pool.get(number)
+        for chunk in state.chunks if state is not None else ():
+            index = position - chunk.first_position
+            if 0 <= index < chunk.count and chunk.reported < chunk.count:
+                self.effects.append(Send(m.TaskLog(id=chunk.batch.ids[index], stream=stream, text=text)))
+
+    def on_processor_started(self, number: int, process_id: int) -> None:
+        state = self.pool.get(number)
+        if state is not None:
+            state.process_id = process_id
+
+    def on_processor_died(self, number: int, description: str) -> None:
+        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled."""
+        state = self.pool.get(number)
+        if state is None:
+            return
+        self.pool.remove(state)
+        for chunk in reversed(state.chunks):
+            if chunk.reported < chunk.count:
+                self._settle_chunk_of_dead(state, chunk, description)
+        self.pool.fill()
+
+    def _settle_chunk_of_dead(self, state: ProcessorState, chunk: Chunk, description: str) -> None:
+        index = state.started - chunk.first_position  # of the task that started last, counted in this chunk
+        if not chunk.reported <= index < chunk.count:
+            rest = self._part(chunk, chunk.reported, chunk.count)
+            if index >= chunk.count:
+                self._run_again(rest)  # all were finished, and their outcomes lost
+            else:
+                self._requeue(rest)
+            return
+        self._requeue(self._part(chunk, index + 1, chunk.count))
+        culprit = self._part(chunk, index, index + 1)
+        if state.running:
+            self._settle_culprit(state, culprit, description)
+        else:
+            self._run_again(culprit)
+        self._run_again(self._part(chunk, chunk.reported, index))
+
+    def _settle_culprit(self, state: ProcessorState, task: TaskBatch, description: str) -> None:
+        """The task during which its processor died: cancelled, lost, or run again."""
+        doom, traits = state.doom, task.traits
+        doomed = doom is not None and doom.position == state.started
+        if (doomed and doom is not None and doom.kind is None) or self._cancellations.by_force(task.ids[0]):
+            self._cancellations.confirm(task.ids, m.CancelOutcome.CANCELLED)
+        elif doomed and doom is not None and doom.kind is not None:
+            self._lose(task, doom.kind, doom.message)
+        elif state.killed:
+            self._run_again(task)  # killed because of another task, which ended in the meantime
+        elif traits.attempt <= traits.retries and not traits.at_most_once:
+            self._requeue(task.with_attempt(traits.attempt + 1))
+        else:
+            text = (
+                f"processor {state.process_id} {description} while it ran the task (attempt {traits.attempt})"
+            )
+            self._lose(task, m.FailureKind.PROCESSOR_DIED, text)
+
+    def _run_again(self, batch: TaskBatch) -> None:
+        """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs."""
+        if batch.traits.at_most_once:
+            text = "the task ran, its outcome was lost with its processor, and it must not be run again"
+            for task in batch.singles():
+                self._lose(task, m.FailureKind.PROCESSOR_DIED, text)
+        else:
+            self._requeue(batch)
+
+    def _requeue(self, batch: TaskBatch) -> None:
+        """Put tasks back to the front of the queue, without those that are to be cancelled."""
+        self._cancellations.take_out(batch)
+        self.queue.put_back(batch)
+
+    def _lose(self, task: TaskBatch, kind: m.FailureKind, text: str) -> None:
+        attempts = task.traits.attempt
+        payload = failure_payload(kind, message=text, worker=self._settings.name, attempts=attempts)
+        self._cancellations.finished(task.ids)
+        status = bytes([m.TaskStatus.LOST])
+        self._results.add(task.traits.codec, task.ids, array("I", [len(payload)]), payload, statuses=status)
+
+    def _end_chunks(self, state: ProcessorState) -> None:
+        """Forget chunks all of whose outcomes are there."""
+        if not state.chunks:
+            return
+        remaining = [chunk for chunk in state.chunks if chunk.reported < chunk.count]
+        if len(remaining) < len(state.chunks):
+            state.chunks.clear()
+            state.chunks.extend(remaining)
+            if not remaining:
+                self.pool.take_back(state)
+
+    def _part(self, chunk: Chunk, start: int, stop: int) -> TaskBatch:
+        """Some tasks of a chunk, as a batch of their own; the chunk stays as it is."""
+        whole = chunk.batch.copy()
+        whole.take(start)
+        return whole.take(stop - start)
+
+    # Once a turn --------------------------------------------------------------------------------------------
+
+    def finish_turn(self, now: float) -> None:
+        """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
+        while self.queue.count and self._deal(now):
+            pass
+        confirmation = self._cancellations.drain()
+        if confirmation is not None:
+            self.effects.append(Send(confirmation))  # before the outcomes it announces
+        if self._results:
+            for message, payload in self._results.drain():
+                self.effects.append(Send(message, payload))
+
+    def _deal(self, now: float) -> bool:
+        """Give one processor its next chunk; False when none may have one."""
+        head = self.queue.head()
+        mean = self._durations.mean_seconds(head.traits.function)
+        state = self.pool.take_idle()
+        if state is None and mean is not None and mean < PIPELINE_TASK_SECONDS:
+            state = self.pool.pipelinable()
+        if state is None:
+            return False
+        chunk = Chunk(self.queue.take(self._chunk_size(head, mean)), state.next_position)
+        state.next_position += chunk.count
+        state.chunks.append(chunk)
+        self._limits.dealt(state, chunk, now)
+        self._define_objects(state, chunk.batch, now)
+        batch = chunk.batch
+        buffers = frames.tasks_frame(
+            function=batch.traits.function,
+            first_position=chunk.first_position,
+            client=batch.traits.client,
+            attempt=batch.traits.attempt,
+            flags=batch.traits.flags,
+            ids=batch.ids,
+            sizes=batch.sizes,
+            payload=batch.payload,
+            dependency_counts=batch.dependency_counts,
+            dependencies=batch.dependencies,
+        )
+        self.effects.append(Deliver(state.number, buffers))
+        return True
+
+    def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
+        if mean is None or mean >= LONG_TASK_SECONDS:
+            return 1
+        mean = max(mean, 1e-7)
+        share = -(-self.queue.count // self.pool.slots)
+        limit = min(MAXIMUM_CHUNK_TASKS, len(batch), max(share, int(WORTHWHILE_SECONDS / mean)))
+        if len(batch.payload) > MAXIMUM_CHUNK_BYTES:
+            limit = min(limit, MAXIMUM_CHUNK_BYTES * len(batch) // len(batch.payload))
+        return max(1, min(limit, int(CHUNK_SECONDS / mean)))
+
+    def _define_objects(self, state: ProcessorState, batch: TaskBatch, now: float) -> None:
+        """Give a processor the objects of a batch that it does not have yet."""
+        for object_id in batch.needed_objects():
+            if object_id not in state.defined:
+                definition = self._objects.definition(object_id)
+                if definition is None:
+                    continue  # deleted in the meantime: the processor says so for each task
+                self.effects.append(Deliver(state.number, frames.define_frame(object_id, *definition)))
+            state.defined[object_id] = now
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no task is here any more."""
+        return not (
+            self.queue.count or self.waiting.count or self._held or any(s.chunks for s in self.pool.states())
+        )
+
+    # Now and then -------------------------------------------------------------------------------------------
+
+    @property
+    def needs_tick(self) -> bool:
+        """Whether `tick` wants to be called every TICK_SECONDS."""
+        return bool(self._cancellations) or self._limits.active
+
+    def tick(self, now: float) -> None:
+        """Look after limits, and after tasks that are to be cancelled."""
+        if self._cancellations:
+            self._cancellations.review()
+        if self._limits.active:
+            self._limits.tick(now)
+
+    def collect_garbage(self, now: float, retention_seconds: float, trim_threshold_bytes: int) -> None:
+        """Let processors forget objects unused for so long, and free memory."""
+        self.pool.retire_spares()
+        for state in self.pool.states():
+            unused = sorted(i for i, last_use in state.defined.items() if now - last_use > retention_seconds)
+            if unused and not state.chunks:
+                for object_id in unused:
+                    del state.defined[object_id]
+                self.effects.append(Deliver(state.number, frames.drop_frame(unused)))
+            if not state.killed:
+                self.effects.append(Deliver(state.number, frames.collect_garbage_frame(trim_threshold_bytes)))

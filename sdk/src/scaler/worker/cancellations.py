@@ -1,0 +1,95 @@
+"""Cancelling tasks that processors already have: who is asked for what, and what the scheduler is told.
+
+Rules:
+- Every id of a TaskCancel is confirmed exactly once. An outcome that arrives first wins: then the answer is
+  "running".
+- A task that has not started is not chased: within a few looks of the processor's watchdog it is given back,
+  started or finished, and whichever it is decides.
+- Force kills the processor, and with it the one task that runs; its neighbours are run elsewhere.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, Iterable, Optional, Tuple
+
+from scaler.worker.processor_pool import Doom, ProcessorPool, ProcessorState
+from scaler.worker.task_queue import TaskBatch
+from scaler_protocol import messages as m
+
+
+class Cancellations:
+    """Open requests to cancel, and answers not sent yet."""
+
+    def __init__(self, pool: ProcessorPool) -> None:
+        self._pool = pool
+        self._pending: Dict[int, bool] = {}  # instance -> by force
+        self._confirmed_ids: array[int] = array("Q")
+        self._confirmed_outcomes = bytearray()
+
+    def __bool__(self) -> bool:
+        """Whether `review` has something to look after."""
+        return bool(self._pending)
+
+    def confirm(self, instances: Iterable[int], outcome: m.CancelOutcome) -> None:
+        for instance in instances:
+            self._pending.pop(instance, None)
+            self._confirmed_ids.append(instance)
+            self._confirmed_outcomes.append(outcome)
+
+    def request(self, instances: Iterable[int], force: bool) -> None:
+        """Cancel tasks that are neither queued nor waiting."""
+        for instance in instances:
+            self._pending[instance] = force or self._pending.get(instance, False)
+        self.review()
+
+    def review(self) -> None:
+        """See what has become of the tasks that are to be cancelled."""
+        places = self._places()
+        for instance, force in list(self._pending.items()):
+            place = places.get(instance)
+            if place is None:
+                self.confirm([instance], m.CancelOutcome.NOT_FOUND)
+                continue
+            state, position = place
+            if position > state.started:
+                continue
+            if position < state.started or not state.running or not force:
+                self.confirm([instance], m.CancelOutcome.RUNNING)
+            else:
+                self._pool.kill(state, Doom(position, None, "cancelled"))
+
+    def _places(self) -> Dict[int, Tuple[ProcessorState, int]]:
+        """Processor and position of each task that is to be cancelled."""
+        places = {}
+        for state in self._pool.states():
+            for chunk in state.chunks:
+                for instance in self._pending.keys() & chunk.batch.ids[chunk.reported : chunk.count]:
+                    index = chunk.batch.ids.index(instance, chunk.reported)
+                    places[instance] = (state, chunk.first_position + index)
+        return places
+
+    def finished(self, instances: array[int]) -> None:
+        """Outcomes arrived: they follow the answer."""
+        if self._pending:
+            self.confirm(self._pending.keys() & set(instances), m.CancelOutcome.RUNNING)
+
+    def take_out(self, batch: TaskBatch) -> None:
+        """Tasks came back unstarted: those that are to be cancelled are."""
+        if self._pending:
+            self.confirm(batch.remove(set(self._pending)), m.CancelOutcome.CANCELLED)
+
+    def by_force(self, instance: int) -> bool:
+        return self._pending.get(instance, False)
+
+    def drain(self) -> Optional[m.TaskCancelConfirm]:
+        """The answers so far."""
+        if not self._confirmed_ids:
+            return None
+        message = m.TaskCancelConfirm(ids=self._confirmed_ids, outcomes=bytes(self._confirmed_outcomes))
+        self._confirmed_ids, self._confirmed_outcomes = array("Q"), bytearray()
+        return message
+
+    def clear(self) -> None:
+        self._pending.clear()
+        self._confirmed_ids, self._confirmed_outcomes = array("Q"), bytearray()

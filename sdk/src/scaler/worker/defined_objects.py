@@ -1,0 +1,92 @@
+"""What a processor has been given by id: functions and values, loaded when first used and kept until dropped.
+
+Rules:
+- Content is kept as it came (bytes, or the path of a file to map) until someone uses it; then the loaded
+  thing takes its place.
+- A function that does not load stays in the table as its error: each of its tasks fails the same way, at the
+  price of one try.
+- A value is loaded once per processor and shared by the tasks that name it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Tuple, Union
+
+from scaler.exceptions import MissingObjects
+from scaler.payload import load_function, load_value
+from scaler.serializer import Serializer
+from scaler.worker.frames import Place
+from scaler_protocol.segments import map_object
+
+Buffer = Union[bytes, memoryview]
+
+
+class _Definition(NamedTuple):
+    place: int
+    content: memoryview  # or the path of the file
+
+
+class DefinedObjects:
+    """Functions and values of one processor, by object id."""
+
+    def __init__(self) -> None:
+        self._definitions: Dict[int, _Definition] = {}
+        self._functions: Dict[int, Tuple[Callable[..., Any], Optional[Serializer]]] = {}
+        self._function_errors: Dict[int, BaseException] = {}
+        self._values: Dict[int, Any] = {}
+
+    def define(self, object_id: int, place: int, content: memoryview) -> None:
+        """Keep the content of an object, or the path of the file that has it, for later use."""
+        self._definitions[object_id] = _Definition(place, content)
+
+    def drop(self, object_ids: Iterable[int]) -> None:
+        """Forget objects; mapped memory lives on as long as user code holds views of it."""
+        for object_id in object_ids:
+            self._definitions.pop(object_id, None)
+            self._functions.pop(object_id, None)
+            self._function_errors.pop(object_id, None)
+            self._values.pop(object_id, None)
+
+    def function(self, object_id: int) -> Tuple[Callable[..., Any], Optional[Serializer]]:
+        """A function and its Serializer.
+
+        Raises whatever loading it raised, the same exception each time.
+        """
+        known = self._functions.get(object_id)
+        if known is not None:
+            return known
+        if object_id in self._function_errors:
+            raise self._function_errors[object_id]
+        try:
+            known = self._functions[object_id] = load_function(self.content(object_id))
+        except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything
+            self._function_errors[object_id] = error
+            raise
+        return known
+
+    def content(self, object_id: int) -> Buffer:
+        """The bytes of an object.
+
+        Raises MissingObjects when it is gone.
+        """
+        definition = self._definitions.get(object_id)
+        if definition is None:
+            raise MissingObjects(f"object {object_id:x} is not known to this processor (any more)")
+        if definition.place == Place.INLINE:
+            return definition.content
+        path = str(definition.content, "utf-8", "surrogateescape")
+        try:
+            return map_object(path)
+        except FileNotFoundError:
+            raise MissingObjects(f"object {object_id:x} does not exist any more") from None
+
+    def loader(self, object_id: int, serializer: Optional[Serializer]) -> Callable[[], Any]:
+        """What loads a value when arguments turn out to need it."""
+
+        def load() -> Any:
+            values = self._values
+            if object_id not in values:
+                values[object_id] = load_value(self.content(object_id), serializer)
+            return values[object_id]
+
+        return load

@@ -1,0 +1,63 @@
+"""What the agent's core asks its shell to do, and what it asks of the object store.
+
+Rules: effects are values, which tests compare; nothing here does anything.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Protocol, Tuple, Union
+
+from scaler.worker.frames import Buffer, Buffers, Place
+from scaler_protocol import messages as m
+
+
+class Deliver(NamedTuple):
+    """Write a frame to a processor's socket."""
+
+    number: int
+    buffers: Buffers
+
+
+class Spawn(NamedTuple):
+    """Fork a processor, after a delay in seconds if it is not 0."""
+
+    number: int
+    delay_seconds: float = 0.0
+
+
+class Kill(NamedTuple):
+    """Kill a processor; `on_processor_died` follows."""
+
+    number: int
+
+
+class Stop(NamedTuple):
+    """Let a processor that has nothing to do end by itself."""
+
+    number: int
+
+
+class Send(NamedTuple):
+    """Send a message to the scheduler."""
+
+    message: m.Member
+    payload: Buffer = b""
+
+
+Effect = Union[Deliver, Spawn, Kill, Stop, Send]
+
+
+class ObjectSource(Protocol):
+    """Where the core asks for objects (see `object_store`)."""
+
+    def is_available(self, object_id: int) -> bool:
+        """Whether processors can be given the object now."""
+
+    def fetch(self, object_id: int) -> None:
+        """Get it; `on_object_available` or `on_object_missing` follows."""
+
+    def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
+        """Kind, place and content of an available object."""
+
+    def adopt(self, path: str, size: int) -> Tuple[int, bool]:
+        """Make a file that a processor wrote an object: its id, and whether the scheduler has it already."""

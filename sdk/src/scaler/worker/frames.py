@@ -1,0 +1,408 @@
+"""Frames between the agent and its processors: what travels on the socket pairs inside one worker.
+
+    agent ── tasks, define, drop, collect garbage, settled, stop ──▶ processor
+    agent ◀── results, given back, log, blocked, resumed ─────────── processor
+
+Rules:
+- One frame is one batch: a chunk of tasks of one function, the results of a part of a chunk. Columns, as on
+  the wire.
+- A chunk of tasks covers positions `first_position .. first_position + count - 1` of its processor's task
+  stream; positions start at 1, only ever grow, and are all that results need to name their tasks.
+- Parsing is incremental and bounded: a frame above MAXIMUM_BODY_BYTES is an error, not an allocation.
+- Nothing is pickled here, and nothing here knows what a payload means.
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import struct
+from array import array
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from scaler_protocol.wire import column_from_bytes
+
+Buffer = Union[bytes, bytearray, memoryview]
+Buffers = List[Union[bytes, bytearray, memoryview, "array[int]"]]
+
+MAXIMUM_BODY_BYTES = 1 << 30
+"""No frame is larger; the agent and the processors cut theirs far below."""
+
+RECEIVE_BYTES = 256 * 1024
+"""What a reader takes from its socket at once, and the size its buffer shrinks back to."""
+
+_HEADER = struct.Struct("<IHH")  # body bytes, kind, flags
+_CHUNK = struct.Struct("<QQQIHH")  # function, first position, client, count, attempt, reserved
+_RESULTS = struct.Struct("<QQII")  # first position, busy microseconds, count, reserved
+_RANGE = struct.Struct("<QQ")  # first position, count
+_DEFINITION = struct.Struct("<QBB6x")  # object id, kind, place
+_LOG = struct.Struct("<QB7x")  # position, stream
+_LARGE = struct.Struct("<Q")  # size in bytes; the name of the file follows
+_ITEM_BYTES = {"Q": 8, "I": 4, "H": 2}
+_GARBAGE = struct.Struct("<Q")  # trim threshold in bytes
+
+
+class Kind(enum.IntEnum):
+    """What a frame is about."""
+
+    TASKS = 1
+    DEFINE = 2
+    DROP = 3
+    COLLECT_GARBAGE = 4
+    SETTLED = 5  # "I have read that you gave tasks back: no more will come behind the running one"
+    STOP = 6
+    OBJECT_DIRECTORY = 7  # where large results go
+    RESULTS = 32
+    GIVEN_BACK = 33
+    BLOCKED = 34  # the running task waits for other tasks: its slot is free
+    RESUMED = 35
+    LOG = 36
+
+
+class TasksFlag(enum.IntFlag):
+    """Flags of a TASKS frame."""
+
+    DEPENDENCIES = 1
+    PROFILING = 2
+    STREAM_OUTPUT = 4
+
+
+class ResultsFlag(enum.IntFlag):
+    """Flags of a RESULTS frame: which optional columns it has."""
+
+    STATUSES = 1
+    LARGE = 2
+    PROFILES = 4
+
+
+class Place(enum.IntEnum):
+    """Where the content of a defined object is."""
+
+    INLINE = 0  # in the frame
+    FILE = 1  # the frame has the path of the file
+
+
+class FrameError(Exception):
+    """The other end sent bytes that are no frame: its memory is damaged, or user code wrote to the socket."""
+
+
+class Frame(NamedTuple):
+    """One parsed frame; the body is a copy that the receiver may keep."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+class TaskChunk(NamedTuple):
+    """Tasks of one function, as a processor receives them."""
+
+    function: int
+    first_position: int
+    client: int
+    attempt: int
+    task_count: int
+    flags: int
+    ids: array[int]
+    sizes: array[int]
+    dependency_counts: array[int]
+    dependencies: array[int]
+    body: bytes
+    payload_offset: int  # in `body`
+
+
+class Results(NamedTuple):
+    """Outcomes of tasks `first_position` and those after it, as the agent receives them."""
+
+    first_position: int
+    busy_microseconds: int  # 0: not measured
+    sizes: array[int]
+    statuses: bytes  # TaskStatus; empty: all success
+    large: bytes  # 1 where the payload names the file of a large result; empty: none
+    profiles: Optional[Tuple[array[int], array[int], array[int]]]  # durations, CPU microseconds, peak bytes
+    payload: memoryview
+
+
+def frame(kind: int, flags: int, buffers: Buffers) -> Buffers:
+    """A frame as a list of buffers, the first of them its header.
+
+    Raises FrameError when it is too large.
+    """
+    size = 0
+    for part in buffers:
+        size += part.nbytes if isinstance(part, memoryview) else len(part) * getattr(part, "itemsize", 1)
+    if size > MAXIMUM_BODY_BYTES:
+        raise FrameError(f"a frame of {size} bytes is above the limit of {MAXIMUM_BODY_BYTES}")
+    return [_HEADER.pack(size, kind, flags), *buffers]
+
+
+# Agent to processor -----------------------------------------------------------------------------------------
+
+
+def tasks_frame(
+    *,
+    function: int,
+    first_position: int,
+    client: int,
+    attempt: int,
+    flags: int,
+    ids: array[int],
+    sizes: array[int],
+    payload: Buffer,
+    dependency_counts: Optional[array[int]] = None,
+    dependencies: Optional[array[int]] = None,
+) -> Buffers:
+    """A chunk of tasks."""
+    fixed = _CHUNK.pack(function, first_position, client, len(ids), attempt, 0)
+    buffers: Buffers = [fixed, ids, sizes]
+    if dependency_counts:
+        assert dependencies is not None
+        flags |= TasksFlag.DEPENDENCIES
+        buffers += (dependency_counts, dependencies)
+    buffers.append(payload)
+    return frame(Kind.TASKS, flags, buffers)
+
+
+def parse_tasks(flags: int, body: bytes) -> TaskChunk:
+    """The content of a TASKS frame."""
+    function, first_position, client, count, attempt, _ = _CHUNK.unpack_from(body)
+    columns = _Columns(body, _CHUNK.size)
+    ids, sizes = columns.take("Q", count), columns.take("I", count)
+    counts, dependencies = array("H"), array("Q")
+    if flags & TasksFlag.DEPENDENCIES:
+        counts = columns.take("H", count)
+        dependencies = columns.take("Q", sum(counts))
+    return TaskChunk(
+        function,
+        first_position,
+        client,
+        attempt,
+        count,
+        flags,
+        ids,
+        sizes,
+        counts,
+        dependencies,
+        body,
+        columns.offset,
+    )
+
+
+def define_frame(object_id: int, kind: int, place: Place, content: Buffer) -> Buffers:
+    """The content of a function or value object, or the path of the file that has it."""
+    return frame(Kind.DEFINE, 0, [_DEFINITION.pack(object_id, kind, place), content])
+
+
+def parse_define(body: bytes) -> Tuple[int, int, int, memoryview]:
+    """Object id, object kind, Place, content or path."""
+    object_id, kind, place = _DEFINITION.unpack_from(body)
+    return object_id, kind, place, memoryview(body)[_DEFINITION.size :]
+
+
+def drop_frame(object_ids: Sequence[int]) -> Buffers:
+    """Objects that the processor shall forget."""
+    return frame(Kind.DROP, 0, [array("Q", object_ids)])
+
+
+def parse_drop(body: bytes) -> array[int]:
+    return column_from_bytes("Q", body)
+
+
+def collect_garbage_frame(trim_threshold_bytes: int) -> Buffers:
+    """Collect garbage, and give memory back to the system when more than the threshold is resident."""
+    return frame(Kind.COLLECT_GARBAGE, 0, [_GARBAGE.pack(trim_threshold_bytes)])
+
+
+def parse_collect_garbage(body: bytes) -> int:
+    threshold: int = _GARBAGE.unpack_from(body)[0]
+    return threshold
+
+
+def object_directory_frame(prefix: str) -> Buffers:
+    """Where large results go: the start of the path of every file the processor writes."""
+    return frame(Kind.OBJECT_DIRECTORY, 0, [prefix.encode("utf-8", "surrogateescape")])
+
+
+def parse_object_directory(body: bytes) -> str:
+    return body.decode("utf-8", "surrogateescape")
+
+
+# Processor to agent -----------------------------------------------------------------------------------------
+
+
+def results_frame(
+    *,
+    first_position: int,
+    busy_microseconds: int,
+    payloads: Sequence[Buffer],
+    statuses: bytes = b"",
+    large: bytes = b"",
+    profiles: Optional[Tuple[array[int], array[int], array[int]]] = None,
+) -> Buffers:
+    """Outcomes of consecutive tasks, one payload each."""
+    flags = 0
+    fixed = _RESULTS.pack(first_position, busy_microseconds, len(payloads), 0)
+    buffers: Buffers = [fixed, array("I", map(len, payloads))]
+    if statuses:
+        flags |= ResultsFlag.STATUSES
+        buffers.append(statuses)
+    if large:
+        flags |= ResultsFlag.LARGE
+        buffers.append(large)
+    if profiles is not None:
+        flags |= ResultsFlag.PROFILES
+        buffers += profiles
+    buffers.append(b"".join(payloads))
+    return frame(Kind.RESULTS, flags, buffers)
+
+
+def parse_results(flags: int, body: bytes) -> Results:
+    """The content of a RESULTS frame."""
+    first_position, busy_microseconds, count, _ = _RESULTS.unpack_from(body)
+    columns = _Columns(body, _RESULTS.size)
+    sizes = columns.take("I", count)
+    statuses = columns.take_bytes(count) if flags & ResultsFlag.STATUSES else b""
+    large = columns.take_bytes(count) if flags & ResultsFlag.LARGE else b""
+    profiles = None
+    if flags & ResultsFlag.PROFILES:
+        profiles = (columns.take("Q", count), columns.take("Q", count), columns.take("Q", count))
+    payload = memoryview(body)[columns.offset :]
+    return Results(first_position, busy_microseconds, sizes, statuses, large, profiles, payload)
+
+
+def large_result(size: int, path: str) -> bytes:
+    """The payload that stands for a large result: its size and the file it was written to."""
+    return _LARGE.pack(size) + path.encode("utf-8", "surrogateescape")
+
+
+def parse_large_result(payload: Buffer) -> Tuple[int, str]:
+    """Size in bytes and path."""
+    return _LARGE.unpack_from(payload)[0], bytes(payload[_LARGE.size :]).decode("utf-8", "surrogateescape")
+
+
+def given_back_frame(ranges: Sequence[Tuple[int, int]]) -> Buffers:
+    """Tasks that the processor will not run: first position and count of each run of them."""
+    return frame(Kind.GIVEN_BACK, 0, [_RANGE.pack(first, count) for first, count in ranges])
+
+
+def parse_given_back(body: bytes) -> List[Tuple[int, int]]:
+    return list(_RANGE.iter_unpack(body))
+
+
+def log_frame(position: int, stream: int, text: str) -> Buffers:
+    """What the task at `position` printed to a stream (1: standard output, 2: standard error)."""
+    return frame(Kind.LOG, 0, [_LOG.pack(position, stream), text.encode("utf-8", "replace")])
+
+
+def parse_log(body: bytes) -> Tuple[int, int, str]:
+    """Position, stream, text."""
+    position, stream = _LOG.unpack_from(body)
+    return position, stream, body[_LOG.size :].decode("utf-8", "replace")
+
+
+def signal_frame(kind: Kind) -> Buffers:
+    """A frame without content."""
+    return frame(kind, 0, [])
+
+
+# Reading ----------------------------------------------------------------------------------------------------
+
+
+class _Columns:
+    """Takes columns off the front of a body."""
+
+    __slots__ = ("_body", "offset")
+
+    def __init__(self, body: bytes, offset: int) -> None:
+        self._body = body
+        self.offset = offset
+
+    def take(self, typecode: str, count: int) -> array[int]:
+        end = self.offset + count * _ITEM_BYTES[typecode]
+        if end > len(self._body):
+            raise FrameError("a frame ends within one of its columns")
+        column = column_from_bytes(typecode, self._body[self.offset : end])
+        self.offset = end
+        return column
+
+    def take_bytes(self, count: int) -> bytes:
+        end = self.offset + count
+        if end > len(self._body):
+            raise FrameError("a frame ends within one of its columns")
+        column = self._body[self.offset : end]
+        self.offset = end
+        return column
+
+
+class FrameReader:
+    """Cuts what arrives on a stream socket into frames.
+
+    `fill` reads once, `next` returns what is complete; neither is safe to call from two threads at once.
+    """
+
+    __slots__ = ("_socket", "_buffer", "_view", "_start", "_end")
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._socket = stream
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+
+    def fill(self, flags: int = 0) -> bool:
+        """Read what is there (once); False at the end of the stream.
+
+        Raises BlockingIOError when nothing is there and the socket or `flags` say not to wait.
+        """
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._buffer) > RECEIVE_BYTES:
+                self._replace_buffer(RECEIVE_BYTES)
+        elif self._end == len(self._buffer):
+            self._make_room()
+        received = self._socket.recv_into(self._view[self._end :], 0, flags)
+        self._end += received
+        return received > 0
+
+    def next(self) -> Optional[Frame]:
+        """The next complete frame, or None.
+
+        Raises FrameError when the bytes are no frame.
+        """
+        available = self._end - self._start
+        if available < _HEADER.size:
+            return None
+        size, kind, flags = _HEADER.unpack_from(self._buffer, self._start)
+        if size > MAXIMUM_BODY_BYTES:
+            raise FrameError(f"a frame announces {size} bytes; no frame is above {MAXIMUM_BODY_BYTES}")
+        if available < _HEADER.size + size:
+            return None
+        start = self._start + _HEADER.size
+        self._start = start + size
+        return Frame(kind, flags, bytes(self._view[start : self._start]))
+
+    def _make_room(self) -> None:
+        """The buffer ends within a frame: move the frame's start to the front, or take a larger buffer."""
+        needed = RECEIVE_BYTES
+        if self._end - self._start >= _HEADER.size:
+            size = _HEADER.unpack_from(self._buffer, self._start)[0]
+            needed = max(needed, _HEADER.size + min(size, MAXIMUM_BODY_BYTES))
+        if needed > len(self._buffer):
+            self._replace_buffer(needed)
+        else:
+            self._view[: self._end - self._start] = self._view[self._start : self._end]
+            self._end -= self._start
+            self._start = 0
+
+    def _replace_buffer(self, size: int) -> None:
+        buffer = bytearray(size)
+        length = self._end - self._start
+        buffer[:length] = self._view[self._start : self._end]
+        self._buffer, self._view = buffer, memoryview(buffer)
+        self._start, self._end = 0, length
+
+
+def join(buffers: Buffers) -> bytes:
+    """A frame as one piece of bytes, to be written at once."""
+    parts: Any = buffers
+    return b"".join(parts)

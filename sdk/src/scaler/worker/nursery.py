@@ -1,0 +1,395 @@
+"""The nursery: a single-threaded process that forks processors on the agent's order, and reaps them.
+
+    agent ── SPAWN (with a socket), KILL, REMOVE ──▶ nursery ──fork──▶ processor …
+    agent ◀── SPAWNED, DIED, FAILED ──────────────── nursery ◀─SIGCHLD─ processor …
+
+Rules:
+- Forked from the program before it has threads, ZeroMQ or an event loop; it never gets any. So a fork of it
+  is safe and cheap: it has imported what processors need, and shares that memory with them.
+- Ends when the agent's end of the control socket is closed, whatever closed it: it kills the processors and
+  whatever they started, removes the files it was told of, and exits. Processors also die with the nursery by
+  themselves (Linux).
+- Each processor leads its own process group, so that killing it takes its subprocesses along, and a Ctrl-C in
+  the terminal goes to the agent alone.
+- A system without fork needs another way to start processors: `_fork_processor` is the one place for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import errno
+import faulthandler
+import gc
+import glob
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from scaler.worker.preload import PreloadError, preload
+from scaler.worker.processor import Processor, ProcessorSettings
+from scaler.worker.shared_progress import ProgressPage
+
+logger = logging.getLogger("scaler")
+
+_ORDER = struct.Struct("<BxHI")  # Order, bytes of text that follow, processor number
+_REPORT = struct.Struct(
+    "<BxHIiI"
+)  # Report, bytes of text that follow, processor number, process id, wait status
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Order(enum.IntEnum):
+    """What the agent wants."""
+
+    SPAWN = 1  # a processor; its end of the socket pair comes along, its name is the text
+    KILL = 2  # a processor
+    REMOVE = 3  # at the end, the files and folders that match the pattern in the text
+
+
+class Event(enum.IntEnum):
+    """What the nursery has to say."""
+
+    SPAWNED = 1
+    DIED = 2
+    FAILED = 3  # the processor could not be forked, or nothing can (processor number 0): the text says why
+
+
+class Report(NamedTuple):
+    """One record from the nursery."""
+
+    event: int
+    number: int
+    process_id: int
+    status: int  # as from waitpid
+    text: str
+
+
+class NurserySettings(NamedTuple):
+    """What the nursery needs to know before it is forked."""
+
+    scheduler_address: str
+    preloads: Sequence[str] = ()
+
+
+# The agent's side -------------------------------------------------------------------------------------------
+
+
+class NurseryClient:
+    """The agent's end of the control socket. Orders block for a moment when very many are sent at once."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._received = b""
+
+    def fileno(self) -> int:
+        return self._control.fileno()
+
+    def spawn(self, number: int, name: str, stream: socket.socket) -> None:
+        """Fork processor `number`, which serves `stream`."""
+        text = name.encode("utf-8", "replace")[:1000]
+        socket.send_fds(
+            self._control, [_ORDER.pack(Order.SPAWN, len(text), number) + text], [stream.fileno()]
+        )
+
+    def kill(self, number: int) -> None:
+        """Kill a processor; its end is reported like any other."""
+        self._control.sendall(_ORDER.pack(Order.KILL, 0, number))
+
+    def remove_at_end(self, pattern: str) -> None:
+        """Have files removed when the agent ends, however it ends."""
+        text = os.fsencode(pattern)
+        self._control.sendall(_ORDER.pack(Order.REMOVE, len(text), 0) + text)
+
+    def reports(self) -> Optional[List[Report]]:
+        """What the nursery has reported since last asked, without waiting; None when it is gone."""
+        try:
+            data = self._control.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        if not data:
+            return None
+        self._received += data
+        reports = []
+        while len(self._received) >= _REPORT.size:
+            event, length, number, process_id, status = _REPORT.unpack_from(self._received)
+            end = _REPORT.size + length
+            if len(self._received) < end:
+                break
+            text = self._received[_REPORT.size : end].decode("utf-8", "replace")
+            self._received = self._received[end:]
+            reports.append(Report(event, number, process_id, status, text))
+        return reports
+
+    def close(self) -> None:
+        """Let the nursery end, and with it all processors."""
+        self._control.close()
+
+
+def start_nursery(page: ProgressPage, settings: NurserySettings) -> Tuple[NurseryClient, int]:
+    """Fork the nursery; returns the control socket and the nursery's process id.
+
+    The calling process must be single-threaded still.
+    """
+    agent_end, nursery_end = socket.socketpair()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process_id = os.fork()
+    if process_id == 0:
+        status = 1
+        try:
+            agent_end.close()
+            status = _Nursery(nursery_end, page, settings).run()
+        except BaseException:
+            logger.exception("nursery: ended by an error of its own")
+        finally:
+            os._exit(status)
+    nursery_end.close()
+    return NurseryClient(agent_end), process_id
+
+
+# The nursery itself -----------------------------------------------------------------------------------------
+
+
+class _Nursery:
+    def __init__(self, control: socket.socket, page: ProgressPage, settings: NurserySettings) -> None:
+        self._control = control
+        self._page = page
+        self._settings = settings
+        self._process_id = os.getpid()
+        self._children: Dict[int, int] = {}  # process id -> processor number
+        self._patterns: List[str] = []
+        self._wakeup_read, self._wakeup_write = os.pipe()
+
+    def run(self) -> int:
+        """Serve until the agent is gone; the exit code of the process."""
+        _set_title_signals()
+        _detach_standard_input()
+        self._watch_children()
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            preload(self._settings.preloads)
+        except PreloadError as error:
+            logger.error("%s", error, exc_info=error.__cause__)
+            self._report(Event.FAILED, text=str(error))
+            return 1
+        gc.collect()
+        if hasattr(gc, "freeze"):
+            gc.freeze()  # what is there now is shared: the collections of processors shall not touch it
+        try:
+            self._serve()
+        finally:
+            self._end()
+        return 0
+
+    def _watch_children(self) -> None:
+        os.set_blocking(self._wakeup_write, False)
+        os.set_blocking(self._wakeup_read, False)
+        signal.set_wakeup_fd(self._wakeup_write)
+        signal.signal(signal.SIGCHLD, _ignore)
+
+    def _serve(self) -> None:
+        control = self._control.fileno()
+        while True:
+            ready, _, _ = select.select([control, self._wakeup_read], [], [])
+            if self._wakeup_read in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakeup_read, 4096)
+                self._reap()
+            if control in ready and not self._obey():
+                return
+
+    def _obey(self) -> bool:
+        """Carry out one order; False when the agent is gone."""
+        received = _receive_order(self._control)
+        if received is None:
+            return False
+        order, number, text, descriptors = received
+        if order == Order.SPAWN and descriptors:
+            self._spawn(number, text.decode("utf-8", "replace"), descriptors[0])
+        elif order == Order.KILL:
+            for process_id, child_number in self._children.items():
+                if child_number == number:
+                    _kill_group(process_id)
+        elif order == Order.REMOVE:
+            self._patterns.append(os.fsdecode(text))
+        return True
+
+    def _spawn(self, number: int, name: str, descriptor: int) -> None:
+        try:
+            process_id = self._fork_processor(number, name, descriptor)
+        except OSError as error:
+            self._report(Event.FAILED, number, text=f"cannot fork a processor: {error.strerror}")
+            return
+        finally:
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.setpgid(process_id, process_id)  # the child does so too: whoever is first
+        self._children[process_id] = number
+        self._report(Event.SPAWNED, number, process_id)
+
+    def _fork_processor(self, number: int, name: str, descriptor: int) -> int:
+        process_id = os.fork()
+        if process_id:
+            return process_id
+        try:
+            self._become_processor(number, name, descriptor)
+        except BaseException:
+            logger.exception("processor %s: ended by an error of its own", name)
+            os._exit(1)
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(0)
+
+    def _become_processor(self, number: int, name: str, descriptor: int) -> None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._process_id:
+            return  # the nursery ended before the line above
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for unneeded in (self._wakeup_read, self._wakeup_write):
+            os.close(unneeded)
+        self._control.close()
+        _enable_faulthandler()
+        _reseed_random_generators()
+        os.set_inheritable(descriptor, False)
+        stream = socket.socket(fileno=descriptor)
+        settings = ProcessorSettings(name=name, scheduler_address=self._settings.scheduler_address)
+        Processor(stream, self._page.entry(number), settings).run()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process_id, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process_id == 0:
+                return
+            number = self._children.pop(process_id, None)
+            if number is not None:  # else it is an orphan that some processor left
+                _kill_group(process_id)  # what the processor started and did not end
+                self._report(Event.DIED, number, process_id, status)
+
+    def _report(
+        self, event: Event, number: int = 0, process_id: int = 0, status: int = 0, text: str = ""
+    ) -> None:
+        data = text.encode("utf-8", "replace")[:1000]
+        with contextlib.suppress(ConnectionError):
+            self._control.sendall(_REPORT.pack(event, len(data), number, process_id, status) + data)
+
+    def _end(self) -> None:
+        """Leave nothing behind."""
+        signal.set_wakeup_fd(-1)
+        for process_id in self._children:
+            _kill_group(process_id)
+        while True:
+            for process_id in _children_of(self._process_id):
+                with contextlib.suppress(OSError):
+                    os.kill(process_id, signal.SIGKILL)
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                break
+        for pattern in self._patterns:
+            for path in glob.glob(pattern):
+                if os.path.isdir(path):
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
+
+
+def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, List[int]]]:
+    """One order: what, processor number, text, descriptors; None at the end of the stream."""
+    data, descriptors, _, _ = socket.recv_fds(control, _ORDER.size, 1)
+    while 0 < len(data) < _ORDER.size:
+        more = control.recv(_ORDER.size - len(data))
+        if not more:
+            return None
+        data += more
+    if not data:
+        return None
+    order, length, number = _ORDER.unpack(data)
+    text = b""
+    while len(text) < length:
+        more = control.recv(length - len(text))
+        if not more:
+            return None
+        text += more
+    return order, number, text, descriptors
+
+
+def _ignore(signal_number: int, frame: Any) -> None:
+    """A handler, not SIG_IGN: programs that user code starts would inherit the latter."""
+
+
+def _set_title_signals() -> None:
+    """The agent alone answers to Ctrl-C and to a service manager; its end is the nursery's end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ignore)
+
+
+def _detach_standard_input() -> None:
+    """Standard input may be a pipe whose end ends the cluster: it is the agent's to read."""
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+
+
+def _enable_faulthandler() -> None:
+    with contextlib.suppress(Exception):  # standard error may be closed, or be no file
+        faulthandler.enable()
+
+
+def _reseed_random_generators() -> None:
+    """Forked processors must not draw the same numbers. `random` sees to that itself, numpy does not."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def _prctl(option: int, argument: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+
+
+def _kill_group(process_id: int) -> None:
+    try:
+        os.killpg(process_id, signal.SIGKILL)
+    except OSError as error:
+        if error.errno == errno.EPERM:  # macOS, for a group of zombies
+            return
+        with contextlib.suppress(OSError):
+            os.kill(process_id, signal.SIGKILL)  # the child has not made its group yet
+
+
+def _children_of(parent: int) -> List[int]:
+    """Process ids of the direct children of a process, orphans it inherited included."""
+    children = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+                if int(fields[1]) == parent:
+                    children.append(int(name))
+            except (OSError, IndexError, ValueError):
+                continue
+    return children

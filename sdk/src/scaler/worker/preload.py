@@ -1,0 +1,71 @@
+"""Modules that users want imported once, before processors are forked, so that every processor has them at
+no cost.
+
+    pkg.module                  import it
+    pkg.module:function         import it and call the function
+    pkg.module:function('a', k=1)   with these literals as arguments
+
+Rules:
+- What a preload says is parsed before anything is imported, so that a typing error costs no start.
+- It fails loudly: a worker whose preload failed does not start.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from typing import Any, Dict, List, NamedTuple, Sequence
+
+
+class PreloadError(Exception):
+    """A preload cannot be parsed, imported or called; the message says which and what to write instead."""
+
+
+class Preload(NamedTuple):
+    module: str
+    function: str  # empty: import only
+    args: Sequence[Any] = ()
+    kwargs: Dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+def parse_preload(text: str) -> Preload:
+    """What one --preload says.
+
+    Raises PreloadError.
+    """
+    module, _, call = text.strip().partition(":")
+    hint = (
+        f"cannot understand preload {text!r}: write pkg.module, pkg.module:name or pkg.module:name('a', k=1)"
+    )
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise PreloadError(hint)
+    if not call:
+        return Preload(module, "")
+    try:
+        expression = ast.parse(call.strip(), mode="eval").body
+        if not isinstance(expression, ast.Call):
+            return Preload(module, ast.unparse(expression))
+        args = [ast.literal_eval(argument) for argument in expression.args]
+        kwargs = {item.arg: ast.literal_eval(item.value) for item in expression.keywords if item.arg}
+    except (SyntaxError, ValueError):
+        raise PreloadError(hint) from None
+    if len(kwargs) != len(expression.keywords):
+        raise PreloadError(hint)
+    return Preload(module, ast.unparse(expression.func), args, kwargs)
+
+
+def preload(texts: Sequence[str]) -> None:
+    """Import, and call what is to be called.
+
+    Raises PreloadError, caused by what user code raised.
+    """
+    parsed: List[Preload] = [parse_preload(text) for text in texts]
+    for text, item in zip(texts, parsed):
+        try:
+            target: Any = importlib.import_module(item.module)
+            for name in item.function.split(".") if item.function else ():
+                target = getattr(target, name)
+            if item.function:
+                target(*item.args, **item.kwargs)
+        except BaseException as error:
+            raise PreloadError(f"preload {text!r} failed: {type(error).__name__}: {error}") from error

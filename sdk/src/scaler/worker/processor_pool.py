@@ -1,0 +1,233 @@
+"""The processors as the agent's core sees them: who is idle, who is busy with what, who waits for other
+tasks.
+
+Rules:
+- A processor's number is its entry of the progress page, and is used again only after its end was reported.
+- `slots` processors run at once. A suspended one (its task waits for other tasks) does not count, and a spare
+  takes its place; spares that are no longer needed stay for the next time, up to MAXIMUM_SPARES, so that
+  recursion does not fork once a level.
+- The processor that became idle last is used first: it is warm, and the others may sleep.
+- A processor that dies before it ran anything is replaced with growing delay: what kills it may not pass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional
+
+from scaler.worker.effects import Effect, Kill, Spawn, Stop
+from scaler.worker.shared_progress import FINISHED, MAXIMUM_PROCESSORS
+from scaler.worker.task_queue import TaskBatch
+from scaler_protocol import messages as m
+
+MAXIMUM_SPARES = 8
+"""Idle processors beyond the slots that are kept."""
+
+_FIRST_DELAY_SECONDS = 0.5
+_MAXIMUM_DELAY_SECONDS = 30.0
+
+
+class Chunk:
+    """Tasks on a processor: positions `first_position` and up, `reported` of which have their outcome."""
+
+    __slots__ = ("batch", "first_position", "count", "reported")
+
+    def __init__(self, batch: TaskBatch, first_position: int) -> None:
+        self.batch = batch
+        self.first_position = first_position
+        self.count = len(batch)
+        self.reported = 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether the processor's watchdog looks after it, so that another chunk may wait behind it."""
+        return len(self.batch.ids) > 1
+
+
+class Doom(NamedTuple):
+    """Why a processor is killed: the task at `position`, and what becomes of it (no kind: cancelled)."""
+
+    position: int
+    kind: Optional[m.FailureKind]
+    message: str
+
+
+class ProcessorState:
+    __slots__ = (
+        "number",
+        "progress",
+        "process_id",
+        "chunks",
+        "next_position",
+        "defined",
+        "suspended",
+        "handed_over",
+        "doom",
+        "killed",
+        "limit_position",
+        "limit_since",
+    )
+
+    def __init__(self, number: int, progress: memoryview) -> None:
+        self.number = number
+        self.progress = progress
+        self.process_id = 0  # 0: being forked
+        self.chunks: Deque[Chunk] = deque()  # with tasks whose outcome is outstanding
+        self.next_position = 1
+        self.defined: Dict[int, float] = {}  # objects it was given, and when each was used last
+        self.suspended = False
+        self.handed_over = (
+            False  # it gave its tasks back because one takes long: nothing may wait behind that one
+        )
+        self.doom: Optional[Doom] = None
+        self.killed = False
+        self.limit_position = 0  # the task that the limits are watched for, and since when it runs
+        self.limit_since = 0.0
+
+    @property
+    def started(self) -> int:
+        """Position of the task that started last."""
+        position: int = self.progress[0] & ~FINISHED
+        return position
+
+    @property
+    def running(self) -> bool:
+        """Whether that task has not ended yet."""
+        return 0 < self.progress[0] < FINISHED
+
+    @property
+    def outstanding(self) -> int:
+        """Tasks on it without an outcome."""
+        return sum(chunk.count - chunk.reported for chunk in self.chunks)
+
+
+class ProcessorPool:
+    """All processors of a worker.
+
+    Parameters:
+        slots: how many run at once.
+        progress: gives the progress entry of a processor number.
+    """
+
+    def __init__(self, slots: int, progress: Callable[[int], memoryview], effects: List[Effect]) -> None:
+        self.slots = slots
+        self.busy = 0  # processors that run a task and are not suspended
+        self.suspended = 0
+        self._progress = progress
+        self._effects = effects
+        self._states: Dict[int, ProcessorState] = {}
+        self._idle: List[ProcessorState] = []  # the one idle for the shortest time is last
+        self._free_numbers: List[int] = []
+        self._next_number = 0
+        self._early_deaths = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, number: int) -> Optional[ProcessorState]:
+        return self._states.get(number)
+
+    def states(self) -> List[ProcessorState]:
+        return list(self._states.values())
+
+    def fill(self) -> None:
+        """Fork what is missing for all slots to be usable."""
+        missing = self.slots - sum(not (state.suspended or state.killed) for state in self._states.values())
+        for _ in range(missing):
+            if self._closed or not (self._free_numbers or self._next_number < MAXIMUM_PROCESSORS):
+                return
+            self._spawn()
+
+    def _spawn(self) -> None:
+        if self._free_numbers:
+            number = self._free_numbers.pop()
+        else:
+            number = self._next_number
+            self._next_number += 1
+        state = ProcessorState(number, self._progress(number))
+        state.progress[0] = 0
+        self._states[number] = state
+        self._idle.insert(0, state)
+        delay = 0.0
+        if self._early_deaths:
+            delay = min(_MAXIMUM_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2.0 ** (self._early_deaths - 1))
+        self._effects.append(Spawn(number, delay))
+
+    def take_idle(self) -> Optional[ProcessorState]:
+        """An idle processor to be given tasks, if a slot is free."""
+        if self.busy >= self.slots or not self._idle:
+            return None
+        self.busy += 1
+        return self._idle.pop()
+
+    def take_back(self, state: ProcessorState) -> None:
+        """A processor has no task any more."""
+        self._early_deaths = 0
+        state.handed_over = False
+        if state.suspended:
+            self.suspended -= 1
+            state.suspended = False
+        else:
+            self.busy -= 1
+        if not state.killed:
+            self._idle.append(state)
+
+    def pipelinable(self) -> Optional[ProcessorState]:
+        """A busy processor that may have one more chunk behind its present one."""
+        for state in self._states.values():
+            if (
+                len(state.chunks) == 1
+                and state.chunks[0].watched
+                and not (state.handed_over or state.suspended or state.killed)
+            ):
+                return state
+        return None
+
+    def suspend(self, state: ProcessorState) -> None:
+        """A processor's task waits for other tasks: let another one take its slot."""
+        if state.chunks and not state.suspended:
+            state.suspended = True
+            self.suspended += 1
+            self.busy -= 1
+            self.fill()
+
+    def resume(self, state: ProcessorState) -> None:
+        """The wait is over. The processor goes on at once, even if that is one too many for a moment."""
+        if state.suspended:
+            state.suspended = False
+            self.suspended -= 1
+            self.busy += 1
+
+    def kill(self, state: ProcessorState, doom: Optional[Doom] = None) -> None:
+        if not state.killed:
+            state.killed = True
+            state.doom = doom
+            if not state.chunks:
+                self._idle.remove(state)
+            self._effects.append(Kill(state.number))
+
+    def remove(self, state: ProcessorState) -> None:
+        """A processor has died; its chunks are the caller's to deal with."""
+        del self._states[state.number]
+        self._free_numbers.append(state.number)
+        if state.suspended:
+            self.suspended -= 1
+        elif state.chunks:
+            self.busy -= 1
+        elif not state.killed:
+            self._idle.remove(state)
+        if not state.killed and state.started == 0:
+            self._early_deaths += 1
+
+    def retire_spares(self) -> None:
+        """Let processors end that have been idle beyond what the slots and a few spares need."""
+        surplus = len(self._states) - self.suspended - self.slots - MAXIMUM_SPARES
+        for state in self._idle[: max(0, surplus)]:
+            state.killed = True
+            self._effects.append(Stop(state.number))
+        del self._idle[: max(0, surplus)]
+
+    def close(self) -> None:
+        """No processor is forked any more."""
+        self._closed = True

@@ -1,0 +1,132 @@
+"""Outcomes on their way to the scheduler, gathered into as few TaskResult messages as one turn of the loop
+allows.
+
+Rules:
+- Columns grow by whole slices; a column that no outcome has used yet does not exist.
+- Outcomes share a message when their codec is the same, when both or neither are profiled, and when both or
+  neither come from short tasks: the message has one figure for the time they took, from which the scheduler
+  learns how long a function runs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, List, Optional, Tuple
+
+from scaler.worker.frames import Buffer
+from scaler_protocol import messages as m
+
+SHORT_TASK_MICROSECONDS = 1000
+MAXIMUM_PAYLOAD_BYTES = 16 * 1024 * 1024
+
+Profiles = Tuple["array[int]", "array[int]", "array[int]"]
+
+
+class _Group:
+    __slots__ = (
+        "ids",
+        "sizes",
+        "statuses",
+        "objects",
+        "payloads",
+        "payload_bytes",
+        "busy_microseconds",
+        "profiles",
+    )
+
+    def __init__(self) -> None:
+        self.ids: array[int] = array("Q")
+        self.sizes: array[int] = array("I")
+        self.statuses: Optional[bytearray] = None
+        self.objects: Optional[array[int]] = None
+        self.payloads: List[Buffer] = []
+        self.payload_bytes = 0
+        self.busy_microseconds = 0
+        self.profiles: Optional[Profiles] = None
+
+    def add(
+        self,
+        ids: array[int],
+        sizes: array[int],
+        payload: Buffer,
+        statuses: bytes,
+        objects: Optional[array[int]],
+    ) -> None:
+        before, count = len(self.ids), len(ids)
+        self.ids += ids
+        self.sizes += sizes
+        if len(payload):
+            self.payloads.append(payload)
+            self.payload_bytes += len(payload)
+        if statuses and self.statuses is None:
+            self.statuses = bytearray(before)
+        if self.statuses is not None:
+            self.statuses += statuses or bytes(count)
+        if objects is not None and self.objects is None:
+            self.objects = array("Q", bytes(8 * before))
+        if self.objects is not None:
+            self.objects += array("Q", bytes(8 * count)) if objects is None else objects
+
+    def message(self, codec: str) -> m.TaskResult:
+        message = m.TaskResult(
+            ids=self.ids, payload_sizes=self.sizes, codec=codec, busy_microseconds=self.busy_microseconds
+        )
+        if self.statuses is not None:
+            message.statuses = bytes(self.statuses)
+        if self.objects is not None:
+            message.objects = self.objects
+        if self.profiles is not None:
+            message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = (
+                self.profiles
+            )
+        return message
+
+
+class ResultOutbox:
+    """Gathers outcomes until `drain`."""
+
+    def __init__(self) -> None:
+        self._groups: Dict[Tuple[str, bool, bool], _Group] = {}
+        self._full: List[Tuple[m.TaskResult, bytes]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._groups or self._full)
+
+    def add(
+        self,
+        codec: str,
+        ids: array[int],
+        sizes: array[int],
+        payload: Buffer,
+        *,
+        statuses: bytes = b"",
+        objects: Optional[array[int]] = None,
+        busy_microseconds: int = 0,
+        profiles: Optional[Profiles] = None,
+    ) -> None:
+        """Add outcomes, one entry of each column a task; empty columns are those of ordinary successes."""
+        key = (codec, profiles is not None, busy_microseconds >= SHORT_TASK_MICROSECONDS * len(ids))
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group()
+        group.add(ids, sizes, payload, statuses, objects)
+        group.busy_microseconds += busy_microseconds
+        if profiles is not None:
+            if group.profiles is None:
+                group.profiles = (array("Q"), array("Q"), array("Q"))
+            for column, addition in zip(group.profiles, profiles):
+                column += addition
+        if group.payload_bytes >= MAXIMUM_PAYLOAD_BYTES:
+            self._full.append((group.message(codec), b"".join(group.payloads)))
+            del self._groups[key]
+
+    def drain(self) -> List[Tuple[m.TaskResult, bytes]]:
+        """The messages with their payload frames."""
+        messages = self._full
+        for (codec, _, _), group in self._groups.items():
+            messages.append((group.message(codec), b"".join(group.payloads)))
+        self._groups, self._full = {}, []
+        return messages
+
+    def clear(self) -> None:
+        self._groups, self._full = {}, []

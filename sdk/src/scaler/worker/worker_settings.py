@@ -1,0 +1,35 @@
+"""Every setting of a worker, with its default: what the command line fills in and the agent obeys."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Tuple
+
+
+def default_slots() -> int:
+    """One processor per CPU this process may use, less one for everything else; at least one."""
+    try:
+        usable = len(os.sched_getaffinity(0))
+    except AttributeError:
+        usable = os.cpu_count() or 1
+    return max(1, usable - 1)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Settings of one worker. Durations in seconds, sizes in bytes."""
+
+    address: str
+    slots: int
+    names: Tuple[str, ...] = ()
+    heartbeat_interval_seconds: float = 2
+    task_timeout_seconds: float = 0
+    garbage_collect_interval_seconds: float = 30
+    trim_memory_threshold_bytes: int = 1024 * 1024 * 1024
+    object_retention_seconds: float = 3600
+    death_timeout_seconds: float = 300
+    per_worker_queue_size: int = 1000
+    event_loop: str = "builtin"
+    io_threads: int = 1
+    exit_when_stdin_closes: bool = False
