@@ -31,7 +31,7 @@ test: .venv/.tools .venv-pypy/.packages  ## run all tests
 
 .PHONY: check
 check: .venv/.tools  ## check format, lint, types and import rules, and run the fast tests
-	@$(IN_VENV) -m ruff format --check .
+	@$(IN_VENV) -m ruff format --check . || { echo 'To format all files: $(IN_VENV) -m ruff format .'; exit 1; }
 	@$(IN_VENV) -m ruff check .
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -m 'not slow' $(ARGS)
@@ -54,7 +54,7 @@ venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools 
 .PHONY: clean
 clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv .venv-pypy)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find . -path './.venv*' -prune -o -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 -r rm -rf
+	@find . -name '.venv*' -prune -o -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 -r rm -rf
 
 # The stamps. The first line of each is the folder that the environment was made in.
 

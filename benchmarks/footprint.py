@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from engines import Engine, engine_class
-from processes import cpu_between, engine_processes, read_cpu, read_memory, read_thread_cpu
+from processes import cpu_between, engine_processes, read_cpu, read_memory
 from workloads import Figures, warm_up
 
 _SETTLE_SECONDS = 3.0
@@ -26,22 +26,17 @@ def measure_footprint(engine: Engine, workers: int, idle_seconds: float) -> Figu
     warm_up(engine, workers)
     time.sleep(_SETTLE_SECONDS)
     memory = read_memory(engine_processes())
-    engine_before, before = _engine_seconds(), read_cpu()
+    before = read_cpu()
     time.sleep(idle_seconds)
-    engine_after, idle = _engine_seconds(), cpu_between(before, read_cpu())
+    idle = cpu_between(before, read_cpu())
     return {
         "proportional_mib": memory.proportional_mib,
         "resident_mib": memory.resident_mib,
         "processes": memory.processes,
-        "idle_cpu_cores": (engine_after - engine_before) / idle.wall_seconds,
+        "idle_cpu_cores": idle.engine_seconds / idle.wall_seconds,
         "client_idle_cpu_cores": idle.own_seconds / idle.wall_seconds,
         "other_jobs_cores": idle.other_jobs_cores,
     }
-
-
-def _engine_seconds() -> float:
-    """By thread, since the ticks that psutil reads are coarser than what an idle process uses."""
-    return sum(read_thread_cpu(process.pid).total_seconds for process in engine_processes())
 
 
 def measure_startup(engine_name: str, workers: int) -> Figures:

@@ -116,9 +116,7 @@ def test_markers_are_known_and_in_place(page: Path) -> None:
     fences = list(fences_of(page))
 
     assert {fence.marker for fence in fences} <= {"", "compile only", "output"}
-    assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), (
-        "a marker without a fence"
-    )
+    assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), "a marker without a fence"
     assert text.count("\n```") + text.startswith("```") == 2 * len(fences), "a fence without an end"
     for before, fence in zip([None, *fences], fences):
         if fence.marker == "output":
@@ -137,8 +135,7 @@ def test_index_has_every_page() -> None:
     linked = {(index.parent / target).resolve() for target in LINK.findall(index.read_text(encoding="utf-8"))}
     records = TREE / "docs/adr"
     listed = {
-        (records / target).resolve()
-        for target in LINK.findall((records / "README.md").read_text(encoding="utf-8"))
+        (records / target).resolve() for target in LINK.findall((records / "README.md").read_text(encoding="utf-8"))
     }
 
     pages = {page for page in PAGES if (TREE / "docs") in page.parents}

@@ -290,9 +290,7 @@ def test_an_impure_module_behind_the_messages_is_found() -> None:
     assert impurities_of_core(core_with(core, scaler_protocol__codec="from scaler_protocol import logs")) == [
         "scaler_protocol.logs:1 imports logging"
     ]
-    assert impurities_of_core(core_with("", scaler_appliance="import zmq")) == [
-        "scaler_appliance:1 imports zmq"
-    ]
+    assert impurities_of_core(core_with("", scaler_appliance="import zmq")) == ["scaler_appliance:1 imports zmq"]
 
 
 @pytest.mark.parametrize(

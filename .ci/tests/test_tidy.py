@@ -108,12 +108,16 @@ def test_every_distribution_carries_the_licence(folder: str) -> None:
 
 
 def test_helpers_of_tests_have_names_of_their_own() -> None:
-    # They are imported by name from several folders, and one would hide the other.
+    # One run of pytest imports them all by their bare names, and so one would hide the other.
+    folders = [*((TREE / folder).parent / "tests" for folder in SOURCE_FOLDERS), TREE / "benchmarks"]
     helpers = [
         path
-        for folder in SOURCE_FOLDERS
-        for path in (TREE / folder).parent.glob("tests/*.py")
-        if not path.name.startswith("test_") and path.name not in ("conftest.py", "__init__.py")
+        for folder in folders
+        if folder.exists()
+        for path in files(folder)
+        if path.suffix == ".py"
+        and not path.name.startswith("test_")
+        and path.name not in ("conftest.py", "__init__.py")
     ]
     names = [path.name for path in helpers]
-    assert [path for path in helpers if names.count(path.name) > 1] == []
+    assert [str(path.relative_to(TREE)) for path in helpers if names.count(path.name) > 1] == []

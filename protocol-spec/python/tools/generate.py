@@ -27,7 +27,8 @@ import capnp
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = HERE.parents[1] / "schema"
-TARGET = HERE.parent / "src" / "scaler_protocol" / "messages.py"
+MODULE = HERE.parent / "src" / "scaler_protocol" / "messages.py"
+TARGET = MODULE
 UNION = "Message"
 NESTING_DEPTH_LIMIT = 64
 
@@ -298,10 +299,10 @@ def enum_of(node: Any) -> EnumLayout:
 
 def read_schema(folder: Path) -> Tuple[List[EnumLayout], List[Layout], List[str]]:
     """Enums, structs, and the members of the union in the order of their discriminants."""
-    capnp.remove_import_hook()
+    parser = capnp.SchemaParser()
     nodes: List[Any] = []
     for path in sorted(folder.glob("*.capnp")):
-        module = capnp.load(str(path))
+        module = parser.load(str(path))
         nodes += [getattr(module, nested.name).schema.node for nested in module.schema.node.nestedNodes]
     names = {node.id: short_name(node) for node in nodes}
     if len(set(names.values())) != len(names):
@@ -326,9 +327,10 @@ def union_members(node: Any, names: Dict[int, str]) -> List[str]:
     """The codec relies on this struct's shape: one word with the discriminant, one pointer, nothing else."""
     shape = (node.struct.dataWordCount, node.struct.pointerCount, node.struct.discriminantOffset)
     fields = sorted(node.struct.fields, key=lambda proto: int(proto.discriminantValue))
-    members = [names[proto.slot.type.struct.typeId] for proto in fields]
-    if shape != (1, 1, 0) or [proto.discriminantValue for proto in fields] != list(range(len(fields))):
+    is_union = [proto.discriminantValue for proto in fields] == list(range(len(fields)))
+    if shape != (1, 1, 0) or not is_union or any(proto.slot.type.which() != "struct" for proto in fields):
         raise SystemExit(f"{UNION} must be a union of structs and nothing else")
+    members = [names[proto.slot.type.struct.typeId] for proto in fields]
     if len(set(members)) != len(members):
         raise SystemExit(f"{UNION} has two members of the same type")
     return members
@@ -407,9 +409,7 @@ def read_lines(layout: Layout) -> List[str]:
                 conversions.append(f"self.{each.name} = flags_{byte} & {1 << each.offset - 8 * byte} != 0")
         elif first.kind == "enum":
             targets.append(first.name)
-            conversions.append(
-                f"self.{first.name} = _{upper_snake(first.type_name)}.get({first.name}, {first.name})"
-            )
+            conversions.append(f"self.{first.name} = _{upper_snake(first.type_name)}.get({first.name}, {first.name})")
         else:
             targets.append(f"self.{first.name}")
     targets += [each.name for each in layout.pointers]
@@ -469,8 +469,8 @@ def generate(folder: Path = SCHEMA) -> str:
 
 
 def formatted(text: str) -> str:
-    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "110"]
-    command += ["--target-version", "py39", "--stdin-filename", TARGET.name, "-"]
+    """`text` in the style of the workspace, whose settings ruff finds by the name of the file."""
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"ruff format: {done.stderr}")

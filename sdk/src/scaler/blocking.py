@@ -1,25 +1,33 @@
 """A place where a processor learns that the task it runs is about to wait for other tasks.
 
-Rules: clients call `before_blocking()` before they wait for an outcome; a processor sets it; elsewhere it does nothing.
+Rules: clients wait for outcomes inside `with blocking.announced():`. In a processor that gives the slot to others for
+the
+time being; elsewhere it does nothing.
 """
 
 from __future__ import annotations
 
-from typing import Callable
+import contextlib
+from typing import Callable, Iterator, Optional
+
+_before: Optional[Callable[[], None]] = None
+_after: Optional[Callable[[], None]] = None
 
 
-def _nothing() -> None:
-    pass
+def set_hooks(before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Have `before` and `after` called around every wait of a client in this process."""
+    global _before, _after
+    _before, _after = before, after
 
 
-_hook: Callable[[], None] = _nothing
-
-
-def set_hook(hook: Callable[[], None]) -> None:
-    """Have `hook` called before a client in this process blocks."""
-    global _hook
-    _hook = hook
-
-
-def before_blocking() -> None:
-    _hook()
+@contextlib.contextmanager
+def announced() -> Iterator[None]:
+    """Around a wait for the outcome of tasks."""
+    if _before is None or _after is None:
+        yield
+        return
+    _before()
+    try:
+        yield
+    finally:
+        _after()

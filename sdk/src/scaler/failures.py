@@ -1,4 +1,5 @@
-"""How a task's failure travels: a neutral record that any language reads, with the Python exception inside when it can be.
+"""How a task's failure travels: a neutral record that any language reads, with the Python exception inside when it
+can be.
 
 Rules:
 - Writing a failure never fails: what cannot be pickled is described.

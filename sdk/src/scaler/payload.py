@@ -154,7 +154,8 @@ def join(parts: Sequence[Buffer]) -> bytes:
 
 
 def is_plain(values: Sequence[Any]) -> bool:
-    """Whether all values are scalars, or small builtin containers of scalars: `pickle` alone does them right, and fast."""
+    """Whether all values are scalars, or small builtin containers of scalars: `pickle` alone does them right, and
+    fast."""
     for value in values:
         kind = type(value)
         if kind in SCALAR_TYPES:
@@ -179,7 +180,10 @@ def is_plain(values: Sequence[Any]) -> bool:
 
 
 def dump_arguments(
-    args: Tuple[Any, ...], kwargs: Dict[str, Any], serializer: Optional[Serializer], references: List[ObjectReference]
+    args: Tuple[Any, ...],
+    kwargs: Dict[str, Any],
+    serializer: Optional[Serializer],
+    references: List[ObjectReference],
 ) -> Parts:
     """Serialise the arguments of one task; the references met on the way are appended to `references`."""
     if serializer is not None:
@@ -224,11 +228,13 @@ def load_arguments(
         return (), {}
     if content[0] == _CUSTOM_MARK:
         if serializer is None:
-            raise pickle.UnpicklingError("the arguments were written by a Serializer that did not come with the function")
+            raise pickle.UnpicklingError(
+                "the arguments were written by a Serializer that did not come with the function"
+            )
         entries, named = pickle.loads(memoryview(content)[1:])
 
         def value(entry: Union[bytes, int]) -> Any:
-            return dependencies[entry]() if type(entry) is int else serializer.deserialize(entry)
+            return dependencies[entry]() if isinstance(entry, int) else serializer.deserialize(entry)
 
         return [value(entry) for entry in entries], {name: value(entry) for name, entry in named.items()}
     _pickling.dependencies = dependencies

@@ -250,13 +250,13 @@ class FakeScheduler:
         while True:
             remaining = deadline - time.monotonic()
             assert remaining > 0 and self._socket.poll(remaining * 1000), f"no {classes} came; kept: {self.kept}"
-            received = self._read()
+            received = self.read()
             if isinstance(received.message, classes):
                 return received
             if not isinstance(received.message, m.Heartbeat):
                 self.kept.append(received)
 
-    def _read(self) -> Received:
+    def read(self) -> Received:
         peer, header, *rest = self._socket.recv_multipart()
         message = decode(header)
         if isinstance(message, m.Hello):
@@ -286,6 +286,7 @@ class FakeScheduler:
         }
         settings.update(fields)
         self.send(m.Welcome(**settings))
+        self.receive(m.Heartbeat)  # the answer to a Welcome
         return hello
 
     def create_inline(self, content: bytes, kind: int = m.ObjectKind.VALUE) -> int:
@@ -401,7 +402,13 @@ class WorkerProgram:
             except ProcessLookupError:
                 pass
         self.process.kill()
+        self.close_stdin()
         self.process.communicate()
+
+    def close_stdin(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+            self.process.stdin = None  # so that nobody flushes it again
 
 
 def processes_of_session(session: int) -> List[int]:

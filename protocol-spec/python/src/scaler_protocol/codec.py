@@ -24,9 +24,7 @@ Frame = Union[bytes, bytearray, memoryview]
 _UNION_WORDS = 2  # the struct `Message`: one word of data (the discriminant), one pointer
 _UNION_POINTER = 1 << 32 | 1 << 48
 _UNION = struct.Struct("<HxxxxxxQ")
-_DISCRIMINANTS: Dict[Type[Struct], int] = {
-    member: discriminant for discriminant, member in enumerate(MEMBERS)
-}
+_DISCRIMINANTS: Dict[Type[Struct], int] = {member: discriminant for discriminant, member in enumerate(MEMBERS)}
 _READS: Tuple[ReadStruct[Member], ...] = tuple(member.read for member in MEMBERS)
 _ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
@@ -82,6 +80,7 @@ def decode_struct(struct_class: Type[StructType], frame: Frame) -> StructType:
 
 def _read_message(reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Message:
     """The member that the union struct `Message` at byte `start` holds."""
+    discriminant: int
     if data_words == 1 and pointer_words == 1:
         discriminant, pointer = _UNION.unpack_from(reader.data, start)
     else:
@@ -95,8 +94,6 @@ def _read_message(reader: Reader, segment: int, start: int, data_words: int, poi
 
 def _blamed(value: Struct, error: Exception) -> InvalidFieldError:
     """An error that names the field which cannot be written, found by trying each field alone."""
-    if isinstance(error, InvalidFieldError):
-        return error
     for name in value.__slots__:
         probe = type(value)()
         setattr(probe, name, getattr(value, name))

@@ -98,9 +98,7 @@ class ObjectResponseStatus(IntEnum):
     MISSING = 1
 
 
-_OBJECT_RESPONSE_STATUS: Dict[int, ObjectResponseStatus] = {
-    member.value: member for member in ObjectResponseStatus
-}
+_OBJECT_RESPONSE_STATUS: Dict[int, ObjectResponseStatus] = {member.value: member for member in ObjectResponseStatus}
 
 
 class RefusalReason(IntEnum):
@@ -160,9 +158,7 @@ class Implementation(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> Implementation:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Implementation:
         self = cls.__new__(cls)
         if data_words == 0 and pointer_words == 3:
             words = _IMPLEMENTATION_WORDS.unpack_from(reader.data, start)
@@ -202,9 +198,7 @@ class Capability(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> Capability:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Capability:
         self = cls.__new__(cls)
         if data_words == 1 and pointer_words == 1:
             words = _CAPABILITY_WORDS.unpack_from(reader.data, start)
@@ -277,9 +271,7 @@ class TaskOptions(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> TaskOptions:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskOptions:
         self = cls.__new__(cls)
         if data_words == 3 and pointer_words == 1:
             words = _TASK_OPTIONS_WORDS.unpack_from(reader.data, start)
@@ -426,9 +418,7 @@ class ObjectInstruction(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> ObjectInstruction:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ObjectInstruction:
         self = cls.__new__(cls)
         if data_words == 1 and pointer_words == 6:
             words = _OBJECT_INSTRUCTION_WORDS.unpack_from(reader.data, start)
@@ -479,9 +469,7 @@ class ObjectRequest(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> ObjectRequest:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ObjectRequest:
         self = cls.__new__(cls)
         if data_words == 3 and pointer_words == 0:
             words = _OBJECT_REQUEST_WORDS.unpack_from(reader.data, start)
@@ -530,9 +518,7 @@ class ObjectResponse(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> ObjectResponse:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ObjectResponse:
         self = cls.__new__(cls)
         if data_words == 4 and pointer_words == 0:
             words = _OBJECT_RESPONSE_WORDS.unpack_from(reader.data, start)
@@ -669,17 +655,13 @@ class Hello(Struct):
         self.role = _ROLE.get(role, role)
         at = start + data_words * 8
         self.implementation = (
-            reader.struct(implementation, segment, at, Implementation.read)
-            if implementation
-            else Implementation()
+            reader.struct(implementation, segment, at, Implementation.read) if implementation else Implementation()
         )
         self.features = reader.texts(features, segment, at + 8) if features else []
         self.codecs = reader.texts(codecs, segment, at + 16) if codecs else []
         self.host = reader.text(host, segment, at + 24) if host else ""
         self.name = reader.text(name, segment, at + 32) if name else ""
-        self.capabilities = (
-            reader.structs(capabilities, segment, at + 40, Capability.read) if capabilities else []
-        )
+        self.capabilities = reader.structs(capabilities, segment, at + 40, Capability.read) if capabilities else []
         return self
 
 
@@ -792,9 +774,7 @@ class Welcome(Struct):
         self.protected = flags_16 & 1 != 0
         at = start + data_words * 8
         self.implementation = (
-            reader.struct(implementation, segment, at, Implementation.read)
-            if implementation
-            else Implementation()
+            reader.struct(implementation, segment, at, Implementation.read) if implementation else Implementation()
         )
         self.scheduler_id = reader.octets(scheduler_id, segment, at + 8) if scheduler_id else b""
         self.features = reader.texts(features, segment, at + 16) if features else []
@@ -935,9 +915,7 @@ class Refusal(Struct):
         at = start + data_words * 8
         self.message = reader.text(message, segment, at) if message else ""
         self.implementation = (
-            reader.struct(implementation, segment, at + 8, Implementation.read)
-            if implementation
-            else Implementation()
+            reader.struct(implementation, segment, at + 8, Implementation.read) if implementation else Implementation()
         )
         return self
 
@@ -946,15 +924,7 @@ _PROCESSOR_STATUS_WORDS = struct.Struct("<IB3xIIQ")
 
 
 class ProcessorStatus(Struct):
-    __slots__ = (
-        "process_id",
-        "initialized",
-        "has_task",
-        "suspended",
-        "cpu_permille",
-        "resident_bytes",
-        "queued",
-    )
+    __slots__ = ("process_id", "initialized", "has_task", "suspended", "cpu_permille", "resident_bytes", "queued")
     DATA_WORDS = 3
     POINTER_WORDS = 0
 
@@ -995,9 +965,7 @@ class ProcessorStatus(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> ProcessorStatus:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ProcessorStatus:
         self = cls.__new__(cls)
         if data_words == 3 and pointer_words == 0:
             words = _PROCESSOR_STATUS_WORDS.unpack_from(reader.data, start)
@@ -1123,9 +1091,7 @@ class HeartbeatEcho(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> HeartbeatEcho:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> HeartbeatEcho:
         self = cls.__new__(cls)
         if data_words == 3 and pointer_words == 0:
             words = _HEARTBEAT_ECHO_WORDS.unpack_from(reader.data, start)
@@ -1150,9 +1116,7 @@ class DisconnectRequest(Struct):
     reason: Union[DisconnectReason, int]
     message: str
 
-    def __init__(
-        self, *, reason: Union[DisconnectReason, int] = DisconnectReason.LEAVING, message: str = ""
-    ) -> None:
+    def __init__(self, *, reason: Union[DisconnectReason, int] = DisconnectReason.LEAVING, message: str = "") -> None:
         self.reason = reason
         self.message = message
 
@@ -1163,9 +1127,7 @@ class DisconnectRequest(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> DisconnectRequest:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> DisconnectRequest:
         self = cls.__new__(cls)
         if data_words == 1 and pointer_words == 1:
             words = _DISCONNECT_REQUEST_WORDS.unpack_from(reader.data, start)
@@ -1193,9 +1155,7 @@ class DisconnectResponse(Struct):
         return b""
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> DisconnectResponse:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> DisconnectResponse:
         return cls.__new__(cls)
 
 
@@ -1211,9 +1171,7 @@ class ClientShutdown(Struct):
         return b""
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> ClientShutdown:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ClientShutdown:
         return cls.__new__(cls)
 
 
@@ -1246,9 +1204,7 @@ class ClientShutdownResponse(Struct):
         if data_words == 1 and pointer_words == 1:
             words = _CLIENT_SHUTDOWN_RESPONSE_WORDS.unpack_from(reader.data, start)
         else:
-            words = _CLIENT_SHUTDOWN_RESPONSE_WORDS.unpack(
-                reader.resized(start, data_words, pointer_words, 1, 1)
-            )
+            words = _CLIENT_SHUTDOWN_RESPONSE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
         (
             flags_0,
             message,
@@ -1343,9 +1299,7 @@ class WorkerStatus(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> WorkerStatus:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerStatus:
         self = cls.__new__(cls)
         if data_words == 3 and pointer_words == 3:
             words = _WORKER_STATUS_WORDS.unpack_from(reader.data, start)
@@ -1363,9 +1317,7 @@ class WorkerStatus(Struct):
         at = start + data_words * 8
         self.name = reader.text(name, segment, at) if name else ""
         self.host = reader.text(host, segment, at + 8) if host else ""
-        self.heartbeat = (
-            reader.struct(heartbeat, segment, at + 16, Heartbeat.read) if heartbeat else Heartbeat()
-        )
+        self.heartbeat = reader.struct(heartbeat, segment, at + 16, Heartbeat.read) if heartbeat else Heartbeat()
         return self
 
 
@@ -1439,9 +1391,7 @@ class SchedulerStatus(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> SchedulerStatus:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
         self = cls.__new__(cls)
         if data_words == 4 and pointer_words == 5:
             words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
@@ -1564,20 +1514,14 @@ class Task(Struct):
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
-        self.payload_sizes = (
-            reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
-        )
+        self.payload_sizes = reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
         self.function_name = reader.text(function_name, segment, at + 16) if function_name else ""
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
-        self.options = (
-            reader.struct(options, segment, at + 32, TaskOptions.read) if options else TaskOptions()
-        )
+        self.options = reader.struct(options, segment, at + 32, TaskOptions.read) if options else TaskOptions()
         self.dependency_counts = (
             reader.column(dependency_counts, segment, at + 40, "H", 2) if dependency_counts else array("H")
         )
-        self.dependencies = (
-            reader.column(dependencies, segment, at + 48, "Q", 8) if dependencies else array("Q")
-        )
+        self.dependencies = reader.column(dependencies, segment, at + 48, "Q", 8) if dependencies else array("Q")
         return self
 
 
@@ -1593,9 +1537,7 @@ class TaskEcho(Struct):
     tasks_in_flight: int
     bytes_in_flight: int
 
-    def __init__(
-        self, *, accepted_up_to: int = 0, tasks_in_flight: int = 0, bytes_in_flight: int = 0
-    ) -> None:
+    def __init__(self, *, accepted_up_to: int = 0, tasks_in_flight: int = 0, bytes_in_flight: int = 0) -> None:
         self.accepted_up_to = accepted_up_to
         self.tasks_in_flight = tasks_in_flight
         self.bytes_in_flight = bytes_in_flight
@@ -1687,9 +1629,7 @@ class TaskResult(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> TaskResult:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskResult:
         self = cls.__new__(cls)
         if data_words == 1 and pointer_words == 8:
             words = _TASK_RESULT_WORDS.unpack_from(reader.data, start)
@@ -1709,15 +1649,11 @@ class TaskResult(Struct):
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
         self.statuses = reader.octets(statuses, segment, at + 8) if statuses else b""
-        self.payload_sizes = (
-            reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
-        )
+        self.payload_sizes = reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
         self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
         self.durations_microseconds = (
-            reader.column(durations_microseconds, segment, at + 40, "Q", 8)
-            if durations_microseconds
-            else array("Q")
+            reader.column(durations_microseconds, segment, at + 40, "Q", 8) if durations_microseconds else array("Q")
         )
         self.cpu_microseconds = (
             reader.column(cpu_microseconds, segment, at + 48, "Q", 8) if cpu_microseconds else array("Q")
@@ -1750,9 +1686,7 @@ class TaskCancel(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> TaskCancel:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskCancel:
         self = cls.__new__(cls)
         if data_words == 1 and pointer_words == 1:
             words = _TASK_CANCEL_WORDS.unpack_from(reader.data, start)
@@ -1790,9 +1724,7 @@ class TaskCancelConfirm(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> TaskCancelConfirm:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskCancelConfirm:
         self = cls.__new__(cls)
         if data_words == 0 and pointer_words == 2:
             words = _TASK_CANCEL_CONFIRM_WORDS.unpack_from(reader.data, start)
@@ -1927,23 +1859,15 @@ class GraphTask(Struct):
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
-        self.payload_sizes = (
-            reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
-        )
+        self.payload_sizes = reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
         self.functions = reader.column(functions, segment, at + 16, "Q", 8) if functions else array("Q")
         self.predecessor_offsets = (
-            reader.column(predecessor_offsets, segment, at + 24, "I", 4)
-            if predecessor_offsets
-            else array("I")
+            reader.column(predecessor_offsets, segment, at + 24, "I", 4) if predecessor_offsets else array("I")
         )
-        self.predecessors = (
-            reader.column(predecessors, segment, at + 32, "I", 4) if predecessors else array("I")
-        )
+        self.predecessors = reader.column(predecessors, segment, at + 32, "I", 4) if predecessors else array("I")
         self.targets = reader.column(targets, segment, at + 40, "I", 4) if targets else array("I")
         self.codec = reader.text(codec, segment, at + 48) if codec else ""
-        self.options = (
-            reader.struct(options, segment, at + 56, TaskOptions.read) if options else TaskOptions()
-        )
+        self.options = reader.struct(options, segment, at + 56, TaskOptions.read) if options else TaskOptions()
         return self
 
 
@@ -1986,9 +1910,7 @@ class GraphTaskResult(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> GraphTaskResult:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> GraphTaskResult:
         self = cls.__new__(cls)
         if data_words == 0 and pointer_words == 5:
             words = _GRAPH_TASK_RESULT_WORDS.unpack_from(reader.data, start)
@@ -2004,9 +1926,7 @@ class GraphTaskResult(Struct):
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
         self.statuses = reader.octets(statuses, segment, at + 8) if statuses else b""
-        self.payload_sizes = (
-            reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
-        )
+        self.payload_sizes = reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
         self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
         return self
@@ -2034,9 +1954,7 @@ class BalanceRequest(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> BalanceRequest:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> BalanceRequest:
         self = cls.__new__(cls)
         if data_words == 2 and pointer_words == 0:
             words = _BALANCE_REQUEST_WORDS.unpack_from(reader.data, start)
@@ -2071,9 +1989,7 @@ class BalanceResponse(Struct):
         )
 
     @classmethod
-    def read(
-        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
-    ) -> BalanceResponse:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> BalanceResponse:
         self = cls.__new__(cls)
         if data_words == 1 and pointer_words == 1:
             words = _BALANCE_RESPONSE_WORDS.unpack_from(reader.data, start)

@@ -11,7 +11,7 @@ Rules of this module:
 
 A frame (Cap'n Proto's stream encoding, unpacked):
 
-    u32 segments - 1 | u32 words of segment 0 | u32 words of segment 1 ... (padded) | segment 0 | segment 1 ...
+    u32 segments - 1 | u32 words of segment 0, u32 words of segment 1 ... padded to 8 bytes | segment 0, 1 ...
 
 A pointer (one 64-bit word; the lowest two bits tell its kind):
 
@@ -111,8 +111,8 @@ def column(typecode: str, values: Column) -> array[int]:
     """
     if type(values) is array and values.typecode == typecode:
         return values
-    if isinstance(values, memoryview) and values.format == typecode and values.contiguous:
-        return column_from_bytes(typecode, values)
+    if isinstance(values, memoryview) and values.format == typecode and values.c_contiguous:
+        return column_from_bytes(typecode, values.cast("B"))
     try:
         return array(typecode, list(values))
     except (TypeError, ValueError, OverflowError) as error:
@@ -127,7 +127,7 @@ def column_from_bytes(typecode: str, content: Union[bytes, memoryview]) -> array
         # PyPy 7.3.11 can lose an array *during* that call when nobody uses it afterwards: its compiled code
         # fetches the address of the array's memory, then makes `content` if that is a slice not made so far,
         # which may collect the array, and copies into freed memory. Dropping a decoded message unread would
-        # crash. So somebody uses the array afterwards.
+        # crash. So the array is in use afterwards (and this one column stays in memory until the next).
         _KEPT_ALIVE[0] = result
     return result
 
@@ -139,8 +139,12 @@ def octets(values: Column) -> bytes:
     """
     if type(values) is bytes:
         return values
+    if isinstance(values, memoryview) and values.format == "B":
+        return values.tobytes()
+    if isinstance(values, array) and values.typecode == "B":
+        return values.tobytes()
     try:
-        return bytes(values) if isinstance(values, (bytearray, memoryview)) else bytes(list(values))
+        return bytes(values) if isinstance(values, (bytes, bytearray)) else bytes(list(values))
     except (TypeError, ValueError) as error:
         raise InvalidFieldError(f"bytes cannot hold these values: {error}") from error
 
@@ -240,9 +244,7 @@ class Writer:
             pointers_at += data_words + pointer_words
         self.parts[slot] = body = b"".join(bodies)
         if len(body) != (1 + words) * WORD_BYTES:
-            raise InvalidFieldError(
-                f"the elements of a list of {type(values[0]).__name__} have different classes"
-            )
+            raise InvalidFieldError(f"the elements of a list of {type(values[0]).__name__} have different classes")
         return (start - at - 1) << 2 | _KIND_LIST | _CODE_COMPOSITE << 32 | words << 35
 
     def frame(self, root: int) -> bytes:
@@ -292,7 +294,7 @@ class Reader:
     def resized(
         self, start: int, data_words: int, pointer_words: int, own_data_words: int, own_pointer_words: int
     ) -> bytes:
-        """The words of a newer or older schema's struct, cut or filled up with zeros (defaults) to our size."""
+        """The words of a newer or older schema's struct, cut or filled up with zeros (defaults) to ours."""
         pointers_at = start + data_words * 8
         data = self.data[start : start + min(data_words, own_data_words) * 8]
         pointers = self.data[pointers_at : pointers_at + min(pointer_words, own_pointer_words) * 8]
@@ -327,17 +329,13 @@ class Reader:
 
     def texts(self, word: int, segment: int, at: int) -> List[str]:
         segment, start, code, count = self._list(word, segment, at)
-        if (
-            code == _CODE_COMPOSITE
-        ):  # a newer schema may have made structs of them, each with the text in front
+        if code == _CODE_COMPOSITE:  # a newer schema may have made structs of them, with the text in front
             return self._elements(segment, start, count, at, _read_first_text)
         if code != _CODE_POINTER:
             self._wrong_element("a list of text", code, at)
         pointers = struct.unpack_from(f"<{count}Q", self.data, start)
         places = range(start, start + count * 8, 8)
-        return [
-            self.text(pointer, segment, place) if pointer else "" for pointer, place in zip(pointers, places)
-        ]
+        return [self.text(pointer, segment, place) if pointer else "" for pointer, place in zip(pointers, places)]
 
     def structs(self, word: int, segment: int, at: int, read: ReadStruct[Element]) -> List[Element]:
         segment, start, code, count = self._list(word, segment, at)
@@ -345,10 +343,8 @@ class Reader:
             self._wrong_element("a list of structs", code, at)
         return self._elements(segment, start, count, at, read)
 
-    def _elements(
-        self, segment: int, start: int, words: int, at: int, read: ReadStruct[Element]
-    ) -> List[Element]:
-        """The structs in the `words` of a list behind its tag, a struct pointer with a count for an offset."""
+    def _elements(self, segment: int, start: int, words: int, at: int, read: ReadStruct[Element]) -> List[Element]:
+        """The structs in a list of `words` behind its tag: a struct pointer, with a count for an offset."""
         tag = _WORD.unpack_from(self.data, start)[0]
         count = (tag & 0xFFFFFFFF) >> 2
         data_words = tag >> 32 & 0xFFFF
@@ -357,9 +353,7 @@ class Reader:
         if tag & 3 != _KIND_STRUCT:
             raise MalformedMessageError(f"the tag of the list at byte {start} is no struct pointer")
         if count * element_words > words:
-            raise MalformedMessageError(
-                f"the list at byte {start} has {words} words, too few for {count} elements"
-            )
+            raise MalformedMessageError(f"the list at byte {start} has {words} words, too few for {count} elements")
         if not element_words:
             self.budget -= count
             if self.budget < 0:
@@ -371,7 +365,7 @@ class Reader:
         return [read(self, segment, place, data_words, pointer_words) for place in places]
 
     def _list(self, word: int, segment: int, at: int) -> Tuple[int, int, int, int]:
-        """Segment, start, element code and element count of a list (of structs: the count of their words)."""
+        """Segment, start, element code, element count of a list (of structs: the count of words)."""
         if word & 3 == _KIND_LIST:
             start = at + 8 + ((word & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
         else:
@@ -397,25 +391,19 @@ class Reader:
         wanted = _KIND_NAMES[kind]
         if word & 3 != _KIND_FAR:
             found = _KIND_NAMES[word & 3]
-            raise MalformedMessageError(
-                f"the pointer at byte {at} is a {found} pointer, not a {wanted} pointer"
-            )
+            raise MalformedMessageError(f"the pointer at byte {at} is a {found} pointer, not a {wanted} pointer")
         pad_words = 2 if word & 4 else 1
         segment, pad = self._far_target(word, at, pad_words)
         self.budget -= pad_words
         tag = _WORD.unpack_from(self.data, pad + pad_words * 8 - 8)[0]
         if tag & 3 != kind:
             found = _KIND_NAMES[tag & 3]
-            raise MalformedMessageError(
-                f"the landing pad at byte {pad} has a {found} pointer, not a {wanted} pointer"
-            )
+            raise MalformedMessageError(f"the landing pad at byte {pad} has a {found} pointer, not a {wanted} pointer")
         if pad_words == 1:
             return tag, segment, pad + 8 + ((tag & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
         far = _WORD.unpack_from(self.data, pad)[0]
         if far & 7 != _KIND_FAR:
-            raise MalformedMessageError(
-                f"the landing pad at byte {pad} does not begin with a single far pointer"
-            )
+            raise MalformedMessageError(f"the landing pad at byte {pad} does not begin with a single far pointer")
         return (tag, *self._far_target(far, pad, 0))
 
     def _far_target(self, word: int, at: int, words: int) -> Tuple[int, int]:

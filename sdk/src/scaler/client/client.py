@@ -24,6 +24,7 @@ from scaler.payload import (
     INLINE_BYTES,
     PROTOCOL,
     ObjectReference,
+    Parts,
     dump_arguments,
     dump_value,
     is_plain,
@@ -38,7 +39,7 @@ SHUTDOWN_TIMEOUT_SECONDS = 10.0
 
 _shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
 _shared_lock = threading.Lock()
-_open_cores: "weakref.WeakSet[ClientCore]" = weakref.WeakSet()
+_open_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
 class Client:
@@ -48,7 +49,8 @@ class Client:
         address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
             says; inside a task, the scheduler that the task came from.
         profiling: reserved; has no effect yet.
-        timeout_seconds: after so long without a word from the scheduler, unfinished futures fail with DisconnectedError.
+        timeout_seconds: after so long without a word from the scheduler, unfinished futures fail with
+        DisconnectedError.
         heartbeat_interval_seconds: how often to tell the scheduler that this client lives.
         serializer: how functions, arguments and results become bytes; by default cloudpickle.
         connect_timeout_seconds: how long to wait for a scheduler at the address.
@@ -177,7 +179,8 @@ class Client:
 
         With one iterable that holds only tuples or lists, each of them is a set of arguments, as in `starmap`.
 
-        Raises the exception of the first item that failed, by its order, with the item's position in a note; and what `submit` raises.
+        Raises the exception of the first item that failed, by its order, with the item's position in a note; and what
+        `submit` raises.
         """
         items = list(zip(*iterables)) if len(iterables) != 1 else [(item,) for item in iterables[0]]
         if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
@@ -205,7 +208,7 @@ class Client:
             raise SerializeObjectError(
                 f"an object of type {type(obj).__name__} cannot be serialised: {type(error).__name__}: {error}"
             ) from error
-        parts = content if isinstance(content, list) else [content]
+        parts: Parts = content if isinstance(content, list) else [content]
         name = name if name is not None else type(obj).__name__
         object_id = self._core.send_object(parts, name, m.ObjectKind.VALUE)
         self._core.value_objects.add(object_id)
@@ -244,7 +247,10 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> None:
         self.disconnect()
 
@@ -272,7 +278,9 @@ class Client:
             self._core = core
 
     def __repr__(self) -> str:
-        state = "disconnected" if self._core.closed_because is not None else f"{len(self._core.futures)} unfinished tasks"
+        state = (
+            "disconnected" if self._core.closed_because is not None else f"{len(self._core.futures)} unfinished tasks"
+        )
         return f"<Client {self._address}, {state}>"
 
 

@@ -5,9 +5,11 @@
     result ◀── futures, one condition ◀──── on_task_result ◀──┘
 
 Rules:
-- `lock` protects what user threads and the I/O thread share on the way out; `condition` all futures' states. Whoever holds
+- `lock` protects what user threads and the I/O thread share on the way out; `condition` all futures' states. Whoever
+  holds
   one of them runs no user code, does no I/O, and never takes the other.
-- The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have a thread of their own.
+- The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have a thread of their
+  own.
 - Every future ends: with its outcome, or with an error when the scheduler is lost or the client closes.
 """
 
@@ -67,8 +69,8 @@ class ClientCore:
         self._sequence = 0
         self._is_closing = False
         self._is_disconnected = threading.Event()
-        self._shutdown_answer: "queue.SimpleQueue[m.ClientShutdownResponse]" = queue.SimpleQueue()
-        self._callbacks: Optional["queue.SimpleQueue[Optional[ScalerFuture]]"] = None
+        self._shutdown_answer: queue.SimpleQueue[m.ClientShutdownResponse] = queue.SimpleQueue()
+        self._callbacks: Optional[queue.SimpleQueue[Optional[ScalerFuture]]] = None
         self._first_echo = threading.Event()
         self._reactions: Dict[type, Callable[..., None]] = {
             m.TaskResult: self._on_task_result,
@@ -278,9 +280,7 @@ class ClientCore:
             future = self.futures.get(task_id)
             if object_id and (future is None or not self._open_object(object_id, future)):
                 if future is None:
-                    self._transport.send(
-                        m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id]))
-                    )
+                    self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
             elif future is not None:
                 del self.futures[task_id]
                 future._has_failed = bool(message.statuses and message.statuses[position])
@@ -377,9 +377,9 @@ class ClientCore:
                 self._callbacks.put(future)
 
 
-def _run_callbacks(futures: "queue.SimpleQueue[Optional[ScalerFuture]]") -> None:
+def _run_callbacks(futures: queue.SimpleQueue[Optional[ScalerFuture]]) -> None:
     """Run user's callbacks, in the order in which futures were done; errors are logged by the base class."""
     future = futures.get()
     while future is not None:
-        future._invoke_callbacks()  # type: ignore[attr-defined]
+        future._run_callbacks()
         future = futures.get()

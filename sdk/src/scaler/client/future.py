@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import CancelledError, Future, TimeoutError
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any, Generator, List, Optional, Type
 
@@ -54,8 +55,8 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
     _has_failed = False
     _is_watched = False
     _cancel_outcome: Optional[int] = None
-    _waiters = _ListMadeWhenAsked()  # type: ignore[assignment]
-    _done_callbacks = _ListMadeWhenAsked()  # type: ignore[assignment]
+    _waiters = _ListMadeWhenAsked()
+    _done_callbacks = _ListMadeWhenAsked()
 
     def __init__(self, client: Client, task_id: int) -> None:  # the base class's would make a lock for each future
         self._client = client
@@ -80,7 +81,8 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
         Waits for the scheduler's answer, at most `timeout_seconds`.
 
         Returns:
-            True when the task is cancelled and will not run; False when it has begun, has an outcome, or no answer came.
+            True when the task is cancelled and will not run; False when it has begun, has an outcome, or no answer
+            came.
         """
         if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED):
             return True
@@ -117,14 +119,13 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
 
     def _wait(self, timeout: Optional[float]) -> None:
         """Wait until the outcome is known. The condition is shared, so being woken proves nothing."""
-        blocking.before_blocking()
         deadline = None if timeout is None else time.monotonic() + timeout
         condition = self._client._core.condition
-        with condition:
+        with blocking.announced(), condition:
             while self._state not in _DONE_STATES:
                 remaining = None if deadline is None else deadline - time.monotonic()
                 if remaining is not None and remaining <= 0:
-                    raise TimeoutError()
+                    raise FutureTimeoutError()
                 condition.wait(remaining)
         if self._state != FINISHED:
             raise CancelledError()
@@ -158,7 +159,7 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
                 waiter.add_result(self)
 
     def _run_callbacks(self) -> None:
-        self._invoke_callbacks()
+        self._invoke_callbacks()  # type: ignore[attr-defined]  # the base class's own
 
 
 def _not_loadable(error: BaseException) -> DeserializeObjectError:

@@ -2,9 +2,11 @@
 
 Rules:
 - Items are cut into chunks; one chunk is one task, one pickle there and one back.
-- The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that the last
+- The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that
+  the last
   chunks leave slots idle. The first chunks are single items, because nothing is known yet.
-- An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its chunks, which
+- An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its
+  chunks, which
   run again elsewhere, not the call.
 """
 
@@ -106,8 +108,9 @@ class _Map:
         return max(1, min(int(TARGET_SECONDS / self._item_seconds), fair, MAXIMUM_CHUNK_ITEMS))
 
     def _collect(self) -> None:
-        blocking.before_blocking()
-        for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+        with blocking.announced():
+            done = wait(self._running, return_when=FIRST_COMPLETED).done
+        for future in done:
             first = self._running.pop(future)  # type: ignore[call-overload]
             try:
                 seconds, results = future.result()

@@ -2,7 +2,8 @@
 
 Rules:
 - On the scheduler's host an object is written once into the scheduler's object directory, and read by mapping the file.
-- Elsewhere its bytes stay here until the scheduler has fetched them, chunk by chunk; large results are fetched likewise.
+- Elsewhere its bytes stay here until the scheduler has fetched them, chunk by chunk; large results are fetched
+  likewise.
 - Creating is done by user threads, each with ids of its own; everything else by the I/O thread.
 """
 
@@ -128,5 +129,3 @@ class ObjectChannel:
     def close(self) -> None:
         self._serving.clear()
         self._fetching.clear()
-
-

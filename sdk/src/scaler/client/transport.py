@@ -69,7 +69,7 @@ class Transport:
         os.set_blocking(self._wake_writer, False)
         self._poll = select.poll()
         self._poll.register(self._wake_reader, select.POLLIN)
-        self._poll.register(self._socket.getsockopt(zmq.FD), select.POLLIN)
+        self._poll.register(int(self._socket.getsockopt(zmq.FD)), select.POLLIN)
         try:
             self._socket.connect(address)
             self.welcome = self._greet(hello, deadline)
@@ -139,7 +139,7 @@ class Transport:
     def wait(self, timeout_seconds: float) -> None:
         """Sleep until something arrives, the pipe has room for what waits, `wake` is called, or the time is over."""
         interesting = zmq.POLLIN | zmq.POLLOUT if self._waiting else zmq.POLLIN
-        if self._socket.getsockopt(zmq.EVENTS) & interesting:
+        if int(self._socket.getsockopt(zmq.EVENTS)) & interesting:
             return  # the descriptor only signals changes
         for descriptor, _ in self._poll.poll(max(0, int(timeout_seconds * 1000))):
             if descriptor == self._wake_reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Optional, Sequence
 
@@ -63,5 +64,7 @@ class Cluster(Program):
                     logging_level=logging_level,
                     logging_config_file=logging_config_file,
                 ),
-            ]
+            ],
+            # Tasks import what this program can import, also from beside its script.
+            environment={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
         )

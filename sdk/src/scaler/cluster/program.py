@@ -1,7 +1,8 @@
 """A program of ours running as a child process.
 
 Rules:
-- The child's standard input is a pipe that only this process holds: when this process ends, however it ends, the pipe closes
+- The child's standard input is a pipe that only this process holds: when this process ends, however it ends, the pipe
+  closes
   and the child stops.
 - The child has a session of its own, so that Ctrl-C reaches this program alone, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
@@ -9,10 +10,11 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import subprocess
 import weakref
 from types import TracebackType
-from typing import List, Optional, Sequence, Type
+from typing import Dict, List, Optional, Sequence, Type
 
 STOP_TIMEOUT_SECONDS = 10.0
 
@@ -22,10 +24,12 @@ class Program:
 
     Parameters:
         command: the program and its arguments.
+        environment: variables that differ from this process's.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Optional[Dict[str, str]] = None) -> None:
         self._command: List[str] = list(command)
+        self._environment = environment
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     def start(self) -> None:
@@ -36,7 +40,11 @@ class Program:
         if self._process is not None:
             raise RuntimeError(f"{type(self).__name__} was started before")
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=pass_fds
+            self._command,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=pass_fds,
+            env={**os.environ, **(self._environment or {})},
         )
         self._finalizer = weakref.finalize(self, _stop, self._process)
 
@@ -74,12 +82,15 @@ class Program:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
     ) -> None:
         self.shutdown()
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(STOP_TIMEOUT_SECONDS)

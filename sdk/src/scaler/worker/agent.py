@@ -99,7 +99,6 @@ class Agent:
         self._leaving = False
         self._draining = False
         self._exit_code = EXIT_OK
-        self._farewell: Optional[asyncio.TimerHandle] = None
         self._message_handlers: Dict[Type[Any], Callable[[Any, bytes], None]] = {
             m.Task: self._on_task,
             m.TaskCancel: lambda message, _: self._core.on_cancel(message),
@@ -137,7 +136,7 @@ class Agent:
         for handle in self._handles.values():
             handle.close()
         self._objects.close()
-        self._connection.close(int(GOODBYE_TIMEOUT_SECONDS * 1000))
+        self._connection.close(0 if self._leaving else int(GOODBYE_TIMEOUT_SECONDS * 1000))
 
     def _end_processors(self) -> None:
         """Close the nursery's control socket: it kills all processors and ends."""
@@ -158,12 +157,9 @@ class Agent:
         logger.info("Worker: %s, leaving", reason)
         self._perform()
         self._end_processors()
-        if self._session:
-            self._connection.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING, message=reason))
-            self._farewell = self._loop.call_later(GOODBYE_TIMEOUT_SECONDS, self._finish, exit_code)
-            self._exit_code = exit_code
-        else:
-            self._finish(exit_code)
+        self._exit_code = exit_code
+        self._connection.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING, message=reason))
+        self._loop.call_later(GOODBYE_TIMEOUT_SECONDS, self._finish, exit_code)
 
     def _on_signal(self, number: int) -> None:
         if self._leaving:
@@ -274,7 +270,7 @@ class Agent:
         elif isinstance(message, m.DisconnectRequest):
             self._on_disconnect_request(message)
         elif isinstance(message, m.DisconnectResponse):
-            if self._farewell is not None:
+            if self._leaving:
                 self._finish(self._exit_code)
         else:
             logger.debug("Worker: a %s is not for workers, ignored", type(message).__name__)

@@ -26,7 +26,7 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import Deque, List, NamedTuple, Optional, Set, Tuple
+from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler import blocking
 from scaler.worker import frames, resident_memory
@@ -75,7 +75,7 @@ class Processor:
         self._write_lock = threading.Lock()
         self._chunk: Optional[RunningChunk] = None
         self._unsettled = 0  # GIVEN_BACK frames that the agent has not answered with SETTLED
-        self._blocked_threads: Set[int] = set()
+        self._blocked_depths: Dict[int, int] = {}  # by thread, of those that wait for other tasks
         self._watch_wanted = threading.Event()
         self._watchdog: Optional[threading.Thread] = None
         self._object_prefix = ""
@@ -89,7 +89,8 @@ class Processor:
         global _current
         _current = self
         os.register_at_fork(after_in_child=self._disown)
-        blocking.set_hook(self.before_blocking)
+        blocking.set_hooks(self.before_blocking, self.after_blocking)
+        os.environ["SCALER_ADDRESS"] = self.scheduler_address  # where `Client()` in a task connects to
         try:
             while True:
                 frame = self._next_frame()
@@ -143,7 +144,7 @@ class Processor:
             self._blocked_threads
         ):  # the task left threads behind that still wait: not our task's slot any more
             with self._write_lock:
-                self._blocked_threads.clear()
+                self._blocked_depths.clear()
                 self._send(frames.signal_frame(Kind.RESUMED))
 
     def flush(self, chunk: RunningChunk) -> None:
@@ -222,14 +223,15 @@ class Processor:
         """User code is about to wait for other tasks: free the slot, and hold nothing back that they may
         depend on.
 
-        Cheap, idempotent, from any thread. `after_blocking` takes the slot again.
+        Cheap, from any thread, may be nested. Each call is followed by one of `after_blocking`.
         """
         chunk = self._chunk
         if chunk is None or self.process_id != os.getpid():
             return
         with self._write_lock:
-            first = not self._blocked_threads
-            self._blocked_threads.add(threading.get_ident())
+            first = not self._blocked_depths
+            thread = threading.get_ident()
+            self._blocked_depths[thread] = self._blocked_depths.get(thread, 0) + 1
         if first:
             if chunk.tasks.task_count > 1:
                 self._hand_over(chunk, wait=threading.current_thread() is threading.main_thread())
@@ -238,14 +240,15 @@ class Processor:
                 self._send(frames.signal_frame(Kind.BLOCKED))
 
     def after_blocking(self) -> None:
-        """The wait announced by `before_blocking` is over."""
+        """The wait announced by `before_blocking` is over: take the slot again."""
         if self.process_id != os.getpid():
             return
         with self._write_lock:
-            if threading.get_ident() in self._blocked_threads:
-                self._blocked_threads.discard(threading.get_ident())
-                if not self._blocked_threads:
-                    self._send(frames.signal_frame(Kind.RESUMED))
+            depth = self._blocked_depths.pop(threading.get_ident(), 0)
+            if depth > 1:
+                self._blocked_depths[threading.get_ident()] = depth - 1
+            elif depth and not self._blocked_depths:
+                self._send(frames.signal_frame(Kind.RESUMED))
 
     # Watchdog -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,131 @@
+"""Peers of another minor version: their schema has more, or less, than ours, and both sides still understand
+each other.
+
+The other schemas are derived from ours: one where every struct, enum and the union has something more at its
+end, one where every struct has lost its last field.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from capnp_bridge import build, camel, load, member_field, read_into, rewritten_schema
+from codec_samples import SAMPLES, default_fields
+
+from scaler_protocol import decode, encode
+from scaler_protocol import messages as m
+from scaler_protocol.wire import Struct
+
+MESSAGES = pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
+
+
+def ordinal(line):
+    return int(re.search(r"@(\d+)", line).group(1))
+
+
+def with_more(kind, name, lines):
+    following = max(map(ordinal, lines), default=-1) + 1
+    if kind == "enum":
+        return [*lines, f"newerMember @{following};"]
+    if name == "Message":
+        return [*lines, f"newerMessage @{following} :Text;"]
+    names = ["newerNumber :UInt64", "newerText :Text", "newerFlag :Bool", "newerList :List(Text)"]
+    more = [each.replace(" :", f" @{following + position} :") + ";" for position, each in enumerate(names)]
+    return [*lines, *more]
+
+
+def with_less(kind, name, lines):
+    if kind == "enum" or name == "Message":
+        return lines
+    last = max(map(ordinal, lines), default=-1)
+    return [line for line in lines if ordinal(line) != last]
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory):
+    return load(rewritten_schema(tmp_path_factory.mktemp("newer"), with_more) / "message.capnp")
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory):
+    return load(rewritten_schema(tmp_path_factory.mktemp("older"), with_less) / "message.capnp")
+
+
+def fill_what_is_newer(builder):
+    """Give the fields that we don't know a value, in this struct and all that hang below it."""
+    builder.newerNumber = 2**64 - 1
+    builder.newerText = "from the future"
+    builder.newerFlag = True
+    builder.newerList = ["a", "b"]
+    for field in builder.schema.fields_list:
+        kind = field.proto.slot.type
+        content = getattr(builder, field.proto.name)
+        if kind.which() == "struct":
+            fill_what_is_newer(content)
+        elif kind.which() == "list" and kind.list.elementType.which() == "struct":
+            for item in content:
+                fill_what_is_newer(item)
+
+
+@MESSAGES
+@pytest.mark.parametrize("words", [1, 1024], ids=["many segments", "one segment"])
+def test_we_read_the_fields_we_know_from_a_newer_peer(newer, message, words):
+    root = build(message, newer, num_first_segment_words=words)
+    fill_what_is_newer(getattr(root, member_field(message)))
+    assert decode(root.to_bytes()) == message
+
+
+@MESSAGES
+def test_a_newer_peer_reads_ours(newer, message):
+    with newer.Message.from_bytes(encode(message)) as root:
+        body = getattr(root, member_field(message))
+        assert read_into(type(message), body) == message
+        assert (body.newerNumber, body.newerText, body.newerFlag, len(body.newerList)) == (0, "", False, 0)
+
+
+def test_a_newer_message_is_unknown_and_no_error(newer):
+    root = newer.Message.new_message(newerMessage="hello from the future")
+    assert decode(root.to_bytes()) == m.UnknownMessage(len(m.MEMBERS))
+
+
+def test_a_newer_enum_value_is_a_number(newer):
+    root = newer.Message.new_message()
+    root.init("refusal").reason = "newerMember"
+    refusal = decode(root.to_bytes())
+    assert isinstance(refusal, m.Refusal)
+    assert refusal.reason == len(m.RefusalReason)
+
+
+def without_last_fields(older_schema, value):
+    """A copy of `value` with defaults where an older peer has no field."""
+    fields = {}
+    for name, default in default_fields(type(value)):
+        content = getattr(value, name)
+        if camel(name) not in older_schema.fields:
+            fields[name] = default
+        elif isinstance(content, Struct):
+            fields[name] = without_last_fields(older_schema.fields[camel(name)].schema, content)
+        elif isinstance(content, list) and isinstance(content[0], Struct):
+            inner = older_schema.fields[camel(name)].schema.elementType
+            fields[name] = [without_last_fields(inner, item) for item in content]
+        else:
+            fields[name] = content
+    return type(value)(**fields)
+
+
+@MESSAGES
+def test_what_an_older_peer_does_not_send_has_its_default(older, message):
+    root = build(message, older)
+    schema = getattr(root, member_field(message)).schema
+    assert decode(root.to_bytes()) == without_last_fields(schema, message)
+
+
+@MESSAGES
+def test_an_older_peer_reads_ours(older, message):
+    with older.Message.from_bytes(encode(message)) as root:
+        body = getattr(root, member_field(message))
+        for name, _ in default_fields(type(message)):
+            if camel(name) in body.schema.fields and isinstance(getattr(message, name), (int, float, str)):
+                content = getattr(body, camel(name))
+                assert (content.raw if hasattr(content, "raw") else content) == getattr(message, name)

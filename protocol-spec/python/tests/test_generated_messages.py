@@ -1,0 +1,91 @@
+"""The generated module matches the schema, and its generator refuses what it cannot express."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaler_protocol import messages as m
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+pytest.importorskip("capnp", reason="pycapnp is not installed", exc_type=ImportError)
+needs_ruff = pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")
+
+
+@pytest.fixture(scope="module")
+def generator():
+    location = importlib.util.spec_from_file_location("generate", PACKAGE / "tools" / "generate.py")
+    module = importlib.util.module_from_spec(location)
+    sys.modules["generate"] = module  # dataclasses look their module up
+    location.loader.exec_module(module)
+    yield module
+    del sys.modules["generate"]
+
+
+@needs_ruff
+def test_the_checked_in_module_is_what_the_schema_says(generator):
+    assert Path(os.path.abspath(m.__file__)) == generator.TARGET
+    assert generator.TARGET.read_text(encoding="utf-8") == generator.generate(), "run tools/generate.py"
+
+
+@needs_ruff
+def test_check_tells_when_the_module_is_out_of_date(generator, monkeypatch, tmp_path, capsys):
+    assert generator.main(["--check"]) == 0
+    edited = tmp_path / "messages.py"
+    edited.write_text("# edited by hand\n", encoding="utf-8")
+    monkeypatch.setattr(generator, "TARGET", edited)
+    assert generator.main(["--check"]) == 1
+    assert "run generate.py" in capsys.readouterr().err
+    assert generator.main([]) == 0
+    assert edited.read_text(encoding="utf-8") == Path(m.__file__).read_text(encoding="utf-8")
+
+
+def test_there_is_a_class_for_every_type_of_the_schema(generator):
+    enums, structs, members = generator.read_schema(generator.SCHEMA)
+    for enum in enums:
+        assert [(each.name, each.value) for each in getattr(m, enum.name)] == enum.members
+    for layout in structs:
+        struct_class = getattr(m, layout.name)
+        assert struct_class.__slots__ == tuple(field.name for field in layout.fields)
+        assert (layout.data_words, layout.pointer_words) == (struct_class.DATA_WORDS, struct_class.POINTER_WORDS)
+    assert [member.__name__ for member in m.MEMBERS] == members
+
+
+UNION = "struct Message { union { a @0 :A; b @1 :B; } }"
+TWO_STRUCTS = "struct A { x @0 :UInt8; } struct B { y @0 :Text; }"
+
+
+def read(generator, folder, text):
+    (folder / "message.capnp").write_text(f"@0xbf5147cbbecf40c1;\n{text}\n", encoding="utf-8")
+    return generator.read_schema(folder)
+
+
+def test_a_small_schema_is_taken(generator, tmp_path):
+    _, structs, members = read(generator, tmp_path, f"{UNION} {TWO_STRUCTS}")
+    assert [layout.name for layout in structs] == ["A", "B"]
+    assert members == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"{UNION} struct A {{ x @0 :UInt8 = 7; }} struct B {{}}", "A.x: default values"),
+        (f"{UNION} struct A {{ x :group {{ y @0 :UInt8; }} }} struct B {{}}", "A.x: groups"),
+        (f"{UNION} struct A {{ x @0 :List(List(UInt8)); }} struct B {{}}", r"A.x: List\(list\)"),
+        (f"{UNION} struct A {{ x @0 :List(Bool); }} struct B {{}}", r"A.x: List\(bool\)"),
+        (f"{UNION} struct A {{ x @0 :AnyPointer; }} struct B {{}}", "A.x: type anyPointer"),
+        (f"{UNION} struct A {{ x @0 :B; }} struct B {{ y @0 :List(A); }}", "recursive struct: A -> B -> A"),
+        (f"{UNION} struct A {{ union {{ x @0 :UInt8; y @1 :Text; }} }} struct B {{}}", "A: unions"),
+        (f"{UNION} struct A {{ read @0 :UInt8; }} struct B {{}}", "field name read"),
+        (f"struct Message {{ union {{ a @0 :A; b @1 :A; }} }} {TWO_STRUCTS}", "two members of the same type"),
+        (f"struct Message {{ c @2 :UInt8; union {{ a @0 :A; b @1 :B; }} }} {TWO_STRUCTS}", "nothing else"),
+    ],
+)
+def test_what_the_classes_cannot_express_stops_the_generator(generator, tmp_path, text, why):
+    with pytest.raises(SystemExit, match=why):
+        read(generator, tmp_path, text)

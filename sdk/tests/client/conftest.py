@@ -1,0 +1,59 @@
+"""What the tests of the client share: local clusters, with the scheduler on CPython and on PyPy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from scaler import Client, SchedulerClusterCombo
+from scaler.cluster.scheduler import PROGRAM_VARIABLE
+
+TREE = Path(__file__).resolve().parents[3]
+PYPY = TREE / ".venv-pypy/bin/pypy3"
+
+
+def start_combo(interpreter: str, n_workers: int, **options: object) -> SchedulerClusterCombo:
+    """A local cluster whose scheduler runs on the interpreter."""
+    if interpreter == "pypy":
+        if not PYPY.exists():
+            pytest.skip("no PyPy here (make test says why)")
+        os.environ[PROGRAM_VARIABLE] = f"{PYPY} -m scaler_appliance"
+    try:
+        return SchedulerClusterCombo(n_workers=n_workers, logging_level="WARNING", **options)  # type: ignore[arg-type]
+    finally:
+        os.environ.pop(PROGRAM_VARIABLE, None)
+
+
+@pytest.fixture(scope="session", params=["cpython", "pypy"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a cluster of four workers; each test that uses it runs against both kinds of scheduler."""
+    with start_combo(request.param, 4) as combo:
+        yield combo.get_address()
+
+
+@pytest.fixture(scope="session")
+def any_address() -> Iterator[str]:
+    """The address of a cluster of two workers, for tests to which the kind of scheduler makes no difference."""
+    with start_combo("cpython", 2) as combo:
+        yield combo.get_address()
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Client]:
+    with Client(address=address) as client:
+        yield client
+
+
+@pytest.fixture
+def any_client(any_address: str) -> Iterator[Client]:
+    with Client(address=any_address) as client:
+        yield client
+
+
+@pytest.fixture
+def done_files(tmp_path: Path) -> List[Path]:
+    """Two paths for tasks to say by a file that they run, or to be told by one that they may end."""
+    return [tmp_path / "running", tmp_path / "go"]

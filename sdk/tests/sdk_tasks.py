@@ -1,0 +1,28 @@
+"""Functions that tests submit and that must be found by name, in this process and in the workers'."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def identity(value: Any) -> Any:
+    return value
+
+
+def wait_for_file(path: str, running: str = "", seconds: float = 30.0) -> str:
+    """Say that it runs, then wait until a file exists."""
+    if running:
+        Path(running).touch()
+    deadline = time.monotonic() + seconds
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline, "nobody made the file"
+        time.sleep(0.005)
+    return path
+
+
+def wait_until(path: Path, seconds: float = 30.0) -> None:
+    """In a test: wait until a task has made the file."""
+    wait_for_file(str(path), seconds=seconds)
