@@ -21,7 +21,7 @@ import platform
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Type
 
 from scaler.version import __version__
 from scaler.worker import frames
@@ -95,6 +95,7 @@ class Agent:
         self._heartbeat_sent_at = 0.0
         self._latency_microseconds = 0
         self._suspended_reported = 0
+        self._clients_expected = False
         self._last_heard = self._hello_sent_at = time.monotonic()
         self._leaving = False
         self._draining = False
@@ -301,6 +302,7 @@ class Agent:
                 elif frame.kind == Kind.GIVEN_BACK:
                     core.on_given_back(number, frames.parse_given_back(frame.body))
                 elif frame.kind == Kind.BLOCKED:
+                    self._expect_clients()
                     core.on_blocked(number)
                 elif frame.kind == Kind.RESUMED:
                     core.on_resumed(number)
@@ -315,6 +317,12 @@ class Agent:
                 core.pool.kill(state)
         self._schedule_turn()
 
+    def _expect_clients(self) -> None:
+        """Some task uses a client, and others will: processors forked from now on shall have it imported."""
+        if not self._clients_expected:
+            self._clients_expected = True
+            self._nursery.import_module("scaler.client")
+
     def _on_nursery(self) -> None:
         reports = self._nursery.reports()
         if reports is None:
@@ -328,7 +336,8 @@ class Agent:
     def _on_report(self, report: Report) -> None:
         if report.event == Event.SPAWNED:
             self._core.on_processor_started(report.number, report.process_id)
-            logger.info("%s started", self._processor_name(report.number))
+            level = logging.INFO if report.number < self._settings.slots else logging.DEBUG  # else a spare
+            logger.log(level, "%s started", self._processor_name(report.number))
             return
         handle = self._handles.pop(report.number, None)
         if handle is None:

@@ -172,10 +172,7 @@ class AgentCore:
         chunk, count = state.chunks[0], len(results.sizes)
         if chunk.reported >= chunk.count:
             return  # of an old session
-        if (
-            results.first_position != chunk.first_position + chunk.reported
-            or chunk.reported + count > chunk.count
-        ):
+        if results.first_position != chunk.first_position + chunk.reported or chunk.reported + count > chunk.count:
             raise frames.FrameError("a processor sent outcomes of tasks that it has not")
         traits = chunk.batch.traits
         ids = chunk.batch.ids[chunk.reported : chunk.reported + count]
@@ -320,9 +317,7 @@ class AgentCore:
         elif traits.attempt <= traits.retries and not traits.at_most_once:
             self._requeue(task.with_attempt(traits.attempt + 1))
         else:
-            text = (
-                f"processor {state.process_id} {description} while it ran the task (attempt {traits.attempt})"
-            )
+            text = f"processor {state.process_id} {description} while it ran the task (attempt {traits.attempt})"
             self._lose(task, m.FailureKind.PROCESSOR_DIED, text)
 
     def _run_again(self, batch: TaskBatch) -> None:
@@ -429,9 +424,7 @@ class AgentCore:
     @property
     def is_empty(self) -> bool:
         """Whether no task is here any more."""
-        return not (
-            self.queue.count or self.waiting.count or self._held or any(s.chunks for s in self.pool.states())
-        )
+        return not (self.queue.count or self.waiting.count or self._held or any(s.chunks for s in self.pool.states()))
 
     # Now and then -------------------------------------------------------------------------------------------
 

@@ -60,9 +60,7 @@ class RunningChunk:
     def __init__(self, tasks: TaskChunk) -> None:
         first = tasks.first_position
         self.tasks = tasks
-        self.remaining: Iterator[Tuple[int, int]] = zip(
-            range(first, first + tasks.task_count), accumulate(tasks.sizes)
-        )
+        self.remaining: Iterator[Tuple[int, int]] = zip(range(first, first + tasks.task_count), accumulate(tasks.sizes))
         self.payloads: List[bytes] = []
         self.profiles: List[Tuple[int, int, int]] = []
         self.flushed = 0  # outcomes sent
@@ -193,9 +191,7 @@ def _run_one(
     return _dump_result(processor, chunk, result, serializer)
 
 
-def _dump_result(
-    processor: Processor, chunk: RunningChunk, result: Any, serializer: Optional[Serializer]
-) -> bytes:
+def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, serializer: Optional[Serializer]) -> bytes:
     try:
         data = dump_value(result, serializer)
         if isinstance(data, bytes):
@@ -206,13 +202,9 @@ def _dump_result(
         return _failure(processor, chunk, FailureKind.RESULT_NOT_SERIALIZABLE, error)
 
 
-def _failure(
-    processor: Processor, chunk: RunningChunk, kind: FailureKind, error: BaseException
-) -> FailurePayload:
+def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error: BaseException) -> FailurePayload:
     if error.__traceback__ is not None:
-        error.__traceback__ = (
-            error.__traceback__.tb_next or error.__traceback__
-        )  # the user's frames, not this module's
+        error.__traceback__ = error.__traceback__.tb_next or error.__traceback__  # the user's frames, not this module's
     attempts = chunk.tasks.attempt
     payload = failure_payload(kind, exception=error, worker=processor.name, attempts=attempts)
     if len(payload) >= INLINE_BYTES and kind == FailureKind.TASK_RAISED:
@@ -220,9 +212,7 @@ def _failure(
     return FailurePayload(payload)
 
 
-def _shortened(
-    processor: Processor, chunk: RunningChunk, error: BaseException, payload: bytes
-) -> FailurePayload:
+def _shortened(processor: Processor, chunk: RunningChunk, error: BaseException, payload: bytes) -> FailurePayload:
     """Failures travel inline: one that is too large for that keeps its text, but loses the exception."""
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     text = (
@@ -230,9 +220,7 @@ def _shortened(
         f" (the limit is {INLINE_BYTES}): keep large data out of exceptions"
     )
     kind = FailureKind.EXCEPTION_NOT_SERIALIZABLE
-    return FailurePayload(
-        failure_payload(kind, message=text, worker=processor.name, attempts=chunk.tasks.attempt)
-    )
+    return FailurePayload(failure_payload(kind, message=text, worker=processor.name, attempts=chunk.tasks.attempt))
 
 
 def _fail_all(processor: Processor, chunk: RunningChunk, payload: FailurePayload) -> None:

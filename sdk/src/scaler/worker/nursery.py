@@ -23,6 +23,7 @@ import errno
 import faulthandler
 import gc
 import glob
+import importlib
 import logging
 import os
 import select
@@ -40,9 +41,7 @@ from scaler.worker.shared_progress import ProgressPage
 logger = logging.getLogger("scaler")
 
 _ORDER = struct.Struct("<BxHI")  # Order, bytes of text that follow, processor number
-_REPORT = struct.Struct(
-    "<BxHIiI"
-)  # Report, bytes of text that follow, processor number, process id, wait status
+_REPORT = struct.Struct("<BxHIiI")  # Report, bytes of text that follow, processor number, process id, wait status
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -53,6 +52,7 @@ class Order(enum.IntEnum):
 
     SPAWN = 1  # a processor; its end of the socket pair comes along, its name is the text
     KILL = 2  # a processor
+    IMPORT = 4  # a module of ours that processors forked from now on will need
     REMOVE = 3  # at the end, the files and folders that match the pattern in the text
 
 
@@ -97,13 +97,16 @@ class NurseryClient:
     def spawn(self, number: int, name: str, stream: socket.socket) -> None:
         """Fork processor `number`, which serves `stream`."""
         text = name.encode("utf-8", "replace")[:1000]
-        socket.send_fds(
-            self._control, [_ORDER.pack(Order.SPAWN, len(text), number) + text], [stream.fileno()]
-        )
+        socket.send_fds(self._control, [_ORDER.pack(Order.SPAWN, len(text), number) + text], [stream.fileno()])
 
     def kill(self, number: int) -> None:
         """Kill a processor; its end is reported like any other."""
         self._control.sendall(_ORDER.pack(Order.KILL, 0, number))
+
+    def import_module(self, name: str) -> None:
+        """Import a module that starts no thread, so that processors forked from now on need not do it each."""
+        text = name.encode()
+        self._control.sendall(_ORDER.pack(Order.IMPORT, len(text), 0) + text)
 
     def remove_at_end(self, pattern: str) -> None:
         """Have files removed when the agent ends, however it ends."""
@@ -174,7 +177,7 @@ class _Nursery:
 
     def run(self) -> int:
         """Serve until the agent is gone; the exit code of the process."""
-        _set_title_signals()
+        _ignore_signals()
         _detach_standard_input()
         self._watch_children()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -184,9 +187,7 @@ class _Nursery:
             logger.error("%s", error, exc_info=error.__cause__)
             self._report(Event.FAILED, text=str(error))
             return 1
-        gc.collect()
-        if hasattr(gc, "freeze"):
-            gc.freeze()  # what is there now is shared: the collections of processors shall not touch it
+        _freeze()
         try:
             self._serve()
         finally:
@@ -222,9 +223,18 @@ class _Nursery:
             for process_id, child_number in self._children.items():
                 if child_number == number:
                     _kill_group(process_id)
+        elif order == Order.IMPORT:
+            self._import(text.decode())
         elif order == Order.REMOVE:
             self._patterns.append(os.fsdecode(text))
         return True
+
+    def _import(self, name: str) -> None:
+        try:
+            importlib.import_module(name)
+        except Exception:  # then each processor tries, and tells its task why it cannot
+            logger.debug("nursery: %s cannot be imported", name, exc_info=True)
+        _freeze()
 
     def _spawn(self, number: int, name: str, descriptor: int) -> None:
         try:
@@ -286,9 +296,7 @@ class _Nursery:
                 _kill_group(process_id)  # what the processor started and did not end
                 self._report(Event.DIED, number, process_id, status)
 
-    def _report(
-        self, event: Event, number: int = 0, process_id: int = 0, status: int = 0, text: str = ""
-    ) -> None:
+    def _report(self, event: Event, number: int = 0, process_id: int = 0, status: int = 0, text: str = "") -> None:
         data = text.encode("utf-8", "replace")[:1000]
         with contextlib.suppress(ConnectionError):
             self._control.sendall(_REPORT.pack(event, len(data), number, process_id, status) + data)
@@ -339,7 +347,14 @@ def _ignore(signal_number: int, frame: Any) -> None:
     """A handler, not SIG_IGN: programs that user code starts would inherit the latter."""
 
 
-def _set_title_signals() -> None:
+def _freeze() -> None:
+    """What is there now is shared with all processors: their garbage collections shall not touch it."""
+    gc.collect()
+    if hasattr(gc, "freeze"):
+        gc.freeze()
+
+
+def _ignore_signals() -> None:
     """The agent alone answers to Ctrl-C and to a service manager; its end is the nursery's end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ignore)

@@ -34,9 +34,7 @@ def parse_preload(text: str) -> Preload:
     Raises PreloadError.
     """
     module, _, call = text.strip().partition(":")
-    hint = (
-        f"cannot understand preload {text!r}: write pkg.module, pkg.module:name or pkg.module:name('a', k=1)"
-    )
+    hint = f"cannot understand preload {text!r}: write pkg.module, pkg.module:name or pkg.module:name('a', k=1)"
     if not all(part.isidentifier() for part in module.split(".")):
         raise PreloadError(hint)
     if not call:

@@ -140,9 +140,7 @@ class Processor:
             os._exit(0)  # user code forked, and its child came back from the task
         self.flush(chunk)
         self._chunk = None
-        if (
-            self._blocked_threads
-        ):  # the task left threads behind that still wait: not our task's slot any more
+        if self._blocked_depths:  # of threads that the task left behind: no slot of theirs
             with self._write_lock:
                 self._blocked_depths.clear()
                 self._send(frames.signal_frame(Kind.RESUMED))

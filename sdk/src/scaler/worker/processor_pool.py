@@ -76,9 +76,7 @@ class ProcessorState:
         self.next_position = 1
         self.defined: Dict[int, float] = {}  # objects it was given, and when each was used last
         self.suspended = False
-        self.handed_over = (
-            False  # it gave its tasks back because one takes long: nothing may wait behind that one
-        )
+        self.handed_over = False  # it gave its tasks back because one takes long: nothing may wait behind that one
         self.doom: Optional[Doom] = None
         self.killed = False
         self.limit_position = 0  # the task that the limits are watched for, and since when it runs

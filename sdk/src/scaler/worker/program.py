@@ -226,9 +226,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         _wait_for_end(nursery_process_id)
 
 
-def _run_agent(
-    settings: WorkerSettings, nursery: NurseryClient, page: ProgressPage, logger: logging.Logger
-) -> int:
+def _run_agent(settings: WorkerSettings, nursery: NurseryClient, page: ProgressPage, logger: logging.Logger) -> int:
     import zmq
 
     from scaler.worker.agent import Agent, make_event_loop

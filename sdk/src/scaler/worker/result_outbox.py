@@ -76,9 +76,7 @@ class _Group:
         if self.objects is not None:
             message.objects = self.objects
         if self.profiles is not None:
-            message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = (
-                self.profiles
-            )
+            message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = self.profiles
         return message
 
 

@@ -62,9 +62,7 @@ class TaskBatch:
 
     def copy(self) -> TaskBatch:
         """The same tasks again; the columns are shared, since nobody changes them in place."""
-        other = TaskBatch(
-            self.traits, self.ids, self.sizes, self.payload, self.dependency_counts, self.dependencies
-        )
+        other = TaskBatch(self.traits, self.ids, self.sizes, self.payload, self.dependency_counts, self.dependencies)
         other.start = self.start
         return other
 

@@ -78,9 +78,7 @@ class WaitingTasks:
     def remove(self, wanted: Set[int]) -> List[int]:
         """Take tasks out by id; returns those found."""
         found: List[int] = []
-        for waiting in {
-            id(entry): entry for entries in self._by_object.values() for entry in entries
-        }.values():
+        for waiting in {id(entry): entry for entries in self._by_object.values() for entry in entries}.values():
             found += waiting.batch.remove(wanted)
             if not len(waiting.batch):
                 for object_id in waiting.missing:

@@ -1,0 +1,162 @@
+"""Large arguments, results and objects: sent once, intact, and by mapping on one host."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import hashlib
+import operator
+import os
+import subprocess
+import sys
+from typing import Any, Iterator, List, Tuple
+
+import pytest
+
+from scaler import Client, ObjectReference
+from scaler_protocol import messages as m
+from sdk_tasks import identity
+
+TIMEOUT_SECONDS = 100.0
+HALF_GIGABYTE = 512 * 1024 * 1024
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data).hexdigest()
+
+
+def object_files(client: Client) -> List[str]:
+    """Names of the files in the scheduler's object directory, but for its token."""
+    return sorted(set(os.listdir(client._core.welcome.object_directory)) - {"token"})
+
+
+def nothing_is_left(client: Client) -> bool:
+    """Wait until the scheduler has worked off what was sent, and see whether all object files are gone."""
+    for _ in range(1000):
+        client.submit(identity, 0).result(TIMEOUT_SECONDS)
+        if not object_files(client):
+            return True
+    return False
+
+
+@pytest.fixture
+def sent(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
+    """All messages that the client sends."""
+    messages: List[Any] = []
+    transport = any_client._core._transport
+    send = transport.send
+
+    def record(message: Any, payload: Any = ()) -> None:
+        messages.append(message)
+        send(message, payload)
+
+    monkeypatch.setattr(transport, "send", record)
+    yield messages
+
+
+@pytest.mark.slow
+def test_half_a_gigabyte_goes_there_and_back_intact(any_client: Client) -> None:
+    data = os.urandom(1024 * 1024) * (HALF_GIGABYTE // (1024 * 1024))
+    result = any_client.submit(identity, data).result(TIMEOUT_SECONDS)
+    assert len(result) == HALF_GIGABYTE and digest(result) == digest(data)
+    del result
+    gc.collect()
+    assert nothing_is_left(any_client)
+
+
+@pytest.mark.slow
+def test_a_large_closure_is_serialised_once_and_travels_once(any_client: Client, sent: List[Any]) -> None:
+    size = 200 * 1024 * 1024
+    pickled = []
+
+    class Heavy:
+        def __init__(self, data: bytes) -> None:
+            self.data = data
+
+        def __reduce__(self) -> Tuple[Any, ...]:
+            pickled.append(1)
+            return (bytes, (self.data,))
+
+    heavy = Heavy(bytes(size))
+    function = functools.partial(lambda data, index: len(data) + index, heavy)
+    futures = [any_client.submit(function, index) for index in range(1000)]
+    assert [future.result(TIMEOUT_SECONDS) for future in futures] == [size + index for index in range(1000)]
+
+    created = [message for message in sent if isinstance(message, m.ObjectInstruction) and message.action == 0]
+    assert len(pickled) == 1, "serialised once"
+    assert [list(message.sizes) for message in created] and sum(map(len, (c.ids for c in created))) == 1, "sent once"
+    heartbeats = [message for message in sent if isinstance(message, m.Heartbeat)]
+    assert any_client._core.closed_because is None and len(heartbeats) == len({h.sequence for h in heartbeats})
+
+
+def test_an_array_is_a_read_only_view_in_every_task(any_client: Client) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(1_000_000, dtype="float64")
+    reference = any_client.send_object(array, name="numbers")
+    assert isinstance(reference, ObjectReference) and reference.name == "numbers" and reference.size >= array.nbytes
+
+    def look(values: Any, index: int) -> Tuple[bool, bool, float]:
+        return values.flags.owndata, values.flags.writeable, float(values[index])
+
+    futures = [any_client.submit(look, reference, index) for index in range(20)]
+    assert [future.result(TIMEOUT_SECONDS) for future in futures] == [(False, False, float(n)) for n in range(20)]
+    assert len(object_files(any_client)) == 1, "it is on this host once, however many tasks use it"
+    any_client.clear()
+    assert nothing_is_left(any_client)
+
+
+def test_references_are_found_however_deep_they_are_nested(any_client: Client) -> None:
+    reference = any_client.send_object([1, 2, 3])
+    assert any_client.submit(identity, {"deep": [(reference, 4)]}).result(TIMEOUT_SECONDS) == {"deep": [([1, 2, 3], 4)]}
+    assert any_client.submit(operator.add, reference, reference).result(TIMEOUT_SECONDS) == [1, 2, 3, 1, 2, 3]
+    assert any_client.submit(sorted, reference, key=operator.neg).result(TIMEOUT_SECONDS) == [3, 2, 1]
+    assert any_client.map(operator.getitem, [(reference, 0), (reference, 2)]) == [1, 3]
+
+
+def test_large_arguments_and_results_leave_nothing_behind(any_client: Client) -> None:
+    numpy = pytest.importorskip("numpy")
+    futures = [any_client.submit(numpy.add, numpy.full(50_000, index), 1) for index in range(20)]
+    for index, future in enumerate(futures):
+        result = future.result(TIMEOUT_SECONDS)
+        assert result.shape == (50_000,) and (result == index + 1).all()
+    assert nothing_is_left(any_client)
+
+
+def test_a_function_dies_with_its_last_use(any_client: Client, sent: List[Any]) -> None:
+    def function(data: bytes = bytes(1_000_000)) -> int:
+        return len(data)
+
+    future = any_client.submit(function)
+    del function
+    gc.collect()
+    any_client.submit(lambda: 1)  # a new function is an occasion to see which ones are gone
+    assert future.result(TIMEOUT_SECONDS) == 1_000_000
+    assert any(isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.DELETE for message in sent)
+    assert nothing_is_left(any_client)
+
+
+REMOTE_CLIENT = """
+import hashlib, sys
+import scaler.client.objects
+scaler.client.objects.shares_directory = lambda path, token: False   # as on another host
+
+from scaler import Client
+from sdk_tasks import identity
+
+data = bytes(range(256)) * 40_000
+with Client(address=sys.argv[1]) as client:
+    assert client.submit(identity, data).result(60) == data
+    reference = client.send_object(data)
+    assert client.submit(len, reference).result(60) == len(data)
+    assert client.submit(identity, reference).result(60) == data
+    print("intact")
+"""
+
+
+def test_a_client_on_another_host_sends_and_fetches_in_chunks(any_address: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    finished = subprocess.run(
+        [sys.executable, "-c", REMOTE_CLIENT, any_address],
+        env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+    )  # fmt: skip
+    assert (finished.stdout, finished.stderr) == ("intact\n", "")
