@@ -51,9 +51,7 @@ def measure_startup(engine_name: str, workers: int) -> Figures:
                 first_result_seconds = time.perf_counter() - started
         code = probe.wait(_PROBE_TIMEOUT_SECONDS)
     if first_result_seconds is None or code != 0:
-        raise RuntimeError(
-            f"the start-up probe of {engine_name} ended with code {code} and without its result"
-        )
+        raise RuntimeError(f"the start-up probe of {engine_name} ended with code {code} and without its result")
     return {"first_result_seconds": first_result_seconds, "until_exit_seconds": time.perf_counter() - started}
 
 

@@ -86,17 +86,13 @@ def _write(path: Path, record: dict[str, Any]) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--benchmark", required=True, choices=ENGINE_BENCHMARKS + SCHEDULER_BENCHMARKS)
     parser.add_argument("--engine", choices=engine_names(), default="scaler", help="default: scaler")
     parser.add_argument("--style", default="map", help="way of mapping (default: map)")
     parser.add_argument("--workers", type=int, default=10, help="default: 10")
     parser.add_argument("--amount", type=int, required=True, help="tasks, calls, bytes or idle seconds")
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter of the scheduler measured alone"
-    )
+    parser.add_argument("--python", default=sys.executable, help="interpreter of the scheduler measured alone")
     parser.add_argument("--output", type=Path, required=True, help="file for the figures")
     return parser.parse_args(arguments)
 

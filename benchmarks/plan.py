@@ -64,9 +64,7 @@ BENCHMARKS = ("submit", "map", "round-trip", "large", "zero-worker", "memory", "
 """What --only takes, in the order of running."""
 
 
-def plan(
-    names: Sequence[str], sizes: Sizes, engines: Sequence[str], schedulers: Sequence[str]
-) -> list[Group]:
+def plan(names: Sequence[str], sizes: Sizes, engines: Sequence[str], schedulers: Sequence[str]) -> list[Group]:
     """The groups of the named benchmarks. `schedulers` are interpreters: "cpython", "pypy"."""
     makers: dict[str, Callable[[], list[Group]]] = {
         "submit": lambda: _by_engine("submit", engines, (10, 2), sizes.tasks),
@@ -81,29 +79,20 @@ def plan(
     return [group for name in BENCHMARKS if name in names for group in makers[name]() if group]
 
 
-def _by_engine(
-    benchmark: str, engines: Sequence[str], worker_counts: Sequence[int], amount: int
-) -> list[Group]:
-    return [
-        [Measurement(benchmark, engine, workers, amount) for engine in engines] for workers in worker_counts
-    ]
+def _by_engine(benchmark: str, engines: Sequence[str], worker_counts: Sequence[int], amount: int) -> list[Group]:
+    return [[Measurement(benchmark, engine, workers, amount) for engine in engines] for workers in worker_counts]
 
 
 def _maps(engines: Sequence[str], amount: int) -> Group:
     return [
-        Measurement("map", engine, 10, amount, style)
-        for engine in engines
-        for style in engine_class(engine).map_styles
+        Measurement("map", engine, 10, amount, style) for engine in engines for style in engine_class(engine).map_styles
     ]
 
 
 def _large(engines: Sequence[str], size: int) -> list[Group]:
     # apply_async sends large values as ProcessPoolExecutor does, through one pipe: one of the two is enough
     competitors = [engine for engine in engines if engine != "pool"]
-    return [
-        [Measurement(name, engine, 10, size) for engine in competitors]
-        for name in ("argument", "result", "array")
-    ]
+    return [[Measurement(name, engine, 10, size) for engine in competitors] for name in ("argument", "result", "array")]
 
 
 def _zero_worker(schedulers: Sequence[str], sizes: Sizes) -> list[Group]:

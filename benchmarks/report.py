@@ -19,6 +19,7 @@ from typing import Any, Optional, Union
 
 import psutil
 from engines import engine_class
+from plan import Measurement
 from runner import FOLDER, Series
 
 _OWN_ENGINE = "scaler"
@@ -68,8 +69,9 @@ TABLES = {
     "map": Table(
         "No-op tasks through map()",
         (
-            Column("ms in all", "seconds", 1000),
+            # first, and so the ratio's: a peer that needs minutes maps over fewer items
             Column("µs/task", "microseconds_per_task", decimals=2),
+            Column("ms in all", "seconds", 1000),
             Column("CPU µs/task", "cpu_microseconds_per_task", decimals=2),
             _LOAD,
         ),
@@ -153,23 +155,36 @@ def machine() -> dict[str, Any]:
 def write_json(path: Path, facts: dict[str, Any], series: Sequence[Series]) -> None:
     """Everything that was measured, every run of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps({"machine": facts, "series": [asdict(one) for one in series]}, indent=1) + "\n"
-    )
+    path.write_text(json.dumps({"machine": facts, "series": [asdict(one) for one in series]}, indent=1) + "\n")
+
+
+def read_json(path: Path) -> list[Series]:
+    """The series of an earlier run, to be shown beside those of this one."""
+    records = json.loads(path.read_text())["series"]
+    return [Series(**{**record, "measurement": Measurement(**record["measurement"])}) for record in records]
+
+
+def merged(series: Sequence[Series], earlier: Sequence[Series]) -> list[Series]:
+    """This run's series and what earlier ones have beyond it; of the same line, this run's counts."""
+    measured = {_line_of(one) for one in series}
+    return [*series, *(one for one in earlier if _line_of(one) not in measured)]
+
+
+def _line_of(series: Series) -> tuple[object, ...]:
+    measurement = series.measurement
+    # our own engine's lines are the reference of every ratio: one for each benchmark and number of workers
+    amount = None if measurement.engine == _OWN_ENGINE else measurement.amount
+    return measurement.benchmark, measurement.engine, measurement.style, measurement.workers, amount
 
 
 def terminal_text(series: Sequence[Series], skipped: Sequence[str] = ()) -> str:
     """The tables with aligned columns."""
-    return "\n".join(f"\n{title}\n{_aligned(rows)}" for title, rows in _tables(series)) + _errors(
-        series, skipped
-    )
+    return "\n".join(f"\n{title}\n{_aligned(rows)}" for title, rows in _tables(series)) + _errors(series, skipped)
 
 
-def markdown_text(
-    facts: dict[str, Any], series: Sequence[Series], command: str, skipped: Sequence[str] = ()
-) -> str:
+def markdown_text(facts: dict[str, Any], series: Sequence[Series], command: str, skipped: Sequence[str] = ()) -> str:
     """The tables as a Markdown document that says where it comes from."""
-    versions = sorted({f"{_title(one)}: {one.version}" for one in series if one.version})
+    versions = {f"{_plain_title(one)} ({one.version})": None for one in series if one.version}
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     head = [
         "# Benchmark results",
@@ -180,10 +195,9 @@ def markdown_text(
         f"- System: Linux {facts['kernel']}",
         f"- Measured: {facts['measured_at']}, revision {facts['revision']}",
         f"- Python: {facts['python']}; {packages}",
-        f"- Engines: {'; '.join(versions)}",
-        "",
+        f"- Engines: {', '.join(versions)}",
     ]
-    tables = [f"## {title}\n\n{_pipes(rows)}\n" for title, rows in _tables(series)]
+    tables = [f"\n## {title}\n\n{_pipes(rows)}\n" for title, rows in _tables(series)]
     return "\n".join(head) + "\n".join(tables) + _errors(series, skipped)
 
 
@@ -202,8 +216,15 @@ def _tables(series: Sequence[Series]) -> list[tuple[str, list[list[str]]]]:
     for benchmark, table in TABLES.items():
         members = [one for one in series if one.measurement.benchmark == benchmark]
         if members:
+            members.sort(key=_place_in_table)
             found.append((table.title, _rows(table, members)))
     return found
+
+
+def _place_in_table(series: Series) -> int:
+    # merged figures come last: put them beside those with as many workers; the scheduler's are in order of size
+    measurement = series.measurement
+    return 0 if measurement.engine.startswith("scheduler-") else -measurement.workers
 
 
 def _rows(table: Table, members: list[Series]) -> list[list[str]]:
@@ -255,9 +276,13 @@ def _title(series: Series) -> str:
     measurement = series.measurement
     if measurement.engine.startswith("scheduler-"):
         return f"scheduler on {series.version or measurement.scheduler_python}"
-    kind = engine_class(measurement.engine)
     shows_style = measurement.benchmark == "map" and measurement.style != "map"
-    return f"{kind.title}, {measurement.style}" if shows_style else kind.title
+    return f"{_plain_title(series)}, {measurement.style}" if shows_style else _plain_title(series)
+
+
+def _plain_title(series: Series) -> str:
+    engine = series.measurement.engine
+    return "scheduler" if engine.startswith("scheduler-") else engine_class(engine).title
 
 
 def _aligned(rows: list[list[str]]) -> str:

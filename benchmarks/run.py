@@ -28,9 +28,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--only", default=",".join(BENCHMARKS), help="comma-separated benchmarks")
-    parser.add_argument(
-        "--engines", default=",".join(STANDARD_ENGINES), help="comma-separated engines to compare"
-    )
+    parser.add_argument("--engines", default=",".join(STANDARD_ENGINES), help="comma-separated engines to compare")
     parser.add_argument("--quick", action="store_true", help="a tenth of the tasks, one run each")
     parser.add_argument("--repeat", type=int, help="runs of each measurement (3, with --quick 1)")
     parser.add_argument(
@@ -38,6 +36,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         choices=sorted(SCHEDULER_PYTHONS),
         default="cpython",
         help="interpreter of the local cluster's scheduler; the scheduler alone is measured on both",
+    )
+    parser.add_argument(
+        "--merge", type=Path, nargs="*", default=[], help="JSON files of earlier runs to show in the same tables"
     )
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
@@ -60,9 +61,9 @@ def main() -> None:
     scheduler_command = f"{schedulers[options.python_scheduler]} -m scaler_appliance"
     interpreters = Interpreters(schedulers=schedulers, environment={"SCALER_SCHEDULER": scheduler_command})
     facts = report.machine()
-    series = run_groups(
-        groups, options.repeat, interpreters, lambda line: print(line, file=sys.stderr, flush=True)
-    )
+    series = run_groups(groups, options.repeat, interpreters, lambda line: print(line, file=sys.stderr, flush=True))
+    for path in options.merge:
+        series = report.merged(series, report.read_json(path))
     finish(facts, series, options.markdown, ["benchmarks/run.py", *sys.argv[1:]])
 
 

@@ -52,18 +52,13 @@ def main() -> None:
         except InstallationError as error:
             skipped.append(f"{peer.engine} was left out, it could not be installed: {error}")
     sizes = QUICK if options.quick else FULL
-    groups = [
-        _group(name, [peer for peer, _ in installed], sizes, options.quick)
-        for name in options.only.split(",")
-    ]
+    groups = [_group(name, [peer for peer, _ in installed], sizes, options.quick) for name in options.only.split(",")]
     interpreters = Interpreters(
         default=str(ROOT / ".venv/bin/python"),
         by_engine={peer.engine: python for peer, python in installed},
     )
     facts = report.machine()
-    series = run_groups(
-        groups, options.repeat, interpreters, lambda line: print(line, file=sys.stderr, flush=True)
-    )
+    series = run_groups(groups, options.repeat, interpreters, lambda line: print(line, file=sys.stderr, flush=True))
     finish(facts, series, options.markdown, ["benchmarks/run_peers.py", *sys.argv[1:]], skipped)
 
 

@@ -145,8 +145,7 @@ def measure_large_array(engine: Engine, size: int) -> Figures:
         reference = engine.send_object(array)
         placed = time.perf_counter()
         handles = [
-            engine.submit(sum_slice, reference, position, TASKS_PER_OBJECT)
-            for position in range(TASKS_PER_OBJECT)
+            engine.submit(sum_slice, reference, position, TASKS_PER_OBJECT) for position in range(TASKS_PER_OBJECT)
         ]
         answers = [engine.result(handle) for handle in handles]
         total_seconds.append(time.perf_counter() - started)

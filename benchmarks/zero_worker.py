@@ -18,7 +18,8 @@ from typing import Any, Callable, Optional, final
 
 from processes import ThreadCpu, read_thread_cpu, resident_bytes
 from workloads import Figures
-from zero_worker_peers import run_client, run_workers
+from zero_worker_client import run_client
+from zero_worker_workers import run_workers
 
 _ANSWER_TIMEOUT_SECONDS = 240.0
 _LOOK_SECONDS = 1.0
@@ -53,9 +54,7 @@ class SchedulerUnderTest:
         """Raise if the scheduler has ended."""
         assert self._process is not None, "use it in a with block"
         if self._process.poll() is not None:
-            raise RuntimeError(
-                f"the scheduler ended with code {self._process.returncode}; its error is above"
-            )
+            raise RuntimeError(f"the scheduler ended with code {self._process.returncode}; its error is above")
 
     def __enter__(self) -> SchedulerUnderTest:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -81,9 +80,7 @@ class SchedulerUnderTest:
 class Driver:
     """A process of peers and the pipe that orders it about."""
 
-    def __init__(
-        self, target: Callable[[str, Connection[Any, Any]], None], scheduler: SchedulerUnderTest
-    ) -> None:
+    def __init__(self, target: Callable[[str, Connection[Any, Any]], None], scheduler: SchedulerUnderTest) -> None:
         self._scheduler = scheduler
         context = multiprocessing.get_context("spawn")
         self._orders, theirs = context.Pipe()
@@ -101,9 +98,7 @@ class Driver:
         while not self._orders.poll(_LOOK_SECONDS):
             self._scheduler.check_alive()
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"the peers did not report {expected!r} in {_ANSWER_TIMEOUT_SECONDS:.0f} s"
-                )
+                raise TimeoutError(f"the peers did not report {expected!r} in {_ANSWER_TIMEOUT_SECONDS:.0f} s")
         try:
             answer: tuple[Any, ...] = self._orders.recv()
         except EOFError:
@@ -221,9 +216,7 @@ def _warm(scheduler: SchedulerUnderTest) -> tuple[Driver, Driver]:
     return client, worker_driver
 
 
-def _stream(
-    scheduler: SchedulerUnderTest, client: Driver, worker_driver: Driver, tasks: int, total: Round
-) -> None:
+def _stream(scheduler: SchedulerUnderTest, client: Driver, worker_driver: Driver, tasks: int, total: Round) -> None:
     client.order("prepare", tasks)
     client.answer("prepared")
     worker_driver.order("count")

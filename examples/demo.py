@@ -53,7 +53,7 @@ def show_progress(done: int, total: int) -> None:
 
 
 def run_prime_tasks(client: Client) -> None:
-    print(f"Counting the primes below {PRIMES_BELOW:,}: {PRIME_TASKS} tasks through submit()")
+    print(f"Counting the primes below {PRIMES_BELOW:,}: {PRIME_TASKS} tasks through submit()", flush=True)
     step = PRIMES_BELOW // PRIME_TASKS
     started = time.monotonic()
     futures = [client.submit(count_primes, start, start + step) for start in range(0, PRIMES_BELOW, step)]
@@ -71,7 +71,7 @@ def run_prime_tasks(client: Client) -> None:
 
 
 def run_small_tasks(client: Client) -> None:
-    print(f"Squaring {SMALL_TASKS:,} numbers: small tasks through map(), which sends them in chunks")
+    print(f"Squaring {SMALL_TASKS:,} numbers: small tasks through map(), which sends them in chunks", flush=True)
     started = time.monotonic()
     squares = client.map(square, range(SMALL_TASKS))
 

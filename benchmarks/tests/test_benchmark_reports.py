@@ -49,6 +49,11 @@ def test_ratio_is_taken_of_the_same_number_of_workers() -> None:
     assert text.splitlines()[-1].split()[-1] == "2.00"
 
 
+def test_ratio_is_taken_of_a_figure_that_does_not_depend_on_the_amount() -> None:
+    growing_with_the_amount = {"seconds", "total_seconds"}
+    assert not growing_with_the_amount & {table.columns[0].figure for table in report.TABLES.values()}
+
+
 def test_failed_measurement_is_a_row_and_a_reason() -> None:
     failed = series_of("pool")
     failed.errors.append("Traceback\nOSError: no more processes")
@@ -67,7 +72,7 @@ def test_markdown_names_machine_command_and_versions() -> None:
     text = report.markdown_text(facts, [series_of("scaler", 5.0)], "benchmarks/run.py --quick")
     assert "`benchmarks/run.py --quick`" in text
     assert f"{facts['cores']} cores" in text
-    assert "Scaler: 1.0" in text
+    assert "Scaler (1.0)" in text
     assert "| Scaler | 10 | 1,000 | 5.0 |" in text
 
 
@@ -75,6 +80,16 @@ def test_json_keeps_every_run(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "results.json"
     report.write_json(path, {"cores": 2}, [series_of("scaler", 5.0, 6.0)])
     assert path.read_text().count("microseconds_per_task") == 2
+
+
+def test_earlier_run_fills_in_what_this_one_did_not_measure(tmp_path: Path) -> None:
+    path = tmp_path / "earlier.json"
+    report.write_json(path, {}, [series_of("scaler", 7.0), series_of("ray", 500.0)])
+    together = report.merged([series_of("scaler", 5.0)], report.read_json(path))
+    assert [(one.measurement.engine, one.runs[0]["microseconds_per_task"]) for one in together] == [
+        ("scaler", 5.0),
+        ("ray", 500.0),
+    ]
 
 
 def test_measurement_runs_in_a_process_of_its_own_and_checks_results() -> None:

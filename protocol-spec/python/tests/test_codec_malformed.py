@@ -184,6 +184,12 @@ def test_a_list_of_structs_without_a_proper_tag(wrong):
     malformed(frame(words), "tag")
 
 
+def test_structs_in_place_of_text_must_begin_with_text():
+    for count, shape, content in ((1, (1, 0), [5]), (1, (0, 0), []), (0, (0, 0), [])):
+        words = message_with(m.Hello, "codecs", COMPOSITE, len(content), tag(count, *shape), *content)
+        malformed(frame(words), "stand for text and have no pointer")
+
+
 # --- far pointers ---
 
 
@@ -238,24 +244,27 @@ def test_one_long_text_that_many_pointers_share():
 
 
 def test_one_list_of_structs_that_many_pointers_share():
-    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 3, tag(1, 0, 3), 0, 0, 0)
-    workers_at = pointer_place(m.SchedulerStatus, "workers")
     count = 1000
-    words = words[: workers_at + 1]
-    words[workers_at] = list_pointer(0, COMPOSITE, 3 * count)
-    words.append(tag(count, 0, 3))  # name, host, heartbeat
+    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 3 * count, tag(count, 0, 3))
     heartbeat_at = len(words) + 3 * count
-    for _ in range(count):
+    for _ in range(count):  # name, host, heartbeat: all the same one, whose processors come next
         words += [0, 0, struct_pointer(heartbeat_at - len(words) - 3, 0, 1)]
     words += [list_pointer(0, COMPOSITE, count), tag(count, 1, 0), *[0] * count]
     malformed(frame(words), "more than a frame")
 
 
+def test_one_large_struct_that_many_pointers_share():
+    count, large = 1000, 5000
+    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 3 * count, tag(count, 0, 3))
+    heartbeat_at = len(words) + 3 * count
+    for _ in range(count):
+        words += [0, 0, struct_pointer(heartbeat_at - len(words) - 3, large, 0)]
+    malformed(frame([*words, *[0] * large]), "more than a frame")
+
+
 @pytest.mark.parametrize("count", [2000, 10**6, 0x3FFFFFFF])
 def test_a_multitude_of_structs_without_size(count):
     words = message_with(m.Heartbeat, "processors", COMPOSITE, 0, tag(count, 0, 0))
-    malformed(frame(words), "more than a frame")
-    words = message_with(m.Hello, "codecs", COMPOSITE, 0, tag(count, 0, 0))
     malformed(frame(words), "more than a frame")
 
 
@@ -282,7 +291,7 @@ def test_a_pointer_deep_as_the_frame_is_long():
 
 
 @pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy has no tracemalloc")
-@pytest.mark.parametrize("count", [1000, 100_000])
+@pytest.mark.parametrize("count", [1000, 20_000])
 def test_the_worst_frames_cost_memory_in_proportion_to_their_size(count):
     import tracemalloc
 
@@ -335,7 +344,7 @@ interesting_words = st.one_of(
 
 
 @given(any_member, st.lists(st.tuples(st.integers(1), interesting_words), min_size=1, max_size=4))
-@examples(1000)
+@examples(500)
 def test_messages_with_some_words_replaced(valid, changes):
     data = bytearray(encode(valid))
     for position, word in changes:
@@ -357,11 +366,11 @@ def test_messages_with_a_piece_cut_out_or_put_in(valid, data):
     decodes_or_is_refused(changed)
 
 
-def test_a_hundred_thousand_messages_with_some_bits_flipped():
+def test_fifty_thousand_messages_with_some_bits_flipped():
     generator = random.Random(20_260_101)
     frames = [bytearray(encode(each)) for each in SAMPLES]
     outcomes = {"decoded": 0, "refused": 0}
-    for _ in range(100_000):
+    for _ in range(50_000):
         data = bytearray(generator.choice(frames))
         for _ in range(generator.randint(1, 4)):
             data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)

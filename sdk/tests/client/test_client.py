@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, List, Tuple
 
 import pytest
+from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, ScalerFuture, Serializer
 from scaler.client.future import ScalerFuture as FutureClass
-from sdk_tasks import identity, wait_for_file, wait_until
 
 TIMEOUT_SECONDS = 30.0
 
@@ -134,7 +134,7 @@ def test_wait_returns_at_the_first_exception(client: Client, done_files: List[Pa
 
 
 def test_callbacks_run_once_also_when_added_late(client: Client) -> None:
-    called: "concurrent.futures.Future[int]" = concurrent.futures.Future()
+    called: concurrent.futures.Future[int] = concurrent.futures.Future()
     future = client.submit(identity, 5)
     future.add_done_callback(lambda done: called.set_result(done.result()))
     assert called.result(TIMEOUT_SECONDS) == 5
@@ -144,7 +144,7 @@ def test_callbacks_run_once_also_when_added_late(client: Client) -> None:
 
 
 def test_a_callback_may_wait_for_other_tasks(client: Client) -> None:
-    second: "concurrent.futures.Future[int]" = concurrent.futures.Future()
+    second: concurrent.futures.Future[int] = concurrent.futures.Future()
     client.submit(identity, 5).add_done_callback(
         lambda done: second.set_result(client.submit(identity, done.result() + 1).result(TIMEOUT_SECONDS))
     )

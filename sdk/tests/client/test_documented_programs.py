@@ -1,7 +1,7 @@
 """Programs as users have written them since the first generation, each run as a script of its own.
 
-`tcp://127.0.0.1:2345` in them stands for the address of a running cluster, or, where the program starts its own, for a free
-port.
+`tcp://127.0.0.1:2345` in them stands for the address of a running cluster, or, where the program starts its own, for a
+free port.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ with Client(address="tcp://127.0.0.1:2345", serializer=CustomSerializer()) as cl
 """
 
 
-def output_of(program: str, address: str, folder: Path) -> "list[str]":
+def output_of(program: str, address: str, folder: Path) -> list[str]:
     """Run a program as a script; returns what it printed, but for the log lines of a cluster that it started."""
     script = folder / "program.py"
     script.write_text(program.replace(ADDRESS, address))
@@ -298,7 +298,7 @@ def free_address() -> str:
     ],
     ids=["square roots", "one task", "standard future", "map of argument tuples", "nested"],
 )
-def test_with_a_running_cluster(program: str, printed: "list[str]", address: str, tmp_path: Path) -> None:
+def test_with_a_running_cluster(program: str, printed: list[str], address: str, tmp_path: Path) -> None:
     assert output_of(program, address, tmp_path) == printed
 
 
@@ -313,7 +313,7 @@ def test_with_a_running_cluster(program: str, printed: "list[str]", address: str
     ],
     ids=["own cluster", "old import paths", "heavy function", "send object", "clear and disconnect"],
 )
-def test_that_starts_its_own(program: str, printed: "list[str]", tmp_path: Path) -> None:
+def test_that_starts_its_own(program: str, printed: list[str], tmp_path: Path) -> None:
     assert output_of(program, free_address(), tmp_path) == printed
 
 

@@ -13,6 +13,7 @@ from typing import Any, Iterator
 
 import pytest
 import zmq
+from sdk_tasks import identity
 
 from scaler import Client
 from scaler.exceptions import (
@@ -23,14 +24,13 @@ from scaler.exceptions import (
     ProtocolVersionError,
     RemoteTraceback,
     ResultNotSerializableError,
-    SchedulerUnreachableError,
     ScalerError,
+    SchedulerUnreachableError,
     SerializeObjectError,
     TaskExceptionNotSerializableError,
 )
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
-from sdk_tasks import identity
 
 TIMEOUT_SECONDS = 30.0
 

@@ -12,10 +12,10 @@ import sys
 from typing import Any, Iterator, List, Tuple
 
 import pytest
+from sdk_tasks import identity
 
 from scaler import Client, ObjectReference
 from scaler_protocol import messages as m
-from sdk_tasks import identity
 
 TIMEOUT_SECONDS = 100.0
 HALF_GIGABYTE = 512 * 1024 * 1024

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import List, Set
 
 import pytest
+from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.exceptions import ScalerError
-from sdk_tasks import identity, wait_for_file, wait_until
 
 TIMEOUT_SECONDS = 30.0
 
@@ -73,7 +73,7 @@ def wait_for_ends(pids: Set[int]) -> None:
     ],
     ids=["shutdown", "just ends", "exits", "fails", "Ctrl-C", "SIGTERM", "SIGKILL"],
 )
-def test_nothing_is_left(end: str, signal_number: "int | None", tmp_path: Path) -> None:
+def test_nothing_is_left(end: str, signal_number: int | None, tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM.format(end=end))
     program = subprocess.Popen(

@@ -14,10 +14,12 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import pytest
 import zmq
+from worker_gates import Gate
 
 from scaler import payload as payloads
 from scaler.failures import load_failure
 from scaler.worker import frames
+from scaler.worker import processor as processor_module
 from scaler.worker.frames import FrameReader, Kind, Place
 from scaler.worker.processor import Processor, ProcessorSettings
 from scaler.worker.shared_progress import FINISHED, ProgressPage
@@ -53,7 +55,7 @@ class Outcome(NamedTuple):
 class ForkedProcessor:
     """A processor in a process of its own, with the test in the agent's place."""
 
-    def __init__(self, object_prefix: str) -> None:
+    def __init__(self, object_prefix: str, look_interval_seconds: float) -> None:
         self._page = ProgressPage()
         self.progress = self._page.entry(0)
         self.gate_reader, self._gate_writer = os.pipe()
@@ -63,7 +65,7 @@ class ForkedProcessor:
             try:
                 self.stream.close()
                 os.close(self._gate_writer)
-                os.setpgid(0, 0)
+                processor_module.LOOK_INTERVAL_SECONDS = look_interval_seconds
                 Processor(processor_end, self.progress, ProcessorSettings("processor under test")).run()
             finally:
                 os._exit(0)
@@ -201,7 +203,16 @@ def outcomes_of(results: frames.Results) -> Iterator[Outcome]:
 
 @pytest.fixture
 def processor(tmp_path: Any) -> Iterator[ForkedProcessor]:
-    forked = ForkedProcessor(str(tmp_path / "new-"))
+    """A processor whose watchdog never looks, so that no task of a test is long by accident."""
+    forked = ForkedProcessor(str(tmp_path / "new-"), look_interval_seconds=3600)
+    yield forked
+    forked.close()
+
+
+@pytest.fixture
+def watched_processor(tmp_path: Any) -> Iterator[ForkedProcessor]:
+    """A processor whose watchdog looks, but not so often that a busy machine matters."""
+    forked = ForkedProcessor(str(tmp_path / "new-"), look_interval_seconds=0.1)
     yield forked
     forked.close()
 
@@ -256,8 +267,13 @@ class FakeScheduler:
             if not isinstance(received.message, m.Heartbeat):
                 self.kept.append(received)
 
+    def receive_raw(self) -> List[bytes]:
+        """The next message as it came; nothing is answered."""
+        assert self._socket.poll(TIMEOUT_SECONDS * 1000), "nothing came"
+        return list(self._socket.recv_multipart())
+
     def read(self) -> Received:
-        peer, header, *rest = self._socket.recv_multipart()
+        peer, header, *rest = self.receive_raw()
         message = decode(header)
         if isinstance(message, m.Hello):
             self.peer = peer
@@ -443,3 +459,10 @@ def start_worker(scheduler: FakeScheduler) -> Iterator[Callable[..., WorkerProgr
     yield start
     for program in programs:
         program.close()
+
+
+@pytest.fixture
+def gate(tmp_path):
+    made = Gate(str(tmp_path / "gate"))
+    yield made
+    made.remove()

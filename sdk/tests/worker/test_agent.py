@@ -4,55 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
 
 import pytest
+from worker_gates import private_directory, wait_at, wait_for_heartbeat
 
-from scaler import payload as payloads
-from scaler.exceptions import MissingObjects, ProcessorDiedError, TaskTimeoutError
 from scaler.worker import agent as agent_module
+from scaler_protocol import decode
 from scaler_protocol import messages as m
-from scaler_protocol.segments import ObjectDirectory, object_name
-
-CANCELLED, RUNNING, NOT_FOUND = m.CancelOutcome.CANCELLED, m.CancelOutcome.RUNNING, m.CancelOutcome.NOT_FOUND
-
-
-@pytest.fixture
-def gate(tmp_path):
-    """A pipe with a name: tasks wait in `wait_at(path)` until the test opens it."""
-
-    class Gate:
-        def __init__(self) -> None:
-            self.path = str(tmp_path / "gate")
-            os.mkfifo(self.path)
-            self._descriptor = os.open(self.path, os.O_RDWR)  # its own reader, so that nothing written is lost
-
-        def open(self) -> None:
-            """Let one waiting task go on, or the next that will wait."""
-            os.write(self._descriptor, b"x")
-
-    return Gate()
-
-
-def wait_at(path: str) -> str:
-    os.read(os.open(path, os.O_RDONLY), 1)
-    return "went through"
-
-
-def wait_for_heartbeat(scheduler, condition) -> m.Heartbeat:
-    """A heartbeat that says so."""
-    for _ in range(1000):
-        for heartbeat in scheduler.heartbeats:
-            if condition(heartbeat):
-                return heartbeat
-        scheduler.heartbeats.clear()
-        message = scheduler.read()
-        if not isinstance(message.message, m.Heartbeat):
-            scheduler.kept.append(message)
-    raise AssertionError("no such heartbeat came")
-
 
 # Coming and going -----------------------------------------------------------------------------------------------------
 
@@ -74,7 +36,9 @@ def test_heartbeats_tell_about_every_processor(scheduler, start_worker):
     start_worker("-n", "2")
     scheduler.welcome()
 
-    heartbeat = wait_for_heartbeat(scheduler, lambda h: all(p.initialized for p in h.processors) and h.latency_microseconds)
+    heartbeat = wait_for_heartbeat(
+        scheduler, lambda h: all(p.initialized for p in h.processors) and h.latency_microseconds
+    )
 
     assert len(heartbeat.processors) == 2
     assert all(status.resident_bytes > 0 and not status.has_task for status in heartbeat.processors)
@@ -102,10 +66,11 @@ def test_a_request_to_shut_down_is_answered_and_obeyed(scheduler, start_worker):
     assert worker.processes() == []
 
 
-def test_sigterm_says_goodbye_and_leaves_nothing_behind(scheduler, start_worker):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_says_goodbye_and_leaves_nothing_behind(scheduler, start_worker, number):
     worker = start_worker("-n", "2")
     scheduler.welcome()
-    worker.process.send_signal(signal.SIGTERM)
+    worker.process.send_signal(number)
 
     assert scheduler.receive(m.DisconnectRequest).message.reason == m.DisconnectReason.LEAVING
     scheduler.send(m.DisconnectResponse())
@@ -155,18 +120,6 @@ def test_killing_the_agent_leaves_no_process_and_no_file(scheduler, start_worker
 
     worker.wait_until_nothing_is_left()
     assert not os.path.exists(directory)
-
-
-def private_directory(scheduler) -> str:
-    """The worker's own object directory, learnt from a task that looks where large results are written."""
-
-    def find() -> str:
-        from scaler.worker.processor import current
-
-        return os.path.dirname(current().next_object_path())
-
-    scheduler.send_calls(scheduler.create_function(find), {1: ()})
-    return scheduler.result(1).value
 
 
 def test_subprocesses_of_tasks_end_with_the_worker(scheduler, start_worker):
@@ -246,18 +199,11 @@ def test_a_silent_scheduler_is_greeted_again(scheduler, start_worker):
     scheduler.heartbeats.clear()
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:  # read without an answer to any heartbeat
-        peer, header = scheduler._socket.recv_multipart()[:2]
-        message = agent_module_decode(header)
+        message = decode(scheduler.receive_raw()[1])
         if isinstance(message, m.Hello):
             assert message.previous_session == 1
             return
     raise AssertionError("no new Hello came")
-
-
-def agent_module_decode(header: bytes) -> Any:
-    from scaler_protocol import decode
-
-    return decode(header)
 
 
 def test_a_draining_worker_finishes_what_it_has(scheduler, start_worker, gate):
@@ -272,458 +218,6 @@ def test_a_draining_worker_finishes_what_it_has(scheduler, start_worker, gate):
     assert scheduler.result(2).value == "went through"
     scheduler.receive(m.DisconnectResponse)
     assert worker.wait() == 0
-
-
-# Tasks ----------------------------------------------------------------------------------------------------------------
-
-
-def test_many_tasks_come_back_with_their_results(scheduler, start_worker):
-    start_worker("-n", "2")
-    scheduler.welcome()
-    function = scheduler.create_function(lambda x: x + 1)
-    scheduler.send_calls(function, {1000 + i: (i,) for i in range(3000)})
-
-    outcomes = scheduler.results(3000)
-
-    assert {instance: outcome.value for instance, outcome in outcomes.items()} == {1000 + i: i + 1 for i in range(3000)}
-    scheduler.assert_nothing_more()
-
-
-def test_tasks_run_in_as_many_processes_as_there_are_slots(scheduler, start_worker, gate):
-    def report(path: str) -> int:
-        wait(path)
-        return os.getpid()
-
-    wait = wait_at
-
-    start_worker("-n", "3")
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(report), {i: (gate.path,) for i in range(3)})
-    wait_for_heartbeat(scheduler, lambda h: sum(status.has_task for status in h.processors) == 3)
-    for _ in range(3):
-        gate.open()
-
-    assert len({outcome.value for outcome in scheduler.results(3).values()}) == 3
-
-
-def test_a_failure_names_its_exception(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(lambda x: 1 // x), {1: (0,), 2: (1,)})
-
-    outcomes = scheduler.results(2)
-
-    assert isinstance(outcomes[1].exception, ZeroDivisionError)
-    assert outcomes[2].value == 1
-
-
-def test_higher_priority_runs_first(scheduler, start_worker, gate):
-    start_worker()
-    scheduler.welcome()
-    blocker = scheduler.create_function(wait_at)
-    function = scheduler.create_function(time.monotonic)
-    scheduler.send_calls(blocker, {1: (gate.path,)})
-    scheduler.send_calls(function, {2: ()})
-    scheduler.send_calls(function, {3: ()}, m.TaskOptions(priority=5))
-    gate.open()
-
-    outcomes = scheduler.results(3)
-
-    assert outcomes[3].value < outcomes[2].value
-
-
-def test_short_tasks_behind_a_long_one_do_not_wait_for_it(scheduler, start_worker, gate):
-    start_worker("-n", "2")
-    scheduler.welcome()
-
-    def step(path: str) -> str:
-        return wait(path) if path else "short"
-
-    wait = wait_at
-    function = scheduler.create_function(step)
-    scheduler.send_calls(function, {i: ("",) for i in range(100)})
-    scheduler.results(100)  # now they are known to be short, and travel together
-    scheduler.send_calls(function, {1000: (gate.path,), **{1001 + i: ("",) for i in range(200)}})
-
-    others = scheduler.results(200)
-    assert 1000 not in others
-    gate.open()
-    assert scheduler.result(1000).value == "went through"
-
-
-def test_a_task_that_waits_for_others_gives_up_its_slot(scheduler, start_worker, gate):
-    def parent(path: str) -> str:
-        from scaler import blocking
-
-        with blocking.announced():
-            return wait(path)
-
-    wait = wait_at
-    start_worker("-n", "1")
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(parent), {i: (gate.path,) for i in range(5)})
-    scheduler.send_calls(scheduler.create_function(lambda: "child"), {100: ()})
-
-    assert scheduler.result(100).value == "child"
-    heartbeat = wait_for_heartbeat(scheduler, lambda h: sum(p.suspended for p in h.processors) == 5)
-    assert len(heartbeat.processors) == 6
-    for _ in range(5):
-        gate.open()
-    assert {outcome.value for outcome in scheduler.results(5).values()} == {"went through"}
-
-
-def test_tasks_are_given_back_on_request_newest_first(scheduler, start_worker, gate):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(wait_at), {i: (gate.path,) for i in range(1, 5)})
-    wait_for_heartbeat(scheduler, lambda h: h.queued == 3)
-    scheduler.send(m.BalanceRequest(request_id=5, count=2))
-
-    response = scheduler.receive(m.BalanceResponse).message
-    assert (response.request_id, list(response.ids)) == (5, [3, 4])
-    for _ in range(2):
-        gate.open()
-    assert set(scheduler.results(2)) == {1, 2}
-    scheduler.assert_nothing_more()
-
-
-def test_what_a_task_prints_reaches_the_scheduler(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(print), {7: ("hello",)}, m.TaskOptions(stream_output=True))
-
-    log = scheduler.receive(m.TaskLog).message
-    assert (log.id, log.stream, log.text) == (7, 1, "hello\n")
-    scheduler.result(7)
-
-
-def test_profiles_come_with_the_results(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(time.sleep), {1: (0.01,)}, m.TaskOptions(profiling=True))
-
-    result = scheduler.receive(m.TaskResult).message
-
-    assert result.durations_microseconds[0] >= 10_000
-    assert len(result.cpu_microseconds) == len(result.peak_memory_bytes) == 1
-
-
-# Cancelling -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_queued_task_is_cancelled_and_a_running_one_is_not(scheduler, start_worker, gate):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,), 3: (gate.path,)})
-    wait_for_heartbeat(scheduler, lambda h: h.queued == 2)
-    scheduler.send(m.TaskCancel(ids=[1, 2, 99]))
-
-    assert scheduler.confirmations(3) == {1: RUNNING, 2: CANCELLED, 99: NOT_FOUND}
-    for _ in range(2):
-        gate.open()
-    assert set(scheduler.results(2)) == {1, 3}
-    scheduler.assert_nothing_more()
-
-
-def test_a_running_task_is_cancelled_by_force_and_its_neighbours_run(scheduler, start_worker, gate):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,)})
-    wait_for_heartbeat(scheduler, lambda h: h.processors and h.processors[0].has_task)
-    scheduler.send(m.TaskCancel(ids=[1], force=True))
-
-    assert scheduler.confirmations(1) == {1: CANCELLED}
-    gate.open()
-    assert scheduler.result(2).value == "went through"
-    scheduler.assert_nothing_more()
-
-
-def test_a_task_behind_a_long_one_in_the_same_chunk_is_cancelled(scheduler, start_worker, gate):
-    start_worker()
-    scheduler.welcome()
-
-    def step(path: str) -> str:
-        return wait(path) if path else "short"
-
-    wait = wait_at
-    function = scheduler.create_function(step)
-    scheduler.send_calls(function, {i: ("",) for i in range(100)})
-    scheduler.results(100)
-    scheduler.send_calls(function, {1000: (gate.path,), **{1001 + i: ("",) for i in range(20)}})
-    scheduler.send(m.TaskCancel(ids=list(range(1001, 1021))))
-
-    assert set(scheduler.confirmations(20).values()) == {CANCELLED}
-    gate.open()
-    scheduler.result(1000)
-    scheduler.assert_nothing_more()
-
-
-# Deaths ---------------------------------------------------------------------------------------------------------------
-
-
-def test_a_killed_processor_loses_its_task_and_no_other(scheduler, start_worker):
-    worker = start_worker()
-    scheduler.welcome()
-
-    def step(dies: bool) -> int:
-        if dies:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return os.getpid()
-
-    function = scheduler.create_function(step)
-    scheduler.send_calls(function, {i: (i == 50,) for i in range(100)})
-
-    outcomes = scheduler.results(100)
-
-    assert outcomes[50].status == m.TaskStatus.LOST
-    assert isinstance(outcomes[50].exception, ProcessorDiedError)
-    assert "signal 9 (SIGKILL)" in str(outcomes[50].exception)
-    assert len({outcome.value for i, outcome in outcomes.items() if i != 50}) == 2
-    assert worker.terminate() == 0
-    assert "was ended by signal 9 (SIGKILL)" in worker.output
-
-
-def test_a_task_with_retries_is_run_again_after_its_processor_died(scheduler, start_worker, tmp_path):
-    start_worker()
-    scheduler.welcome()
-
-    def dies_once(path: str) -> str:
-        if not os.path.exists(path):
-            open(path, "w").close()
-            os._exit(1)
-        return "second time"
-
-    def dies() -> None:
-        os._exit(3)
-
-    options = m.TaskOptions(retries=1)
-    scheduler.send_calls(scheduler.create_function(dies_once), {1: (str(tmp_path / "mark"),)}, options)
-    scheduler.send_calls(scheduler.create_function(dies), {2: ()}, options)
-
-    outcomes = scheduler.results(2)
-
-    assert outcomes[1].value == "second time"
-    assert outcomes[2].failure.kind == m.FailureKind.PROCESSOR_DIED
-    assert outcomes[2].failure.attempts == 2
-    assert "exited with code 3" in outcomes[2].failure.message
-
-
-def test_a_task_that_oversteps_its_time_limit_is_stopped(scheduler, start_worker, gate):
-    start_worker()
-    scheduler.welcome()
-    function = scheduler.create_function(wait_at)
-    scheduler.send_calls(function, {1: (gate.path,)}, m.TaskOptions(time_limit_milliseconds=50, retries=3))
-    scheduler.send_calls(scheduler.create_function(int), {2: ()})
-
-    outcomes = scheduler.results(2)
-
-    assert outcomes[1].status == m.TaskStatus.LOST
-    assert isinstance(outcomes[1].exception, TaskTimeoutError)
-    assert outcomes[2].value == 0
-
-
-def test_the_workers_own_time_limit_stops_tasks_too(scheduler, start_worker, gate):
-    start_worker("--task-timeout-seconds", "0.05")
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,)})
-
-    assert isinstance(scheduler.result(1).exception, TaskTimeoutError)
-
-
-def test_a_task_that_oversteps_its_memory_limit_is_stopped(scheduler, start_worker):
-    def hoard() -> None:
-        hoarded = []
-        while True:
-            hoarded.append(bytearray(b"x") * (4 << 20))
-            time.sleep(0.001)
-
-    start_worker()
-    scheduler.welcome()
-    options = m.TaskOptions(memory_limit_bytes=256 << 20)
-    scheduler.send_calls(scheduler.create_function(hoard), {1: ()}, options)
-
-    assert scheduler.result(1).failure.kind == m.FailureKind.MEMORY_LIMIT
-
-
-def test_a_worker_without_its_nursery_leaves(scheduler, start_worker):
-    worker = start_worker()
-    scheduler.welcome()
-    nursery = nursery_of(worker)
-    os.kill(nursery, signal.SIGKILL)
-
-    assert scheduler.receive(m.DisconnectRequest).message.reason == m.DisconnectReason.LEAVING
-    scheduler.send(m.DisconnectResponse())
-    assert worker.wait() == agent_module.EXIT_ERROR
-    assert "nursery" in worker.output
-    worker.wait_until_nothing_is_left()
-
-
-def nursery_of(worker) -> int:
-    for process_id in worker.processes():
-        with open(f"/proc/{process_id}/stat") as file:
-            if int(file.read().rpartition(")")[2].split()[1]) == worker.process.pid:
-                return process_id
-    raise AssertionError("no nursery")
-
-
-# Objects --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def directory():
-    made = ObjectDirectory()
-    yield made
-    made.remove()
-
-
-def with_reference(*args: Any) -> bytes:
-    return payloads.join(payloads.dump_arguments(args, {}, None, []))
-
-
-REFERENCE = payloads.ObjectReference("", 0, 0)
-
-
-def send_task_with_object(scheduler, instance: int, function: int, object_id: int) -> None:
-    content = with_reference(REFERENCE)
-    task = m.Task(
-        ids=[instance],
-        payload_sizes=[len(content)],
-        function=function,
-        codec="cloudpickle",
-        dependency_counts=[1],
-        dependencies=[object_id],
-    )
-    scheduler.send(task, content)
-
-
-def test_on_one_host_objects_are_files_and_do_not_travel(scheduler, start_worker, directory):
-    start_worker()
-    scheduler.welcome(object_directory=directory.path, object_directory_token=directory.token)
-    assert wait_for_heartbeat(scheduler, lambda h: True).shares_object_directory
-    content = payloads.join(payloads.dump(bytes(300_000)))
-    object_id = scheduler.new_object_id()
-    with open(directory.object_path(object_id), "wb") as file:
-        file.write(content)
-    scheduler.announce(object_id, len(content), m.ObjectStorage.SHARED)
-
-    send_task_with_object(scheduler, 1, scheduler.create_function(lambda x: x + b"!"), object_id)
-
-    created = scheduler.receive(m.ObjectInstruction).message
-    outcome = scheduler.result(1)
-    result_id = outcome.position
-    assert list(created.ids) == [result_id]
-    assert created.storages == bytes([m.ObjectStorage.SHARED])
-    assert result_id >> 40 == scheduler.session
-    with open(directory.object_path(result_id), "rb") as file:
-        stored = file.read()
-    assert list(created.sizes) == [len(stored)]
-    assert payloads.load_value(stored, None) == bytes(300_000) + b"!"
-    assert sorted(os.listdir(directory.path)) == sorted(["token", object_name(object_id), object_name(result_id)])
-    scheduler.assert_nothing_more()
-
-
-def test_a_wrong_token_means_that_nothing_is_shared(scheduler, start_worker, directory):
-    start_worker()
-    scheduler.welcome(object_directory=directory.path, object_directory_token=b"another token...")
-
-    assert not wait_for_heartbeat(scheduler, lambda h: True).shares_object_directory
-
-
-def serve(scheduler, object_id: int, content: bytes, chunk_bytes: int) -> int:
-    """Answer requests until the object is through; the largest number of requests open at a time."""
-    most_open = sent = 0
-    while sent < len(content):
-        requests = [scheduler.receive(m.ObjectRequest).message]
-        scheduler.send(m.Heartbeat(sequence=1))  # its echo comes behind all requests made so far
-        scheduler.receive(m.HeartbeatEcho)
-        while any(isinstance(kept.message, m.ObjectRequest) for kept in scheduler.kept):
-            requests.append(scheduler.receive(m.ObjectRequest).message)
-        most_open = max(most_open, len(requests))
-        for request in requests:
-            assert (request.id, request.offset) == (object_id, sent)
-            chunk = content[sent : sent + request.length]
-            assert len(chunk) <= chunk_bytes
-            scheduler.send(m.ObjectResponse(id=object_id, offset=sent, size=len(content)), chunk)
-            sent += len(chunk)
-    return most_open
-
-
-def test_an_object_elsewhere_is_fetched_in_chunks_and_other_tasks_do_not_wait(scheduler, start_worker):
-    start_worker()
-    chunk_bytes = 10_000
-    scheduler.welcome(limits=m.Limits(chunk_bytes=chunk_bytes))
-    content = payloads.join(payloads.dump(os.urandom(95_000)))
-    object_id = scheduler.new_object_id()
-    scheduler.announce(object_id, len(content), m.ObjectStorage.REMOTE)
-    function = scheduler.create_function(len)
-    send_task_with_object(scheduler, 1, function, object_id)
-    scheduler.send_calls(function, {2: ("abc",)})
-
-    assert scheduler.result(2).value == 3
-    assert serve(scheduler, object_id, content, chunk_bytes) == 4
-    assert scheduler.result(1).value == 95_000
-
-    send_task_with_object(scheduler, 3, function, object_id)  # it is there now
-    assert scheduler.result(3).value == 95_000
-    scheduler.assert_nothing_more()
-
-
-def test_an_object_that_nobody_has_loses_its_task(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome()
-    send_task_with_object(scheduler, 1, scheduler.create_function(len), 4711)
-    request = scheduler.receive(m.ObjectRequest).message
-    scheduler.send(m.ObjectResponse(id=request.id, offset=0, status=m.ObjectResponseStatus.MISSING))
-
-    outcome = scheduler.result(1)
-    assert outcome.status == m.TaskStatus.LOST
-    assert isinstance(outcome.exception, MissingObjects)
-
-
-def test_a_deleted_object_is_forgotten_everywhere(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome()
-    function = scheduler.create_function(len)
-    object_id = scheduler.create_inline(payloads.join(payloads.dump("text")))
-    send_task_with_object(scheduler, 1, function, object_id)
-    assert scheduler.result(1).value == 4
-    scheduler.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=[object_id]))
-
-    send_task_with_object(scheduler, 2, function, object_id)
-    request = scheduler.receive(m.ObjectRequest).message
-    assert request.id == object_id
-    scheduler.send(m.ObjectResponse(id=request.id, status=m.ObjectResponseStatus.MISSING))
-    assert isinstance(scheduler.result(2).exception, MissingObjects)
-
-
-def test_a_large_result_is_announced_fetched_and_only_then_reported(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome(limits=m.Limits(chunk_bytes=100_000))
-    directory = private_directory(scheduler)
-    scheduler.send_calls(scheduler.create_function(bytes), {1: (250_000,), 2: (3,)})
-    created = scheduler.receive(m.ObjectInstruction).message
-    assert created.storages == bytes([m.ObjectStorage.REMOTE])
-    assert scheduler.result(2).value == bytes(3)
-
-    content = b""
-    while len(content) < created.sizes[0]:
-        scheduler.assert_nothing_more()  # no outcome yet
-        scheduler.send(m.ObjectRequest(id=created.ids[0], offset=len(content), length=100_000))
-        content += scheduler.receive(m.ObjectResponse).payload
-
-    outcome = scheduler.result(1)
-    assert outcome.position == created.ids[0]
-    assert payloads.load_value(content, None) == bytes(250_000)
-    scheduler.assert_nothing_more()
-    assert os.listdir(directory) == ["token"]
-
-
-def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_worker):
-    start_worker()
-    scheduler.welcome()
-    scheduler.send(m.ObjectRequest(id=12345, offset=0, length=10))
-
-    assert scheduler.receive(m.ObjectResponse).message.status == m.ObjectResponseStatus.MISSING
 
 
 # The command line -----------------------------------------------------------------------------------------------------
@@ -795,9 +289,15 @@ def test_an_address_that_is_none_is_named(start_worker):
     assert "cannot connect to carrier-pigeon://roof" in worker.output
 
 
-def test_nothing_that_processors_are_forked_from_imports_zmq_or_an_event_loop():
-    import subprocess
+def test_a_standard_input_that_cannot_close_is_named(scheduler):
+    arguments = [sys.executable, "-m", "scaler.worker", "--exit-when-stdin-closes", scheduler.address]
+    ended = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
 
+    assert ended.returncode == 2
+    assert "needs a pipe" in ended.stdout
+
+
+def test_nothing_that_processors_are_forked_from_imports_zmq_or_an_event_loop():
     program = (
         "import sys, scaler.worker.program, scaler.worker.nursery, scaler.worker.processor\n"
         "print([name for name in ('zmq', 'asyncio', 'uvloop', 'psutil') if name in sys.modules])"

@@ -1,7 +1,7 @@
-"""The agent's core among simulated processors that are slow, get stuck, block, crash and are cancelled, as a seed decides.
+"""The agent's core among simulated processors that are slow, get stuck, block and crash, as a seed decides.
 
-What is checked is what the scheduler sees: each task has exactly one end (an outcome, a cancellation, or it was given back),
-a task that must run at most once starts at most once, and in the end nothing is left.
+What is checked is what the scheduler sees: each task has exactly one end (an outcome, a cancellation, or it was
+given back), a task that must run at most once starts at most once, and in the end nothing is left.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class World:
         self.answers: Counter = Counter()
         self.next_id = 1
         self.fetching: set = set()
-        settings = CoreSettings(slots=self.random.randint(1, 4))
+        settings = CoreSettings(slots=self.random.randint(1, 4), codec="c")
         self.core = AgentCore(settings, self.page, self, self.effects, lambda process_id: 0)
         self.core.pool.fill()
         self.turn()
@@ -241,13 +241,14 @@ class World:
     def calm_step(self) -> None:
         """What happens when nothing goes wrong."""
         self.now += 0.01
-        if self.processors:
-            self.processors[self.random.choice(sorted(self.processors))].step()
+        busy = [number for number, processor in sorted(self.processors.items()) if processor.chunk or processor.inbox]
+        if busy:
+            self.processors[self.random.choice(busy)].step()
         if self.core.needs_tick:
             self.core.tick(self.now)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(80))
 def test_every_task_has_exactly_one_end(seed):
     world = World(seed)
     for _ in range(SAFETY_STEPS):

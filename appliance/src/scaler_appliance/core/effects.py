@@ -42,6 +42,15 @@ class RemoveObject(NamedTuple):
     object_id: int
 
 
+class Forget(NamedTuple):
+    """A session has ended: what could not be sent to its peer yet is not to be sent, and files that it left behind
+    without a record of the object are to be deleted.
+    """
+
+    peer: bytes
+    session: int
+
+
 class Log(NamedTuple):
     """Write a log line; `level` is a name of the standard library's logging levels."""
 
@@ -55,7 +64,7 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Union[Send, SendChunk, StoreChunk, RemoveObject, Log, Stop]
+Effect = Union[Send, SendChunk, StoreChunk, RemoveObject, Forget, Log, Stop]
 
 
 class PeerError(Exception):

@@ -2,16 +2,16 @@
 
 Rules:
 - An object lives while its owner holds it or an unfinished task needs it, and no longer.
-- Only small objects (functions, mostly) have their bytes in the core's hands; the others are files in the object directory, of
-  which the core knows the size and how far they have arrived.
-- Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that have
-  not arrived yet wait.
+- Only small objects (functions, mostly) have their bytes in the core's hands; the others are files in the object
+  directory, of which the core knows the size and how far they have arrived.
+- Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
+  have not arrived yet wait. When they can arrive no more, because their source is gone, all who wait are told.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Dict, List, NamedTuple, Optional, Set
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
 from scaler_protocol import messages as m
@@ -28,8 +28,8 @@ class ChunkRequest(NamedTuple):
 
 class ObjectRecord:
     __slots__ = (
-        "object_id", "owner", "size", "kind", "name", "codec", "content", "in_file", "arrived", "requested", "source",
-        "waiting", "references", "held", "holders",
+        "object_id", "owner", "size", "kind", "name", "codec", "content", "in_file", "arrived", "requested",
+        "source", "waiting", "references", "held", "holders",
     )  # fmt: skip
 
     def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
@@ -49,6 +49,11 @@ class ObjectRecord:
         self.held = True  # by its owner
         self.holders: Set[int] = set()  # sessions of workers that were told of it
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether bytes are missing that can arrive no more."""
+        return self.arrived < self.size and self.source is None
+
 
 class ObjectTable:
     """All objects by id, with the effects of their coming and going."""
@@ -57,15 +62,16 @@ class ObjectTable:
         self._effects = effects
         self._chunk_bytes = chunk_bytes
         self._records: Dict[int, ObjectRecord] = {}
+        self._arriving: Dict[int, ObjectRecord] = {}
         self.total_bytes = 0
 
     def __len__(self) -> int:
         return len(self._records)
 
     def get(self, object_id: int) -> Optional[ObjectRecord]:
-        """The object, if its owner still holds it: what a new task may depend on."""
+        """The object, if its owner still holds it and its bytes are here or on their way: what a new task may need."""
         record = self._records.get(object_id)
-        return record if record is not None and record.held else None
+        return record if record is not None and record.held and not record.is_broken else None
 
     def find(self, object_id: int) -> Optional[ObjectRecord]:
         """The object, also while only unfinished tasks keep it alive."""
@@ -84,11 +90,13 @@ class ObjectTable:
         record.in_file = True
         record.arrived = record.requested = 0
         record.source = source
+        self._arriving[record.object_id] = record
         self._request_more(record)
 
     def _request_more(self, record: ObjectRecord) -> None:
         assert record.source is not None
-        while record.requested < record.size and record.requested - record.arrived < TRANSFER_WINDOW * self._chunk_bytes:
+        window = TRANSFER_WINDOW * self._chunk_bytes
+        while record.requested < record.size and record.requested - record.arrived < window:
             length = min(self._chunk_bytes, record.size - record.requested)
             request = m.ObjectRequest(id=record.object_id, offset=record.requested, length=length)
             self._effects.append(Send(record.source, request))
@@ -102,21 +110,47 @@ class ObjectTable:
         self._request_more(record)
         if record.arrived >= record.size:
             record.source = None
+            del self._arriving[record.object_id]
         waiting, record.waiting = record.waiting, []
         for request in waiting:
             self.serve(record, request)
 
+    def on_peer_gone(self, peer: bytes) -> None:
+        """A peer's session ended: what it was sending will never be whole, and it waits for nothing any more.
+
+        It may say Hello on the same connection; answers to its former self would only confuse it.
+        """
+        for record in list(self._arriving.values()):
+            record.waiting = [request for request in record.waiting if request.peer != peer]
+            if record.source == peer:
+                self.give_up(record)
+
+    def give_up(self, record: ObjectRecord) -> None:
+        """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
+        record.source = None
+        record.arrived = min(record.arrived, record.size - 1)
+        self._arriving.pop(record.object_id, None)
+        self._refuse_waiting(record)
+
+    def _refuse_waiting(self, record: ObjectRecord) -> None:
+        waiting, record.waiting = record.waiting, []
+        for request in waiting:
+            self.refuse(request.peer, record.object_id, request.offset)
+
     def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
         """Send a part of an object, now or as soon as it has arrived."""
         length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
-        if request.offset + length > record.arrived:
+        if request.offset > record.size or record.is_broken:
+            self.refuse(request.peer, record.object_id, request.offset)
+        elif request.offset + length > record.arrived:
             record.waiting.append(request)
         elif record.content is not None:
             chunk = record.content[request.offset : request.offset + length]
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
             self._effects.append(Send(request.peer, response, (chunk,)))
         else:
-            self._effects.append(SendChunk(request.peer, record.object_id, request.offset, length, record.size))
+            part = SendChunk(request.peer, record.object_id, request.offset, length, record.size)
+            self._effects.append(part)
 
     def refuse(self, peer: bytes, object_id: int, offset: int) -> None:
         response = m.ObjectResponse(id=object_id, offset=offset, status=m.ObjectResponseStatus.MISSING)
@@ -137,16 +171,16 @@ class ObjectTable:
         if record.held or record.references:
             return []
         del self._records[record.object_id]
+        self._arriving.pop(record.object_id, None)
         self.total_bytes -= record.size
         if record.in_file:
             self._effects.append(RemoveObject(record.object_id))
-        for request in record.waiting:
-            self.refuse(request.peer, record.object_id, request.offset)
+        self._refuse_waiting(record)
         return sorted(record.holders)
 
 
-def announcement(records: List[ObjectRecord]) -> "tuple[m.ObjectInstruction, List[bytes]]":
-    """The message that tells a worker of objects before the tasks that need them, with its payload."""
+def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:
+    """The message that tells a worker of objects of one codec, with its payload."""
     storages = bytes(map(_storage_of, records))
     instruction = m.ObjectInstruction(
         action=m.ObjectAction.CREATE,

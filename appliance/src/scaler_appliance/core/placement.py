@@ -2,21 +2,25 @@
 
 Rules:
 - Idle slots come first; then workers are given work ahead, so that no slot waits for a message.
-- How far ahead follows the measured duration of the function: about `prefetch_seconds` of work for each slot, never more
-  than the worker's queue holds. A function not measured yet gets two tasks a slot. So long tasks spread one by one, and
-  no-ops travel by the thousand.
-- A worker that has still half of that is left alone: few large messages, not many small ones.
+- How far ahead follows the measured duration of the function: about `prefetch_seconds` of work for each slot, never
+  more than the worker's queue holds. A function not measured yet gets two tasks a slot. So long tasks spread one by
+  one, and no-ops travel by the thousand.
+- A worker that has still half of that is left alone: few large messages, not many small ones. For the same reason a
+  message carries LEAST_MESSAGE_MICROSECONDS of work, if there is as much, even when other workers are idle.
 - Only workers that may take something are looked at; the cost follows what changed, not how many workers there are.
+- A task that was lost with several workers is sent only where a slot is free: should it be the cause, few others are
+  lost with it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import islice
 from math import ceil
-from typing import Dict, Optional
+from typing import Dict, Iterable, Iterator, List, Optional
 
 from scaler_appliance.core.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Span
-from scaler_appliance.core.objects import announcement
+from scaler_appliance.core.objects import ObjectRecord, announcement
 from scaler_appliance.core.ready import ReadyClass
 from scaler_appliance.core.sessions import WorkerSession
 from scaler_appliance.core.state import State
@@ -25,6 +29,8 @@ from scaler_protocol import messages as m
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
+LEAST_MESSAGE_MICROSECONDS = 500.0  # some ten times what a message costs here and at the worker
+LOSSES_OF_A_SUSPECT = 2
 
 
 class Placement:
@@ -41,14 +47,24 @@ class Placement:
         self._idle.pop(worker.number, None)
         self._hungry.pop(worker.number, None)
 
-    def on_load_fell(self, worker: WorkerSession) -> None:
-        """A worker finished something."""
+    def idle_workers(self) -> Iterable[WorkerSession]:
+        """Workers with a free slot."""
+        return self._idle.values()
+
+    def free_slots(self) -> int:
+        """How many tasks could start at once."""
+        return sum(max(0, worker.slots - worker.assigned) for worker in self._idle.values())
+
+    def on_load_changed(self, worker: WorkerSession) -> None:
+        """A worker finished something, or has more or fewer slots than before."""
         if worker.leaving:
             return
         if worker.assigned < worker.slots:
             self._hungry.pop(worker.number, None)
             self._idle[worker.number] = worker
-        elif (
+            return
+        self._idle.pop(worker.number, None)  # slots it had lent were taken back
+        if (
             worker.load_microseconds * 2 < self._target_microseconds * worker.slots
             and worker.assigned * 2 <= worker.capacity
         ):
@@ -57,64 +73,69 @@ class Placement:
     def place(self) -> None:
         """Hand out waiting tasks as far as workers have room."""
         for ready_class in self._state.ready.waiting():
+            is_served = False
             for candidates in (self._idle, self._hungry):
                 while ready_class.count and self._place_round(ready_class, candidates):
-                    pass
+                    is_served = True
+            if is_served:
+                self._state.ready.note_served(ready_class)
 
     def _place_round(self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession]) -> bool:
-        """Offer every candidate its share of the class once; whether any took something."""
-        capabilities = ready_class.requirement.capabilities
-        able = [worker for worker in candidates.values() if not capabilities or worker.offers(capabilities)]
-        if not able:
-            return False
+        """Offer each candidate its share of the class once; whether that changed anything."""
+        able = list(islice(_able(candidates, ready_class), ready_class.count))  # there is nothing for more of them
         slots = sum(worker.slots for worker in able)
-        waiting = ready_class.count
-        placed = 0
+        is_changed = False
         for worker in able:
-            share = ceil(waiting * worker.slots / slots)
+            share = ceil(ready_class.count * worker.slots / slots)
+            slots -= worker.slots
             taken = self._fill(worker, ready_class, share)
-            placed += taken
-            if worker.assigned < worker.slots:
-                continue
+            is_changed |= taken > 0
             if candidates is self._idle:
-                del self._idle[worker.number]
-                self._hungry[worker.number] = worker
+                if worker.assigned >= worker.slots:
+                    del self._idle[worker.number]
+                    self._hungry[worker.number] = worker
             elif taken < share:
                 del self._hungry[worker.number]  # until it has worked off half of what it holds
+                is_changed = True
             if not ready_class.count:
                 break
-        return placed > 0
+        return is_changed
 
     def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int) -> int:
-        """Dispatch up to `share` tasks of a class to a worker, as far as its credit goes; returns how many."""
+        """Dispatch about `share` tasks of a class to a worker, as far as its credit goes; returns how many."""
         placed = 0
         while placed < share:
-            span = ready_class.take(min(share - placed, max(1, worker.capacity - worker.assigned)))
+            room = worker.room_for(ready_class.requirement.capabilities)
+            span = ready_class.take(room) if room else None
             if span is None:
                 break
-            room = self._credit(worker, self._duration_of(span))
-            count = min(span.stop - span.start, room, _payload_limit(span))
+            credit = self._credit(worker, span)
+            least = int(LEAST_MESSAGE_MICROSECONDS / (self._duration_of(span) or LEAST_MESSAGE_MICROSECONDS))
+            count = min(span.stop - span.start, credit, _limit_of_message(span), max(share - placed, least))
             if count < span.stop - span.start:
                 ready_class.add(Span(span.batch, span.start + count, span.stop), in_front=True)
             if count:
                 self._dispatch(worker, Span(span.batch, span.start, span.start + count))
                 placed += count
-            if count == room:
+            if count == credit:
                 break
         return placed
 
     def _duration_of(self, span: Span) -> Optional[float]:
-        return self._state.durations.get(span.batch.function or span.batch.function_name)
+        return self._state.durations.get(span.batch.function_key)
 
-    def _credit(self, worker: WorkerSession, duration_microseconds: Optional[float]) -> int:
-        """How many more tasks of such a duration the worker should have."""
-        capacity = min(worker.capacity - worker.assigned, MAXIMUM_TASKS_PER_DISPATCH)
-        if duration_microseconds is None:
+    def _credit(self, worker: WorkerSession, span: Span) -> int:
+        """How many more tasks like those of the span the worker should have."""
+        duration_microseconds = self._duration_of(span)
+        free_slots = worker.slots - worker.assigned
+        if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
+            ahead = free_slots
+        elif duration_microseconds is None:
             ahead = TASKS_AHEAD_OF_UNMEASURED * worker.slots - worker.assigned
         else:
             free_microseconds = self._target_microseconds * worker.slots - worker.load_microseconds
-            ahead = max(int(free_microseconds / duration_microseconds), worker.slots - worker.assigned)
-        return max(0, min(capacity, ahead))
+            ahead = max(int(free_microseconds / duration_microseconds), free_slots)
+        return max(0, min(MAXIMUM_TASKS_PER_DISPATCH, ahead))
 
     def _dispatch(self, worker: WorkerSession, span: Span) -> None:
         state = self._state
@@ -125,13 +146,11 @@ class Placement:
         if estimate is None:
             estimate = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
-        state.dispatches[dispatch.number] = worker.dispatches[dispatch.number] = dispatch
-        batch.dispatches.append(dispatch)
-        worker.assigned += stop - start
-        worker.load_microseconds += estimate * (stop - start)
+        state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
+        worker.assign(dispatch)
         self._announce_objects(worker, span)
         message = m.Task(
-            ids=dispatch.instance_ids(),
+            ids=dispatch.ids,
             payload_sizes=batch.sizes[start:stop],
             function=batch.function,
             function_name=batch.function_name,
@@ -139,36 +158,44 @@ class Placement:
             options=batch.options,
             dependency_counts=batch.dependency_counts[start:stop],
             dependencies=batch.dependencies_of(start, stop),
-            attempt=batch.attempt_of(start),
+            attempt=batch.losses_of(start) + 1,
             client=batch.client,
         )
         state.send(worker.peer, message, (batch.payload_of(start, stop),))
 
     def _announce_objects(self, worker: WorkerSession, span: Span) -> None:
         """Tell the worker of every object that the tasks need and it does not know."""
-        needed = [span.batch.function] if span.batch.function else []
-        if span.batch.dependency_counts:
-            needed += span.batch.dependencies_of(span.start, span.stop)
-        for object_id in dict.fromkeys(needed):
-            if object_id in worker.known_objects:
-                continue
-            record = self._state.objects.find(object_id)
-            assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
-            worker.known_objects.add(object_id)
-            record.holders.add(worker.number)
-            instruction, payload = announcement([record])
+        batch = span.batch
+        needed = [batch.function] if batch.function else []
+        if batch.dependency_counts:
+            needed += batch.dependencies_of(span.start, span.stop)
+        unknown: Dict[str, List[ObjectRecord]] = {}  # by codec
+        for object_id in needed:
+            if object_id not in worker.known_objects:
+                record = self._state.objects.find(object_id)
+                assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
+                worker.known_objects.add(object_id)
+                record.holders.add(worker.number)
+                unknown.setdefault(record.codec, []).append(record)
+        for records in unknown.values():
+            instruction, payload = announcement(records)
             self._state.send(worker.peer, instruction, payload)
 
 
-def _payload_limit(span: Span) -> int:
+def _able(candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
+    """The candidates that can take a task of the class now."""
+    capabilities = ready_class.requirement.capabilities
+    if not capabilities:
+        return iter(candidates.values())
+    return (worker for worker in candidates.values() if worker.offers(capabilities) and worker.room_for(capabilities))
+
+
+def _limit_of_message(span: Span) -> int:
     """How many tasks of a span one message may carry: all of the same attempt, and not too many bytes."""
     batch, start, stop = span
     if batch.attempts is not None:
-        attempt = batch.attempts[start]
-        for index in range(start, stop):
-            if batch.attempts[index] != attempt:
-                stop = index
-                break
+        attempts = batch.attempts
+        stop = start + len(attempts[start:stop]) - len(attempts[start:stop].lstrip(attempts[start : start + 1]))
     if len(batch.payload) <= MAXIMUM_PAYLOAD_BYTES:
         return stop - start
     offsets = batch.offsets

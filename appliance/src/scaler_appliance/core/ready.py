@@ -2,39 +2,31 @@
 
 Rules:
 - One queue per requirement class (priority and capabilities), so that a task nobody can run blocks nobody behind it.
-- Within a class clients take turns, span by span: one client's million tasks do not starve another's ten.
-- Queues hold spans. Tasks cancelled meanwhile stay in their span and are passed over, but are never counted as waiting.
+- Within a class clients take turns, span by span: one client's million tasks do not starve another's ten. Classes of
+  one priority take turns as well: the one served longest ago comes first.
+- Queues hold spans. Tasks cancelled meanwhile stay in their span and are passed over, but are never counted as
+  waiting. A class without waiting tasks does not exist.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Deque, Dict, List, Optional
 
-from scaler_appliance.core.batches import Span, TaskBatch
+from scaler_appliance.core.batches import Requirement, Span, TaskBatch
 from scaler_appliance.core.task_states import TaskState, first_run
-from scaler_protocol import messages as m
-
-
-class Requirement(NamedTuple):
-    """What a task needs, in the order in which classes are served: smaller first."""
-
-    negative_priority: int
-    capabilities: Tuple[Tuple[str, float], ...]
-
-    @staticmethod
-    def of(options: m.TaskOptions) -> Requirement:
-        return Requirement(-options.priority, tuple(sorted((c.name, c.amount) for c in options.capabilities)))
 
 
 class ReadyClass:
     """The waiting tasks of one requirement class."""
 
-    __slots__ = ("requirement", "count", "_spans", "_turns")
+    __slots__ = ("requirement", "count", "last_served", "is_reported", "_spans", "_turns")
 
     def __init__(self, requirement: Requirement) -> None:
         self.requirement = requirement
         self.count = 0  # tasks in state QUEUED
+        self.last_served = 0
+        self.is_reported = False  # that no worker can run its tasks
         self._spans: Dict[int, Deque[Span]] = {}
         self._turns: Deque[int] = deque()
 
@@ -70,10 +62,6 @@ class ReadyClass:
         if self._spans.pop(client, None) is not None:
             self._turns.remove(client)
 
-    def spans(self) -> Iterator[Span]:
-        for spans in self._spans.values():
-            yield from spans
-
 
 def _take_from(spans: Deque[Span], limit: int) -> Optional[Span]:
     while spans:
@@ -96,30 +84,39 @@ class ReadyQueues:
 
     def __init__(self) -> None:
         self._classes: Dict[Requirement, ReadyClass] = {}
-        self._ordered: List[ReadyClass] = []
+        self._servings = 0
 
-    def class_of(self, batch: TaskBatch) -> ReadyClass:
-        requirement = Requirement.of(batch.options)
-        ready_class = self._classes.get(requirement)
+    def _class_of(self, batch: TaskBatch) -> ReadyClass:
+        ready_class = self._classes.get(batch.requirement)
         if ready_class is None:
-            ready_class = self._classes[requirement] = ReadyClass(requirement)
-            self._ordered = [self._classes[key] for key in sorted(self._classes)]
+            ready_class = self._classes[batch.requirement] = ReadyClass(batch.requirement)
+            ready_class.last_served = self._servings
         return ready_class
 
     def add(self, span: Span, *, in_front: bool = False) -> None:
-        self.class_of(span.batch).add(span, in_front=in_front)
+        self._class_of(span.batch).add(span, in_front=in_front)
 
     def count_cancelled(self, batch: TaskBatch, count: int) -> None:
         """Note that `count` waiting tasks of a batch were cancelled in their spans."""
-        self.class_of(batch).count -= count
+        self._class_of(batch).count -= count
 
     def remove_client(self, client: int) -> None:
-        for ready_class in self._ordered:
+        for ready_class in self._classes.values():
             ready_class.remove_client(client)
 
-    def waiting(self) -> Iterator[ReadyClass]:
-        """Classes with waiting tasks, highest priority first."""
-        return (ready_class for ready_class in self._ordered if ready_class.count)
+    def waiting(self) -> List[ReadyClass]:
+        """Classes with waiting tasks: highest priority first, then the one served longest ago."""
+        for ready_class in [each for each in self._classes.values() if not each.count]:
+            del self._classes[ready_class.requirement]
+        classes = list(self._classes.values())
+        if len(classes) > 1:
+            classes.sort(key=lambda each: (each.requirement.negative_priority, each.last_served))
+        return classes
+
+    def note_served(self, ready_class: ReadyClass) -> None:
+        """The class had its turn."""
+        self._servings += 1
+        ready_class.last_served = self._servings
 
     def __len__(self) -> int:
-        return sum(ready_class.count for ready_class in self._ordered)
+        return sum(ready_class.count for ready_class in self._classes.values())

@@ -2,7 +2,8 @@
 
 Rules:
 - Columns are extended by whole slices; a column that no result has used yet does not exist.
-- A message is closed when its payload reaches MAXIMUM_PAYLOAD_BYTES, so that a client never has to take one huge message.
+- A message is closed when its payload reaches MAXIMUM_PAYLOAD_BYTES, so that a client never has to take one huge
+  message.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ OPTIONAL_COLUMNS = ("objects", "durations_microseconds", "cpu_microseconds", "pe
 class ResultSpan(NamedTuple):
     """A run of results, as columns."""
 
-    sizes: "array[int]"
+    sizes: array[int]
     payload: Buffer
     codec: str = ""
     statuses: bytes = b""  # empty: all success
-    optional: Optional[Dict[str, "array[int]"]] = None  # by name of OPTIONAL_COLUMNS
+    optional: Optional[Dict[str, array[int]]] = None  # by name of OPTIONAL_COLUMNS
 
 
 class _OpenMessage:
@@ -41,7 +42,7 @@ class _OpenMessage:
         self.parts: List[Buffer] = []
         self.payload_bytes = 0
 
-    def add(self, ids: "array[int]", span: ResultSpan) -> None:
+    def add(self, ids: array[int], span: ResultSpan) -> None:
         before = len(self.ids)
         self.ids += ids
         self.sizes += span.sizes
@@ -60,7 +61,9 @@ class _OpenMessage:
             self.payload_bytes += len(span.payload)
 
     def message(self) -> m.TaskResult:
-        result = m.TaskResult(ids=self.ids, payload_sizes=self.sizes, codec=self.codec, **self.optional)
+        result = m.TaskResult(ids=self.ids, payload_sizes=self.sizes, codec=self.codec)
+        for name, column in self.optional.items():
+            setattr(result, name, column)
         if self.statuses is not None:
             result.statuses = bytes(self.statuses)
         return result
@@ -72,7 +75,7 @@ class ResultOutbox:
     def __init__(self) -> None:
         self._messages: List[_OpenMessage] = []
 
-    def add(self, ids: "array[int]", span: ResultSpan) -> None:
+    def add(self, ids: array[int], span: ResultSpan) -> None:
         """Add results of tasks `ids`, one entry of each column of `span` a task."""
         last = self._messages[-1] if self._messages else None
         if last is None or last.codec != span.codec or last.payload_bytes >= MAXIMUM_PAYLOAD_BYTES:

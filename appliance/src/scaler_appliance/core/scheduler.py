@@ -3,11 +3,11 @@
     on_message(now, peer, message, payload)     on_peer_gone(now, peer)      tick(now)
             │                                          │                        │
             ▼                                          ▼                        ▼
-      sessions, objects ──▶ TaskReactions ──▶ Placement ──▶ effects ──▶ take_effects()
+      sessions ──▶ Acceptance, Reports, Cancels, Returns, ObjectReactions ──▶ Placement ──▶ effects ──▶ take_effects()
 
 Rules:
-- This module knows peers: how they join, stay, leave and misbehave. What happens to tasks is decided in `tasks`, where they
-  go in `placement`.
+- This module knows peers: how they join, stay, leave and misbehave. What happens to tasks is decided in the modules of
+  the reactions, where they go in `placement`.
 - `tick` runs after each burst of messages: it places tasks, and sends what has gathered for each peer.
 """
 
@@ -16,18 +16,25 @@ from __future__ import annotations
 from array import array
 from typing import Callable, Dict, List, Optional, Type
 
-from scaler_appliance.core.effects import Buffer, Effect, PeerError, Stop
-from scaler_appliance.core.objects import SESSION_SHIFT, ChunkRequest, ObjectRecord
+from scaler_appliance.core.acceptance import Acceptance, check_capabilities
+from scaler_appliance.core.cancels import Cancels
+from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
+from scaler_appliance.core.object_reactions import ObjectReactions
+from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
+from scaler_appliance.core.reports import Reports
+from scaler_appliance.core.returns import Returns
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import Settings, State
-from scaler_appliance.core.tasks import TaskReactions
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
 
 WATCH_INTERVAL_SECONDS = 1.0
 SHUTDOWN_GRACE_SECONDS = 5.0
 MAXIMUM_SESSIONS = (1 << 24) - 1  # a session number is the upper part of object ids
+_ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
+"""What a peer may still send that has just left, because it had been asked to."""
+
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
@@ -42,33 +49,39 @@ class Scheduler:
     def __init__(self, settings: Settings) -> None:
         self.state = State(settings)
         self._placement = Placement(self.state)
-        self._tasks = TaskReactions(self.state, self._placement)
+        outcomes = Outcomes(self.state)
+        acceptance = Acceptance(self.state, self._placement, outcomes)
+        reports = Reports(self.state, self._placement, outcomes)
+        self._cancels = Cancels(self.state, self._placement, outcomes)
+        self._returns = Returns(self.state, self._placement, outcomes)
+        self._objects = ObjectReactions(self.state, outcomes)
         self._next_watch = 0.0
         self._stopping_at: Optional[float] = None
+        self._now = 0.0
         client_reactions: Dict[Type[object], Callable[..., None]] = {
-            m.Task: self._tasks.on_task,
-            m.TaskCancel: lambda client, message, payload: self._tasks.on_task_cancel(client, message),
+            m.Task: acceptance.on_task,
+            m.TaskCancel: lambda client, message, payload: self._cancels.on_task_cancel(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
         }
         worker_reactions: Dict[Type[object], Callable[..., None]] = {
-            m.TaskResult: self._tasks.on_task_result,
-            m.TaskCancelConfirm: lambda worker, message, payload: self._tasks.on_task_cancel_confirm(worker, message),
-            m.BalanceResponse: lambda worker, message, payload: self._tasks.on_balance_response(worker, message),
+            m.TaskResult: reports.on_task_result,
+            m.TaskLog: lambda worker, message, payload: reports.on_task_log(worker, message),
+            m.TaskCancelConfirm: lambda worker, message, payload: self._cancels.on_task_cancel_confirm(worker, message),
+            m.BalanceResponse: lambda worker, message, payload: self._returns.on_balance_response(worker, message),
         }
         shared_reactions: Dict[Type[object], Callable[..., None]] = {
             m.Heartbeat: self._on_heartbeat,
             m.HeartbeatEcho: lambda session, message, payload: None,  # having heard it is all
-            m.ObjectInstruction: self._on_object_instruction,
-            m.ObjectRequest: self._on_object_request,
-            m.ObjectResponse: self._on_object_response,
+            m.ObjectInstruction: self._objects.on_instruction,
+            m.ObjectRequest: self._objects.on_request,
+            m.ObjectResponse: self._objects.on_response,
             m.DisconnectRequest: self._on_disconnect_request,
             m.DisconnectResponse: lambda session, message, payload: self._remove(session, "it left", is_fault=False),
         }
-        self._reactions = {
-            m.Role.CLIENT: {**shared_reactions, **client_reactions},
-            m.Role.WORKER: {**shared_reactions, **worker_reactions},
+        self._reactions: Dict[Type[Session], Dict[Type[object], Callable[..., None]]] = {
+            ClientSession: {**shared_reactions, **client_reactions},
+            WorkerSession: {**shared_reactions, **worker_reactions},
         }
-        self._now = 0.0
 
     # Input ----------------------------------------------------------------------------------------------------------
 
@@ -81,30 +94,36 @@ class Scheduler:
                 return
             session = self.state.sessions.get(peer)
             if session is None:
-                if not isinstance(message, (m.DisconnectResponse, m.HeartbeatEcho)):
-                    self._refuse(peer, m.RefusalReason.NOT_GREETED, _NOT_GREETED)
+                self._on_message_of_stranger(peer, message)
                 return
             session.last_heard = now
-            reaction = self._reactions[session.hello.role].get(type(message))
-            if reaction is None and isinstance(message, m.UnknownMessage):
-                return  # of a newer minor version
-            if reaction is None:
-                raise PeerError(
-                    m.RefusalReason.PROTOCOL_VIOLATION,
-                    f"a {session.hello.role.name.lower()} does not send {type(message).__name__}",
-                )
-            reaction(session, message, payload)
+            reaction = self._reactions[type(session)].get(type(message))
+            if reaction is not None:
+                reaction(session, message, payload)
+            elif not isinstance(message, m.UnknownMessage):  # which is of a newer minor version
+                text = f"a {session.kind} does not send {type(message).__name__}"
+                raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         except PeerError as error:
             self.on_peer_error(now, peer, error)
+
+    def _on_message_of_stranger(self, peer: bytes, message: object) -> None:
+        """A peer spoke that has no session: it never had one, or it has ended meanwhile."""
+        if isinstance(message, m.DisconnectRequest):
+            self.state.send(peer, m.DisconnectResponse())
+            return
+        if isinstance(message, m.ObjectInstruction):
+            self._objects.on_instruction_of_stranger(message)
+        if not isinstance(message, _ANSWERS):
+            self._refuse(peer, m.RefusalReason.NOT_GREETED, _NOT_GREETED)
 
     def on_peer_error(self, now: float, peer: bytes, error: PeerError) -> None:
         """A peer broke the protocol (also: it sent bytes that are no message)."""
         self._now = now
-        self._refuse(peer, error.reason, error.text)
         session = self.state.sessions.get(peer)
         if session is not None:
             self.state.log("ERROR", f"{session.title} broke the protocol: {error.text}")
             self._remove(session, f"it broke the protocol: {error.text}", is_fault=True)
+        self._refuse(peer, error.reason, error.text)
 
     def on_peer_gone(self, now: float, peer: bytes) -> None:
         """The connection to a peer does not exist any more."""
@@ -113,13 +132,24 @@ class Scheduler:
         if session is not None:
             self._remove(session, "its connection was lost", is_fault=not session.leaving)
 
+    def on_object_unreadable(self, now: float, object_id: int) -> None:
+        """The bytes of an object could not be kept: whoever waits for them is told that they are missing."""
+        self._now = now
+        record = self.state.objects.find(object_id)
+        if record is not None:
+            self.state.objects.give_up(record)
+
     def tick(self, now: float) -> None:
         """Place tasks, flush what has gathered, look after silent peers."""
         self._now = now
-        if now >= self._next_watch:
+        is_watching = now >= self._next_watch
+        if is_watching:
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
         self._placement.place()
+        if is_watching:
+            self._returns.balance()
+            self._report_impossible()
         for session in self.state.touched.values():
             if isinstance(session, ClientSession):
                 self._flush_client(session)
@@ -160,9 +190,10 @@ class Scheduler:
         if hello.role == m.Role.CLIENT:
             session = self.state.clients[number] = ClientSession(number, peer, hello, self._now, self.state.touched)
         else:
-            worker = WorkerSession(number, peer, hello, self._now, self.state.touched)
-            worker.capacity = min(worker.capacity, worker.slots * self.state.settings.per_worker_queue_size)
+            queue_limit = self.state.settings.per_worker_queue_size
+            worker = WorkerSession(number, peer, hello, self._now, self.state.touched, queue_limit)
             session = self.state.workers[number] = worker
+            self.state.total_slots += worker.slots
             self._placement.add_worker(worker)
         self.state.sessions[peer] = session
         self.state.send(peer, self._welcome(number, hello))
@@ -170,7 +201,11 @@ class Scheduler:
 
     def _check_hello(self, hello: m.Hello) -> None:
         speaks = hello.implementation
-        if hello.major != PROTOCOL_MAJOR or hello.minor_min > PROTOCOL_MINOR_MAX or hello.minor_max < PROTOCOL_MINOR_MIN:
+        if (
+            hello.major != PROTOCOL_MAJOR
+            or hello.minor_min > PROTOCOL_MINOR_MAX
+            or hello.minor_max < PROTOCOL_MINOR_MIN
+        ):
             raise PeerError(
                 m.RefusalReason.VERSION_MISMATCH,
                 f"this scheduler speaks protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN} to"
@@ -181,6 +216,7 @@ class Scheduler:
             raise PeerError(m.RefusalReason.ROLE_NOT_SERVED, "a scheduler serves clients and workers only")
         if hello.role == m.Role.WORKER and hello.slots == 0:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "a worker needs at least one slot")
+        check_capabilities(hello.capabilities)
         if self._stopping_at is not None:
             raise PeerError(m.RefusalReason.SHUTTING_DOWN, "the scheduler is shutting down")
         if self.state.last_session >= MAXIMUM_SESSIONS:
@@ -237,19 +273,17 @@ class Scheduler:
         """End a session, and everything that was held for it."""
         del self.state.sessions[session.peer]
         if isinstance(session, ClientSession):
-            self._tasks.cancel_all(session)
-            self._drop_objects(session)
+            self._cancels.cancel_all(session)
+            self._objects.on_session_gone(session)
             del self.state.clients[session.number]
         elif isinstance(session, WorkerSession):
             self._placement.remove_worker(session)
-            self._tasks.return_all(session, why, is_fault)
-            self._drop_objects(session)
+            self._returns.return_all(session, why, is_fault)
+            self._objects.on_session_gone(session)
             del self.state.workers[session.number]
-            for object_id in session.known_objects:
-                record = self.state.objects.find(object_id)
-                if record is not None:
-                    record.holders.discard(session.number)
+            self.state.total_slots -= session.hello.slots
         self.state.touched.pop(session.number, None)
+        self.state.effects.append(Forget(session.peer, session.number))
         self.state.log("WARNING" if is_fault else "INFO", f"{session.title} is gone: {why}")
         self._stop_if_alone()
 
@@ -262,9 +296,10 @@ class Scheduler:
 
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
         if isinstance(session, WorkerSession):
-            session.heartbeat = message
+            session.on_heartbeat(message)
+            self._placement.on_load_changed(session)
         echo = m.HeartbeatEcho(
-            sequence=message.sequence, slots=self.state.total_slots(), tasks_waiting=len(self.state.ready)
+            sequence=message.sequence, slots=self.state.total_slots, tasks_waiting=len(self.state.ready)
         )
         self.state.send(session.peer, echo)
 
@@ -278,82 +313,29 @@ class Scheduler:
             is_client = isinstance(session, ClientSession)
             timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
             silence_seconds = self._now - session.last_heard
-            interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000 or settings.heartbeat_interval_seconds
+            own_interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000
+            interval_seconds = own_interval_seconds or settings.heartbeat_interval_seconds
             if silence_seconds > timeout_seconds:
-                self._refuse(session.peer, m.RefusalReason.NOT_GREETED, f"nothing was heard for {silence_seconds:.0f} s")
-                self._remove(session, f"nothing was heard of it for {silence_seconds:.0f} s", is_fault=True)
+                text = f"nothing was heard of it for {silence_seconds:.0f} s"
+                self._remove(session, text, is_fault=True)
+                self._refuse(session.peer, m.RefusalReason.NOT_GREETED, text)
             elif silence_seconds > 1.5 * interval_seconds:
                 self.state.send(session.peer, m.Heartbeat())
         if self._stopping_at is not None and self._now >= self._stopping_at:
             self._stopping_at = None
             self.state.effects.append(Stop("not all workers left in time"))
 
-    # Objects --------------------------------------------------------------------------------------------------------
-
-    def _on_object_instruction(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
-        if message.action == m.ObjectAction.CREATE:
-            self._create_objects(session, message, payload)
-        elif message.action == m.ObjectAction.DELETE:
-            for object_id in message.ids:
-                self._let_go(session, object_id)
-        elif message.action == m.ObjectAction.CLEAR:
-            self._drop_objects(session)
-        else:
-            raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
-
-    def _create_objects(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
-        _check_object_columns(message, payload)
-        offset = 0
-        for position, object_id in enumerate(message.ids):
-            size, storage = message.sizes[position], message.storages[position]
-            if object_id >> SESSION_SHIFT != session.number or self.state.objects.find(object_id) is not None:
-                raise PeerError(
-                    m.RefusalReason.PROTOCOL_VIOLATION, f"object id {object_id:016x} is not free, or not this session's"
-                )
-            if size > self.state.settings.maximum_object_bytes:
-                raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, f"an object of {size} bytes is larger than allowed")
-            name = message.names[position] if message.names else ""
-            kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
-            record = ObjectRecord(object_id, session.number, size, kind, name, message.codec)
-            self.state.objects.add(record)
-            session.objects.add(object_id)
-            if storage == m.ObjectStorage.INLINE or size == 0:
-                record.content = payload[offset : offset + size]
-                offset += size
-            elif storage == m.ObjectStorage.SHARED:
-                record.in_file = True
-            else:
-                self.state.objects.start_transfer(record, session.peer)
-
-    def _let_go(self, session: Session, object_id: int) -> None:
-        if object_id not in session.objects:
-            return  # a second delete, or one that crossed ours: the wish is fulfilled
-        session.objects.discard(object_id)
-        record = self.state.objects.find(object_id)
-        assert record is not None
-        self._tasks.forget_object(object_id, self.state.objects.let_go(record))
-
-    def _drop_objects(self, session: Session) -> None:
-        for object_id in sorted(session.objects):
-            self._let_go(session, object_id)
-
-    def _on_object_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
-        record = self.state.objects.find(message.id)
-        if record is None:
-            self.state.objects.refuse(session.peer, message.id, message.offset)
-        else:
-            self.state.objects.serve(record, ChunkRequest(session.peer, message.offset, message.length))
-
-    def _on_object_response(self, session: Session, message: m.ObjectResponse, payload: bytes) -> None:
-        record = self.state.objects.find(message.id)
-        if record is None or record.source != session.peer:
-            return  # deleted meanwhile
-        if message.status != m.ObjectResponseStatus.OK:
-            self._let_go(session, message.id)
-        elif message.offset != record.arrived or not payload or record.arrived + len(payload) > record.size:
-            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "ObjectResponse: not the bytes that were asked for")
-        else:
-            self.state.objects.on_chunk(record, payload)
+    def _report_impossible(self) -> None:
+        """Say once, not silently park, that tasks wait for what no worker offers."""
+        for ready_class in self.state.ready.waiting():
+            capabilities = ready_class.requirement.capabilities
+            if ready_class.is_reported or any(worker.offers(capabilities) for worker in self.state.workers.values()):
+                continue
+            ready_class.is_reported = bool(self.state.workers)
+            if self.state.workers:
+                needs = ", ".join(f"{name}={amount:g}" for name, amount in capabilities)
+                text = f"{ready_class.count} tasks need {needs}, and no worker offers that: they wait for one that does"
+                self.state.log("WARNING", text)
 
     # Flushing -------------------------------------------------------------------------------------------------------
 
@@ -370,6 +352,11 @@ class Scheduler:
             worker.forgotten_objects = array("Q")
 
     def _flush_client(self, client: ClientSession) -> None:
+        """`running` announces a result, `notFound` says that it came before: the order tells the truth."""
+        if client.running_ids:
+            outcomes = bytes([m.CancelOutcome.RUNNING]) * len(client.running_ids)
+            self.state.send(client.peer, m.TaskCancelConfirm(ids=client.running_ids, outcomes=outcomes))
+            client.running_ids = array("Q")
         for message, payload in client.outbox.drain():
             self.state.send(client.peer, message, payload)
         if client.confirmed_ids:
@@ -377,18 +364,3 @@ class Scheduler:
             self.state.send(client.peer, m.TaskCancelConfirm(ids=client.confirmed_ids, outcomes=outcomes))
             client.confirmed_ids = array("Q")
             client.confirmed_outcomes = bytearray()
-
-
-def _check_object_columns(message: m.ObjectInstruction, payload: Buffer) -> None:
-    count = len(message.ids)
-    if len(message.sizes) != count or len(message.storages) != count:
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: columns of different lengths")
-    if len(message.kinds) not in (0, count) or len(message.names) not in (0, count):
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: columns of different lengths")
-    if any(storage > m.ObjectStorage.REMOTE for storage in message.storages):
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: unknown storage")
-    inline = sum(
-        size for size, storage in zip(message.sizes, message.storages) if storage == m.ObjectStorage.INLINE
-    )
-    if inline != len(payload):
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: sizes do not fit the payload frame")

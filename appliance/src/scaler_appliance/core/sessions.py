@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.batches import Dispatch, TaskBatch
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
 from scaler_protocol import messages as m
 
+_ROUNDING = 1e-9  # of sums and quotients of capability amounts
+
+Capabilities = Tuple[Tuple[str, float], ...]
+
 
 class Session:
     """What clients and workers have in common."""
+
+    kind: ClassVar[str]
 
     def __init__(self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session]) -> None:
         self._touched = touched  # sessions that have something to be sent at the end of this burst
@@ -32,15 +38,17 @@ class Session:
     def title(self) -> str:
         """How log lines and errors call this peer."""
         hello = self.hello
-        kind = "worker" if hello.role == m.Role.WORKER else "client"
-        return f"{kind} {hello.name or self.number} ({hello.host}, process {hello.process_id})"
+        return f"{self.kind} {hello.name or self.number} ({hello.host}, process {hello.process_id})"
 
 
 class ClientSession(Session):
+    kind = "client"
+
     def __init__(self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session]) -> None:
         super().__init__(number, peer, hello, now, touched)
         self.last_task_id = -1
         self.outbox = ResultOutbox()
+        self.running_ids: array[int] = array("Q")  # confirmed as running: to be told before any result
         self.confirmed_ids: array[int] = array("Q")
         self.confirmed_outcomes = bytearray()
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
@@ -68,7 +76,7 @@ class ClientSession(Session):
     def batches(self) -> Iterator[TaskBatch]:
         return iter(self._batches.values())
 
-    def report(self, ids: "array[int]", span: ResultSpan) -> None:
+    def report(self, ids: array[int], span: ResultSpan) -> None:
         """Send outcomes at the end of this burst."""
         self.outbox.add(ids, span)
         self._touched[self.number] = self
@@ -76,16 +84,37 @@ class ClientSession(Session):
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
         """Answer a cancel at the end of this burst."""
         self._touched[self.number] = self
-        self.confirmed_ids.append(task_id)
-        self.confirmed_outcomes.append(outcome)
+        if outcome == m.CancelOutcome.RUNNING:
+            self.running_ids.append(task_id)
+        else:
+            self.confirmed_ids.append(task_id)
+            self.confirmed_outcomes.append(outcome)
 
 
 class WorkerSession(Session):
-    def __init__(self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session]) -> None:
+    """A worker.
+
+    Parameters:
+        queue_limit: how many tasks it may hold for each slot, as far as the scheduler is concerned.
+    """
+
+    kind = "worker"
+
+    def __init__(
+        self,
+        number: int,
+        peer: bytes,
+        hello: m.Hello,
+        now: float,
+        touched: Dict[int, Session],
+        queue_limit: int,
+    ) -> None:
         super().__init__(number, peer, hello, now, touched)
-        self.slots = hello.slots
-        self.capacity = hello.slots * max(1, hello.queue_size)  # tasks it may hold
+        self._queue_size = min(max(1, hello.queue_size), queue_limit)
+        self.slots = hello.slots  # tasks that run at once
+        self.capacity = self.slots * self._queue_size  # tasks it may hold
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
+        self._free = dict(self.capabilities)  # what its tasks leave of them
         self.dispatches: Dict[int, Dispatch] = {}
         self.assigned = 0
         self.load_microseconds = 0.0
@@ -94,9 +123,62 @@ class WorkerSession(Session):
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
+        self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
-    def offers(self, capabilities: Tuple[Tuple[str, float], ...]) -> bool:
-        return all(self.capabilities.get(name, 0.0) >= amount for name, amount in capabilities)
+    def on_heartbeat(self, heartbeat: m.Heartbeat) -> None:
+        """Take note of its figures.
+
+        A processor whose task waits for tasks of its own lends its slot to a spare one: the worker runs as many more.
+        """
+        self.heartbeat = heartbeat
+        suspended = sum(processor.suspended for processor in heartbeat.processors)
+        self.slots = self.hello.slots + suspended
+        self.capacity = self.slots * self._queue_size
+
+    def offers(self, capabilities: Capabilities) -> bool:
+        """Whether tasks with these needs can ever run here."""
+        own = self.capabilities
+        return all(name in own and own[name] >= amount for name, amount in capabilities)
+
+    def room_for(self, capabilities: Capabilities) -> int:
+        """How many more tasks with these needs it could hold; tasks that only need a name are not limited by it."""
+        room = self.capacity - self.assigned
+        for name, amount in capabilities:
+            if amount:
+                room = min(room, int(self._free.get(name, 0.0) / amount + _ROUNDING))
+        return max(0, room)
+
+    def assign(self, dispatch: Dispatch) -> None:
+        """The tasks of a dispatch are its own from now on."""
+        count = dispatch.open_count
+        self.dispatches[dispatch.number] = dispatch
+        self.assigned += count
+        assert self.assigned <= self.capacity, f"{self.title} was given more than it can hold"
+        self.load_microseconds += dispatch.estimate_microseconds * count
+        for name, amount in dispatch.batch.requirement.capabilities:
+            self._free[name] -= amount * count
+
+    def unassign(self, dispatch: Dispatch, count: int) -> None:
+        """`count` instances of a dispatch were closed."""
+        self.assigned -= count
+        self.load_microseconds = max(0.0, self.load_microseconds - dispatch.estimate_microseconds * count)
+        for name, amount in dispatch.batch.requirement.capabilities:
+            self._free[name] += amount * count
+        if dispatch.open_count == 0:
+            del self.dispatches[dispatch.number]
+        if self.assigned == 0:
+            self._free.update(self.capabilities)  # rounding errors do not add up for ever
+            self.load_microseconds = 0.0
+
+    def check_invariants(self) -> None:
+        """Capabilities in use and free are what there is."""
+        used = dict.fromkeys(self.capabilities, 0.0)
+        for dispatch in self.dispatches.values():
+            for name, amount in dispatch.batch.requirement.capabilities:
+                used[name] += amount * dispatch.open_count
+        for name, amount in self.capabilities.items():
+            assert -_ROUNDING <= used[name] <= amount + _ROUNDING, f"{self.title}: {used[name]} {name} in use"
+            assert abs(self._free[name] + used[name] - amount) < 1e-6
 
     def cancel(self, instances: Iterable[int], force: bool) -> None:
         """Ask the worker to drop instances, at the end of this burst."""

@@ -16,7 +16,7 @@ from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.objects import ObjectTable
 from scaler_appliance.core.ready import ReadyQueues
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
-from scaler_appliance.core.task_states import TaskState
+from scaler_appliance.core.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 
 
@@ -49,6 +49,7 @@ class State:
         self.sessions: Dict[bytes, Session] = {}  # by peer
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
+        self.total_slots = 0  # of all workers
         self.last_session = 0
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
         self.objects = ObjectTable(self.effects, settings.chunk_bytes)
@@ -65,10 +66,8 @@ class State:
     def send(self, peer: bytes, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self.effects.append(Send(peer, message, payload))
 
-    def total_slots(self) -> int:
-        return sum(worker.slots for worker in self.workers.values())
-
     def running(self) -> int:
+        """How many tasks are at workers."""
         return sum(worker.assigned for worker in self.workers.values())
 
     def check_invariants(self) -> None:
@@ -85,19 +84,38 @@ class State:
                 for index, state in enumerate(batch.states):
                     if state in (TaskState.ASSIGNED, TaskState.CANCELLING):
                         assigned[batch.dispatch_of(index).worker] += 1
-                for dispatch in batch.dispatches:
+                for dispatch in batch.dispatches.values():
                     assert self.dispatches[dispatch.number] is dispatch
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
+        self._check_workers(assigned)
+        assert len(self.sessions) == len(self.clients) + len(self.workers)
+        self._check_objects()
+
+    def _check_workers(self, assigned: CounterType[int]) -> None:
         for worker in self.workers.values():
             assert worker.assigned == assigned[worker.number], f"{worker.title}: {worker.assigned} counted"
             assert worker.assigned == sum(dispatch.open_count for dispatch in worker.dispatches.values())
-            assert worker.assigned <= worker.capacity
+            worker.check_invariants()
+        assert self.total_slots == sum(worker.hello.slots for worker in self.workers.values())
         assert len(self.dispatches) == sum(len(worker.dispatches) for worker in self.workers.values())
         for dispatch in self.dispatches.values():
             assert dispatch.open_count == sum(dispatch.open) > 0
-        assert len(self.sessions) == len(self.clients) + len(self.workers)
+            assert dispatch.batch.dispatches[dispatch.number] is dispatch
+
+    def _check_objects(self) -> None:
+        references: CounterType[int] = Counter()
+        for client in self.clients.values():
+            for batch in client.batches():
+                references[batch.function] += 1
+                for index, state in enumerate(batch.states):
+                    if state not in FINAL_STATES and batch.dependency_counts:
+                        references.update(batch.dependencies_of(index, index + 1))
         for record in self.objects.records():
+            assert record.references == references[record.object_id], f"object {record.object_id:x}"
             assert record.held or record.references > 0
             if record.held:
                 owner = self.clients.get(record.owner) or self.workers.get(record.owner)
                 assert owner is not None and record.object_id in owner.objects
+            for number in record.holders:
+                assert record.object_id in self.workers[number].known_objects
+        assert self.objects.total_bytes == sum(record.size for record in self.objects.records())

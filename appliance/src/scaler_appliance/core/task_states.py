@@ -1,10 +1,10 @@
 """The state machine of a task.
 
 Rules:
-- Every transition lives in TRANSITIONS, and the table is total: each (state, event) pair is a next state, an `ignore` with
-  its reason, or a `fault` of ours, which is an assertion because no peer can cause it.
-- A task's state is one byte in its batch's `states` column. AFTER[event] is the table in the form of `bytes.translate`, so a
-  whole span of tasks makes its transition in one call.
+- Every transition lives in TRANSITIONS, and the table is total: each (state, event) pair is a next state, an `ignore`
+  with its reason, or a `fault` of ours, which is an assertion because no peer can cause it.
+- A task's state is one byte in its batch's `states` column. AFTER[event] is the table in the form of `bytes.translate`,
+  so a whole span of tasks makes its transition in one call.
 - Nothing here knows who is connected or what time it is.
 
     QUEUED ──place──▶ ASSIGNED ──succeed/fail/lose──▶ SUCCEEDED / FAILED / LOST
@@ -115,7 +115,7 @@ def apply(states: bytearray, start: int, stop: int, event: TaskEvent) -> None:
     states[start:stop] = after
 
 
-def first_run(states: bytearray, start: int, stop: int, state: int) -> Optional[Tuple[int, int]]:
+def first_run(states: Union[bytes, bytearray], start: int, stop: int, state: int) -> Optional[Tuple[int, int]]:
     """The first maximal span of tasks within [start, stop) that are in `state`."""
     byte = bytes([state])
     start = states.find(byte, start, stop)
@@ -125,7 +125,7 @@ def first_run(states: bytearray, start: int, stop: int, state: int) -> Optional[
     return start, stop - len(rest.lstrip(byte))
 
 
-def runs(states: bytearray, start: int, stop: int, state: int) -> List[Tuple[int, int]]:
+def runs(states: Union[bytes, bytearray], start: int, stop: int, state: int) -> List[Tuple[int, int]]:
     """All maximal spans of tasks within [start, stop) that are in `state`."""
     found: List[Tuple[int, int]] = []
     run = first_run(states, start, stop, state)

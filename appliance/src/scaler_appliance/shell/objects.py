@@ -8,9 +8,13 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import Dict, Optional
+import re
+from typing import Dict, List, Optional, Set
 
+from scaler_appliance.core.objects import SESSION_SHIFT
 from scaler_protocol.segments import Buffer, ObjectDirectory, read_chunk, temporary_name, write_chunk
+
+_OBJECT_NAME = re.compile("[0-9a-f]{16}")
 
 
 class ObjectFiles:
@@ -45,6 +49,11 @@ class ObjectFiles:
             os.unlink(path)
         except FileNotFoundError:
             pass
+
+    def of_sessions(self, sessions: Set[int]) -> List[int]:
+        """Ids of the objects that have a file and were made by one of these sessions."""
+        names = filter(_OBJECT_NAME.fullmatch, os.listdir(self.directory.path))
+        return [object_id for object_id in (int(name, 16) for name in names) if object_id >> SESSION_SHIFT in sessions]
 
     def close(self) -> None:
         self.directory.remove()

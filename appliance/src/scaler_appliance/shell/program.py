@@ -1,7 +1,7 @@
 """The command line of `scaler_scheduler`.
 
-Rules: every option appears under -h with its default and its unit, and does what it says. Exit codes: 0 stopped as asked,
-1 failed to start (starting again will not help), 2 wrong command line.
+Rules: every option appears under -h with its default and its unit, and does what it says. Exit codes: 0 stopped as
+asked, 1 failed to start (starting again will not help), 2 wrong command line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import os
 import platform
 import sys
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import Scheduler
@@ -37,32 +37,135 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="Then, on each machine that is to run tasks:  scaler_cluster -n 4 ADDRESS",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("address", metavar="ADDRESS", help="where to listen: tcp://127.0.0.1:2345 (port 0: any free one) or ipc:///path")
+    parser.add_argument(
+        "address", metavar="ADDRESS", help="where to listen: tcp://127.0.0.1:2345 (port 0: any free one) or ipc:///path"
+    )
     parser.add_argument("--version", action="version", version=_version())
     tasks = parser.add_argument_group("tasks")
-    tasks.add_argument("-mt", "--max-number-of-tasks-waiting", type=int, default=-1, metavar="N", help="reject tasks when N wait beyond what free workers take at once; -1: no limit")
-    tasks.add_argument("-qs", "--per-worker-queue-size", type=_positive_int, default=1000, metavar="N", help="tasks sent ahead to one worker at most")
-    tasks.add_argument("--maximum-attempts", type=_positive_int, default=4, metavar="N", help="give a task up when N workers were lost with it")
+    tasks.add_argument(
+        "-mt",
+        "--max-number-of-tasks-waiting",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="reject tasks when N wait beyond what free workers take at once; -1: no limit",
+    )
+    tasks.add_argument(
+        "-qs",
+        "--per-worker-queue-size",
+        type=_positive_int,
+        default=1000,
+        metavar="N",
+        help="tasks sent ahead to one worker at most",
+    )
+    tasks.add_argument(
+        "--maximum-attempts",
+        type=_positive_int,
+        default=4,
+        metavar="N",
+        help="give a task up when N workers were lost with it",
+    )
     peers = parser.add_argument_group("clients and workers")
-    peers.add_argument("-ct", "--client-timeout-seconds", type=_positive_float, default=60.0, metavar="SECONDS", help="a client silent for so long is gone; its tasks are cancelled")
-    peers.add_argument("-wt", "--worker-timeout-seconds", type=_positive_float, default=60.0, metavar="SECONDS", help="a worker silent for so long is lost; its tasks run elsewhere")
-    peers.add_argument("-hi", "--heartbeat-interval-seconds", type=_positive_float, default=2.0, metavar="SECONDS", help="how often peers say that they live")
-    peers.add_argument("-p", "--protected", action=argparse.BooleanOptionalAction, default=True, help="refuse clients that ask to shut the cluster down")
+    peers.add_argument(
+        "-ct",
+        "--client-timeout-seconds",
+        type=_positive_float,
+        default=60.0,
+        metavar="SECONDS",
+        help="a client silent for so long is gone; its tasks are cancelled",
+    )
+    peers.add_argument(
+        "-wt",
+        "--worker-timeout-seconds",
+        type=_positive_float,
+        default=60.0,
+        metavar="SECONDS",
+        help="a worker silent for so long is lost; its tasks run elsewhere",
+    )
+    peers.add_argument(
+        "-hi",
+        "--heartbeat-interval-seconds",
+        type=_positive_float,
+        default=2.0,
+        metavar="SECONDS",
+        help="how often peers say that they live",
+    )
+    peers.add_argument(
+        "-p",
+        "--protected",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="refuse clients that ask to shut the cluster down",
+    )
     objects = parser.add_argument_group("objects")
-    objects.add_argument("--object-directory", default=None, metavar="PATH", help="where a directory for large objects is made; by default in /dev/shm, else the temporary directory")
-    objects.add_argument("--maximum-object-bytes", type=_positive_int, default=1 << 40, metavar="BYTES", help="refuse objects larger than this")
+    objects.add_argument(
+        "--object-directory",
+        default=None,
+        metavar="PATH",
+        help="where a directory for large objects is made; by default in /dev/shm, else the temporary directory",
+    )
+    objects.add_argument(
+        "--maximum-object-bytes",
+        type=_positive_int,
+        default=1 << 40,
+        metavar="BYTES",
+        help="refuse objects larger than this",
+    )
     network = parser.add_argument_group("network")
-    network.add_argument("-ma", "--monitor-address", default=None, metavar="ADDRESS", help="where to publish status; by default ipc:///tmp/HOST_PORT_monitor")
+    network.add_argument(
+        "-ma",
+        "--monitor-address",
+        default=None,
+        metavar="ADDRESS",
+        help="where to publish status; by default ipc:///tmp/HOST_PORT_monitor",
+    )
     network.add_argument("--io-threads", type=_positive_int, default=1, metavar="N", help="threads of ZeroMQ")
-    network.add_argument("--maximum-message-bytes", type=_positive_int, default=512 * 1024 * 1024, metavar="BYTES", help="disconnect peers that send larger messages")
-    network.add_argument("-e", "-el", "--event-loop", choices=("builtin", "uvloop"), default="builtin", help="uvloop needs the package of that name, and CPython")
+    network.add_argument(
+        "--maximum-message-bytes",
+        type=_positive_int,
+        default=512 * 1024 * 1024,
+        metavar="BYTES",
+        help="disconnect peers that send larger messages",
+    )
+    network.add_argument(
+        "-e",
+        "-el",
+        "--event-loop",
+        choices=("builtin", "uvloop"),
+        default="builtin",
+        help="uvloop needs the package of that name, and CPython",
+    )
     logs = parser.add_argument_group("logging")
-    logs.add_argument("-lp", "--logging-paths", nargs="*", default=["/dev/stdout"], metavar="PATH", help="/dev/stdout, /dev/stderr, or files (rotated daily)")
-    logs.add_argument("-ll", "--logging-level", default="INFO", choices=LEVELS, help="least severe level that is logged")
-    logs.add_argument("-lc", "--logging-config-file", default=None, metavar="PATH", help="a logging.config file, which then decides everything about logging")
+    logs.add_argument(
+        "-lp",
+        "--logging-paths",
+        nargs="*",
+        default=["/dev/stdout"],
+        metavar="PATH",
+        help="/dev/stdout, /dev/stderr, or files (rotated daily)",
+    )
+    logs.add_argument(
+        "-ll", "--logging-level", default="INFO", choices=LEVELS, help="least severe level that is logged"
+    )
+    logs.add_argument(
+        "-lc",
+        "--logging-config-file",
+        default=None,
+        metavar="PATH",
+        help="a logging.config file, which then decides everything about logging",
+    )
     service = parser.add_argument_group("running under another program")
-    service.add_argument("--address-file", default=None, metavar="PATH", help="when listening, write the address and the monitor address to this file, a line each")
-    service.add_argument("--exit-when-stdin-closes", action="store_true", help="stop when standard input ends: when it is a pipe, its other end is the life line")
+    service.add_argument(
+        "--address-file",
+        default=None,
+        metavar="PATH",
+        help="when listening, write the address and the monitor address to this file, a line each",
+    )
+    service.add_argument(
+        "--exit-when-stdin-closes",
+        action="store_true",
+        help="stop when standard input ends: when it is a pipe, its other end is the life line",
+    )
     return parser
 
 
@@ -70,7 +173,8 @@ def _version() -> str:
     import zmq
 
     return (
-        f"scaler_scheduler {__version__}, protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN}-{PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX},"
+        f"scaler_scheduler {__version__},"
+        f" protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN}-{PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX},"
         f" {platform.python_implementation()} {platform.python_version()}, libzmq {zmq.zmq_version()}"
     )
 
@@ -121,7 +225,7 @@ def _use_event_loop(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    gone = []
+    gone: List[Callable[[bytes], None]] = []  # the server, which is made after the transport
 
     def monitor_address(address: str) -> str:
         return options.monitor_address or monitor_address_of(address)
@@ -140,7 +244,13 @@ async def _serve(options: argparse.Namespace) -> None:
         if options.address_file is not None:
             with open(options.address_file, "w", encoding="utf-8") as address_file:
                 address_file.write(f"{transport.address}\n{transport.monitor_address}\n")
-        for part in ("AsyncBinder", "VanillaTaskManager", "VanillaObjectManager", "VanillaWorkerManager", "StatusReporter"):
+        for part in (
+            "AsyncBinder",
+            "VanillaTaskManager",
+            "VanillaObjectManager",
+            "VanillaWorkerManager",
+            "StatusReporter",
+        ):
             logger.info("%s: started", part)  # names that users' log readers know from earlier generations
         gc.collect()
         gc.freeze() if hasattr(gc, "freeze") else None

@@ -1,6 +1,7 @@
 """The running scheduler: drives the core from its socket, its clock and its signals.
 
-    socket readable ─▶ drain up to BURST_MESSAGES ─▶ core.on_message … ─▶ core.tick ─▶ perform effects ─▶ again if more came
+    socket readable ─▶ drain up to BURST_MESSAGES ─▶ core.on_message … ─▶ core.tick ─▶ perform effects ─▶ again, if
+    more came meanwhile
 
 Rules:
 - Everything that waits is drained before anything is placed: bursts make batches.
@@ -14,9 +15,9 @@ import logging
 import os
 import signal
 import sys
-from typing import Callable, Counter, Dict, Type
+from typing import Callable, Counter, Dict, List, Set, Type
 
-from scaler_appliance.core.effects import Effect, Log, PeerError, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.effects import Effect, Forget, Log, PeerError, RemoveObject, Send, SendChunk, StoreChunk
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.shell.objects import ObjectFiles
@@ -42,15 +43,19 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_draining = False
-        self._gone: list[bytes] = []
+        self._is_stopping = False
+        self._is_retrying = False
+        self._gone: List[bytes] = []
+        self._ended_sessions: Set[int] = set()
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._reporter = StatusReporter(core, transport, self.sent, self.received)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
             SendChunk: self._send_chunk,
-            StoreChunk: lambda effect: files.store_chunk(*effect),
+            StoreChunk: self._store_chunk,
             RemoveObject: lambda effect: files.remove(effect.object_id),
+            Forget: self._forget,
             Log: lambda effect: logger.log(getattr(logging, effect.level), effect.text),
             StopEffect: self._stop,
         }
@@ -89,10 +94,14 @@ class Server:
             self._settle(now)
         finally:
             self._is_draining = False
-        if self._transport.has_input() and not self._stopped.done():
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Drain again if messages wait, for sending swallows the descriptor's signal that they came."""
+        if not self._stopped.done() and self._transport.has_input():
             self._loop.call_soon(self._drain)
 
-    def _on_frames(self, now: float, peer: bytes, frames: "list[bytes]") -> None:
+    def _on_frames(self, now: float, peer: bytes, frames: list[bytes]) -> None:
         try:
             if not 1 <= len(frames) <= 2:
                 raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
@@ -108,12 +117,11 @@ class Server:
             self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text))
 
     def _on_timer(self) -> None:
-        now = self._loop.time()
-        self._drain()  # should a signal of the descriptor ever be missed, it is late, not lost
-        self._settle(now)
-        self._reporter.report(now)
         if not self._stopped.done():
             self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
+        self._drain()
+        self._sweep_files()
+        self._reporter.report(self._loop.time())
 
     def _on_signal(self, name: str) -> None:
         if self._stopped.done():
@@ -129,13 +137,10 @@ class Server:
             self._loop.remove_reader(sys.stdin.fileno())
             self._begin_stop("the process that started the scheduler is gone")
 
-    _is_stopping = False
-
     def _begin_stop(self, why: str) -> None:
         self._is_stopping = True
-        now = self._loop.time()
-        self._core.shut_down(now, why)
-        self._settle(now)
+        self._core.shut_down(self._loop.time(), why)
+        self._drain()
 
     # Output ---------------------------------------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class Server:
         """Let the core decide on what came in, and perform what it decides, until nothing is left."""
         self._core.tick(now)
         effects = self._core.take_effects()
-        while effects:
+        while effects or self._gone:
             for effect in effects:
                 self._perform(effect)
             gone, self._gone = self._gone, []
@@ -152,15 +157,38 @@ class Server:
             if gone:
                 self._core.tick(now)
             effects = self._core.take_effects()
-        if self._transport.is_congested:
+        if self._transport.is_congested and not self._is_retrying:
+            self._is_retrying = True
             self._loop.call_later(CONGESTION_RETRY_SECONDS, self._retry)
 
     def _perform(self, effect: Effect) -> None:
-        self._performers[type(effect)](effect)
+        try:
+            self._performers[type(effect)](effect)
+        except Exception:  # the effects after it are for other peers
+            logger.exception("Scheduler: internal error; this is left undone: %.200r", effect)
 
     def _send(self, effect: Send) -> None:
         self.sent[type(effect.message).__name__] += 1
         self._transport.send(effect.peer, encode(effect.message), effect.payload)
+
+    def _forget(self, effect: Forget) -> None:
+        self._transport.forget(effect.peer)
+        self._ended_sessions.add(effect.session)
+
+    def _sweep_files(self) -> None:
+        """Remove files of sessions that ended, of which the core knows no object: never announced, or too late."""
+        if self._ended_sessions:
+            sessions, self._ended_sessions = self._ended_sessions, set()
+            for object_id in self._files.of_sessions(sessions):
+                if self._core.state.objects.find(object_id) is None:
+                    self._files.remove(object_id)
+
+    def _store_chunk(self, effect: StoreChunk) -> None:
+        try:
+            self._files.store_chunk(*effect)
+        except OSError as error:
+            logger.error("Scheduler: object %016x cannot be kept: %s", effect.object_id, error)
+            self._core.on_object_unreadable(self._loop.time(), effect.object_id)
 
     def _send_chunk(self, effect: SendChunk) -> None:
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
@@ -169,11 +197,10 @@ class Server:
         self._send(Send(effect.peer, response, (chunk or b"",)))
 
     def _retry(self) -> None:
+        self._is_retrying = False
         self._transport.send_waiting()
-        self._settle(self._loop.time())
+        self._drain()
 
     def _stop(self, effect: StopEffect) -> None:
         if not self._stopped.done():
             self._stopped.set_result(effect.reason)
-
-

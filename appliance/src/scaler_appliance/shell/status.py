@@ -63,7 +63,7 @@ class StatusReporter:
         )
 
 
-def _counts(counter: "dict[str, int]") -> List[m.Count]:
+def _counts(counter: dict[str, int]) -> List[m.Count]:
     return [m.Count(name=name, value=value) for name, value in sorted(counter.items())]
 
 

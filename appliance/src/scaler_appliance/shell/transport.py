@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
@@ -37,6 +38,7 @@ class Transport:
     ) -> None:
         self._context = zmq.Context(io_threads)
         self._on_peer_gone = on_peer_gone
+        self.address = self.monitor_address = ""  # until bound
         self._waiting: Dict[bytes, Deque[List[Buffer]]] = {}
         self._router = self._make_socket(zmq.ROUTER)
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -48,9 +50,9 @@ class Transport:
         except OSError:
             self.close()
             raise
-        self.descriptor: int = self._router.getsockopt(zmq.FD)
+        self.descriptor = int(self._router.getsockopt(zmq.FD))
 
-    def _make_socket(self, kind: int) -> "zmq.Socket[bytes]":
+    def _make_socket(self, kind: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)
         socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK_MESSAGES)
         socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK_MESSAGES)
@@ -60,13 +62,13 @@ class Transport:
         return socket
 
     @staticmethod
-    def _bind(socket: "zmq.Socket[bytes]", address: str) -> str:
+    def _bind(socket: zmq.Socket[bytes], address: str) -> str:
         socket.setsockopt(zmq.IPV6, int("[" in address))
         try:
             socket.bind(address)
         except zmq.ZMQError as error:
             raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
-        return socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+        return socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def receive(self) -> Optional[Tuple[bytes, List[bytes]]]:
         """The next message as (peer, frames), or None when there is none now."""
@@ -78,9 +80,10 @@ class Transport:
 
     def has_input(self) -> bool:
         """Whether a message waits; to be asked after sending, for that swallows the descriptor's signal."""
-        return bool(self._router.getsockopt(zmq.EVENTS) & zmq.POLLIN)
+        return bool(int(self._router.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
     def send(self, peer: bytes, header: bytes, payload: Sequence[Buffer]) -> None:
+        """Send a message, after those that wait for the same peer."""
         frames: List[Buffer] = [peer, header]
         if payload:
             frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
@@ -99,6 +102,7 @@ class Transport:
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
+            self.forget(bytes(frames[0]))
             self._on_peer_gone(bytes(frames[0]))
         return True
 
@@ -109,10 +113,14 @@ class Transport:
     def send_waiting(self) -> None:
         """Try again where pipes were full."""
         for peer, waiting in list(self._waiting.items()):
-            while waiting and self._try_send(waiting[0]):
+            while peer in self._waiting and self._try_send(waiting[0]):
                 waiting.popleft()
-            if not waiting:
-                del self._waiting[peer]
+                if not waiting:
+                    self.forget(peer)
+
+    def forget(self, peer: bytes) -> None:
+        """Drop what waits for a peer."""
+        self._waiting.pop(peer, None)
 
     def publish(self, header: bytes) -> None:
         self._publisher.send(header, zmq.NOBLOCK)  # a PUB drops for slow monitors, on purpose
@@ -122,6 +130,18 @@ class Transport:
         self._router.close()
         self._publisher.close()
         self._context.term()
+        for address in (self.address, self.monitor_address):
+            if address.startswith("ipc://"):
+                _remove_socket_file(address[len("ipc://") :])
+
+
+def _remove_socket_file(path: str) -> None:
+    """ZeroMQ leaves the file of a Unix domain socket behind."""
+    if not path.startswith("@"):  # abstract: no file
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
 
 
 def _owned(frames: List[Buffer]) -> List[Buffer]:

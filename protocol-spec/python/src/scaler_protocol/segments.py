@@ -4,8 +4,8 @@ Rules:
 - An object is one file, named after its id, in a directory that one process owns. It is written once, under a temporary
   name, then renamed: whoever sees the name sees the whole content.
 - Readers map the file read-only. An unlinked file lives on for those who mapped it, so deleting never hurts a reader.
-- The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by an owner that was
-  killed, and the next owner to start removes it.
+- The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by an owner that
+  was killed, and the next owner to start removes it.
 - Sharing is proven, not assumed: a peer that reads the token the scheduler sent it sees the same file system.
 """
 
@@ -128,7 +128,7 @@ def _write_all(descriptor: int, views: List[memoryview]) -> int:
             size += len(batch[-1])
             if size >= _MAXIMUM_BYTES_PER_WRITE:
                 break
-        written = os.writev(descriptor, batch)
+        written = _write_some(descriptor, batch)
         total += written
         while written:
             if written >= len(views[0]):
@@ -137,6 +137,12 @@ def _write_all(descriptor: int, views: List[memoryview]) -> int:
                 views[0] = views[0][written:]
                 written = 0
     return total
+
+
+def _write_some(descriptor: int, views: List[memoryview]) -> int:
+    if hasattr(os, "writev"):
+        return os.writev(descriptor, views)
+    return os.write(descriptor, views[0])  # PyPy 3.9 has no writev
 
 
 def map_object(path: str) -> memoryview:

@@ -330,6 +330,8 @@ class Reader:
     def texts(self, word: int, segment: int, at: int) -> List[str]:
         segment, start, code, count = self._list(word, segment, at)
         if code == _CODE_COMPOSITE:  # a newer schema may have made structs of them, with the text in front
+            if not _WORD.unpack_from(self.data, start)[0] >> 48:
+                raise MalformedMessageError(f"the structs at byte {start} stand for text and have no pointer")
             return self._elements(segment, start, count, at, _read_first_text)
         if code != _CODE_POINTER:
             self._wrong_element("a list of text", code, at)
@@ -435,8 +437,6 @@ class Reader:
 
 
 def _read_first_text(reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> str:
-    if not pointer_words:
-        return ""
     at = start + data_words * 8
     word = _WORD.unpack_from(reader.data, at)[0]
     return reader.text(word, segment, at) if word else ""

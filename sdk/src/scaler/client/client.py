@@ -77,7 +77,8 @@ class Client:
         address = address or os.environ.get(ADDRESS_VARIABLE)
         if not address:
             raise ValueError(
-                f"no scheduler address: pass address='tcp://HOST:PORT', or set the environment variable {ADDRESS_VARIABLE}"
+                "no scheduler address: pass address='tcp://HOST:PORT',"
+                f" or set the environment variable {ADDRESS_VARIABLE}"
             )
         self._address = address
         self._profiling = profiling
@@ -134,8 +135,8 @@ class Client:
             raise
         except Exception as error:
             raise SerializeObjectError(
-                f"function {function_name(fn)} cannot be serialised: {type(error).__name__}: {error}; what it closes over"
-                " must be picklable (locks, sockets and open files are not)"
+                f"function {function_name(fn)} cannot be serialised: {type(error).__name__}: {error};"
+                " what it closes over must be picklable (locks, sockets and open files are not)"
             ) from error
 
     def _submit_general(

@@ -331,8 +331,8 @@ class ClientCore:
         self._is_disconnected.set()
         if message.reason == m.RefusalReason.NOT_GREETED:
             text = (
-                f"the scheduler at {self._transport.address} does not know this client any more (it was restarted, or heard"
-                " nothing of the client for too long): make a new Client"
+                f"the scheduler at {self._transport.address} does not know this client any more (it was restarted,"
+                " or heard nothing of the client for too long): make a new Client"
             )
             self._fail(DisconnectedError(text))
         else:

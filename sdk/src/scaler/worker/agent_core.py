@@ -18,19 +18,17 @@ Rules:
 
 from __future__ import annotations
 
-from array import array
-from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
-from scaler.failures import failure_payload
 from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
 from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
 from scaler.worker.frames import Buffer, Results
-from scaler.worker.processor_pool import Chunk, ProcessorPool, ProcessorState
-from scaler.worker.result_outbox import ResultOutbox
+from scaler.worker.outcomes import Outcomes
+from scaler.worker.processor_pool import Chunk, Doom, ProcessorPool, ProcessorState
 from scaler.worker.task_durations import TaskDurations
 from scaler.worker.task_limits import TaskLimits
-from scaler.worker.task_queue import TaskBatch, TaskQueue, TaskTraits, batch_from_message
+from scaler.worker.task_queue import TaskBatch, TaskQueue, batch_from_message
 from scaler.worker.waiting_tasks import WaitingTasks
 from scaler_protocol import messages as m
 
@@ -52,14 +50,8 @@ MAXIMUM_CHUNK_BYTES = 1024 * 1024
 class CoreSettings(NamedTuple):
     slots: int
     name: str = ""  # of the worker, for error messages
+    codec: str = "cloudpickle"  # of the payloads that processors understand
     task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
-
-
-class _HeldResult(NamedTuple):
-    """The outcome of a task whose result the scheduler has not fetched to its end yet."""
-
-    codec: str
-    instance: int
 
 
 class AgentCore:
@@ -87,9 +79,8 @@ class AgentCore:
         self._settings = settings
         self._objects = objects
         self._durations = TaskDurations()
-        self._results = ResultOutbox()
+        self._outcomes = Outcomes(objects, settings.name)
         self._cancellations = Cancellations(self.pool)
-        self._held: Dict[int, _HeldResult] = {}  # by object id
         self._limits = TaskLimits(self.pool, resident_bytes)
 
     # From the scheduler -------------------------------------------------------------------------------------
@@ -97,6 +88,10 @@ class AgentCore:
     def on_tasks(self, message: m.Task, payload: Buffer) -> None:
         """Tasks to run. Raises ValueError when the message contradicts itself."""
         batch = batch_from_message(message, payload, self._settings.task_timeout_seconds)
+        if message.codec not in ("", self._settings.codec):
+            text = f"this worker understands {self._settings.codec}, not {message.codec!r}"
+            self._lose(batch, m.FailureKind.CODEC_UNKNOWN, text)
+            return
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
         if not missing:
             self.queue.append(batch)
@@ -113,8 +108,7 @@ class AgentCore:
     def on_object_missing(self, object_id: int) -> None:
         for batch in self.waiting.lost(object_id):
             text = f"object {object_id:x}, which the task needs, does not exist (any more)"
-            for task in batch.singles():
-                self._lose(task, m.FailureKind.OBJECT_MISSING, text)
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
 
     def on_object_deleted(self, object_ids: Set[int]) -> None:
         """The scheduler deleted objects: processors need not keep them."""
@@ -126,18 +120,15 @@ class AgentCore:
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
 
     def on_object_served(self, object_id: int) -> None:
-        """The scheduler has fetched a large result to its end: the outcome may go out."""
-        held = self._held.pop(object_id, None)
-        if held is not None:
-            ids, objects = array("Q", [held.instance]), array("Q", [object_id])
-            self._results.add(held.codec, ids, array("I", [0]), b"", objects=objects)
+        """The scheduler has fetched a large result to its end."""
+        self._outcomes.on_served(object_id)
 
     def on_cancel(self, message: m.TaskCancel) -> None:
         wanted = set(message.ids)
         queued = self.queue.remove(wanted) + self.waiting.remove(wanted)
         self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
         wanted.difference_update(queued)
-        held = wanted.intersection(result.instance for result in self._held.values())
+        held = self._outcomes.held_among(wanted)
         self._cancellations.confirm(held, m.CancelOutcome.RUNNING)
         wanted -= held
         if wanted:
@@ -152,10 +143,9 @@ class AgentCore:
         """A new session: all tasks of the old one are somebody else's now, and so are its objects."""
         self.queue = TaskQueue()
         self.waiting.clear()
-        self._results.clear()
+        self._outcomes.clear()
         self._cancellations.clear()
         self._durations.clear()
-        self._held.clear()
         for state in self.pool.states():
             if state.chunks or state.defined:
                 for chunk in state.chunks:
@@ -179,61 +169,9 @@ class AgentCore:
         if results.busy_microseconds:
             self._durations.add(traits.function, results.busy_microseconds / 1e6, count)
         self._cancellations.finished(ids)
-        if results.large:
-            self._add_large_results(traits, ids, results)
-        else:
-            self._results.add(
-                traits.codec,
-                ids,
-                results.sizes,
-                results.payload,
-                statuses=results.statuses,
-                busy_microseconds=results.busy_microseconds,
-                profiles=results.profiles,
-            )
+        self._outcomes.add(traits, ids, results)
         chunk.reported += count
         self._end_chunks(state)
-
-    def _add_large_results(self, traits: TaskTraits, ids: array[int], results: Results) -> None:
-        """Outcomes some of which are files. One by one: they are few, or their bytes cost far more."""
-        start = 0
-        for index, instance in enumerate(ids):
-            payload = results.payload[start : start + results.sizes[index]]
-            start += results.sizes[index]
-            one = array("Q", [instance])
-            status = bytes([results.statuses[index]]) if results.statuses else b""
-            busy = results.busy_microseconds if index == 0 else 0
-            profiles = None
-            if results.profiles is not None:
-                durations, cpu_times, peaks = results.profiles
-                position = slice(index, index + 1)
-                profiles = (durations[position], cpu_times[position], peaks[position])
-            if not results.large[index]:
-                size = results.sizes[index : index + 1]
-                self._results.add(
-                    traits.codec,
-                    one,
-                    size,
-                    payload,
-                    statuses=status,
-                    busy_microseconds=busy,
-                    profiles=profiles,
-                )
-                continue
-            size_bytes, path = frames.parse_large_result(payload)
-            object_id, there = self._objects.adopt(path, size_bytes)
-            if there:
-                self._results.add(
-                    traits.codec,
-                    one,
-                    array("I", [0]),
-                    b"",
-                    objects=array("Q", [object_id]),
-                    busy_microseconds=busy,
-                    profiles=profiles,
-                )
-            else:
-                self._held[object_id] = _HeldResult(traits.codec, instance)
 
     def on_given_back(self, number: int, ranges: List[Tuple[int, int]]) -> None:
         """A processor will not run these tasks, since the one it runs takes long."""
@@ -275,6 +213,13 @@ class AgentCore:
         state = self.pool.get(number)
         if state is not None:
             state.process_id = process_id
+
+    def on_processor_broken(self, number: int, description: str) -> None:
+        """What a processor sends makes no sense: replace it. The task it runs is the likeliest reason."""
+        state = self.pool.get(number)
+        if state is not None:
+            text = f"processor {state.process_id} was replaced while it ran the task: {description}"
+            self.pool.kill(state, Doom(state.started, m.FailureKind.PROCESSOR_DIED, text))
 
     def on_processor_died(self, number: int, description: str) -> None:
         """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled."""
@@ -324,8 +269,7 @@ class AgentCore:
         """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs."""
         if batch.traits.at_most_once:
             text = "the task ran, its outcome was lost with its processor, and it must not be run again"
-            for task in batch.singles():
-                self._lose(task, m.FailureKind.PROCESSOR_DIED, text)
+            self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
         else:
             self._requeue(batch)
 
@@ -334,12 +278,9 @@ class AgentCore:
         self._cancellations.take_out(batch)
         self.queue.put_back(batch)
 
-    def _lose(self, task: TaskBatch, kind: m.FailureKind, text: str) -> None:
-        attempts = task.traits.attempt
-        payload = failure_payload(kind, message=text, worker=self._settings.name, attempts=attempts)
-        self._cancellations.finished(task.ids)
-        status = bytes([m.TaskStatus.LOST])
-        self._results.add(task.traits.codec, task.ids, array("I", [len(payload)]), payload, statuses=status)
+    def _lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str) -> None:
+        self._cancellations.finished(tasks.ids[tasks.start :])
+        self._outcomes.lose(tasks, kind, text)
 
     def _end_chunks(self, state: ProcessorState) -> None:
         """Forget chunks all of whose outcomes are there."""
@@ -367,9 +308,8 @@ class AgentCore:
         confirmation = self._cancellations.drain()
         if confirmation is not None:
             self.effects.append(Send(confirmation))  # before the outcomes it announces
-        if self._results:
-            for message, payload in self._results.drain():
-                self.effects.append(Send(message, payload))
+        for message, payload in self._outcomes.drain():
+            self.effects.append(Send(message, payload))
 
     def _deal(self, now: float) -> bool:
         """Give one processor its next chunk; False when none may have one."""
@@ -424,7 +364,12 @@ class AgentCore:
     @property
     def is_empty(self) -> bool:
         """Whether no task is here any more."""
-        return not (self.queue.count or self.waiting.count or self._held or any(s.chunks for s in self.pool.states()))
+        return not (
+            self.queue.count
+            or self.waiting.count
+            or self._outcomes.holds_any
+            or any(s.chunks for s in self.pool.states())
+        )
 
     # Now and then -------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Cancellations:
         for state in self._pool.states():
             for chunk in state.chunks:
                 for instance in self._pending.keys() & chunk.batch.ids[chunk.reported : chunk.count]:
-                    index = chunk.batch.ids.index(instance, chunk.reported)
+                    index = chunk.batch.ids.index(instance)
                     places[instance] = (state, chunk.first_position + index)
         return places
 

@@ -25,13 +25,16 @@ logger = logging.getLogger("scaler")
 MAXIMUM_MESSAGES_PER_TURN = 256
 """Then processors get their turn."""
 
+CONGESTED_MESSAGES = 1000
+"""When so many messages wait for room, processors are not read any more until all have left."""
+
 _RECONNECT_MILLISECONDS = 100
 _RECONNECT_MAXIMUM_MILLISECONDS = 2000
 _SEND_QUEUE_MESSAGES = 1000
 
 
 class Connection:
-    """A DEALER that hands messages to `on_message(message, payload)`."""
+    """A DEALER that hands messages to `on_message(message, payload)`, and calls `on_burst` after those of one read."""
 
     def __init__(
         self,
@@ -39,10 +42,15 @@ class Connection:
         address: str,
         io_threads: int,
         on_message: Callable[[m.Message, bytes], None],
+        on_burst: Callable[[], None],
+        on_congestion: Callable[[bool], None],
     ) -> None:
         self._loop = loop
         self._address = address
         self._on_message = on_message
+        self._on_burst = on_burst
+        self._on_congestion = on_congestion
+        self.congested = False  # more is kept than should be: whoever can shall wait
         self._context = zmq.Context(io_threads)
         self._socket: Optional[zmq.Socket[bytes]] = None
         self._descriptor = -1
@@ -76,6 +84,8 @@ class Connection:
         frames = [encode(message), payload] if len(payload) else [encode(message)]
         if self._waiting or not self._try_send(frames):
             self._waiting.append(frames)
+            if len(self._waiting) == CONGESTED_MESSAGES:
+                self._set_congested(True)
         self._schedule_drain()
 
     def _try_send(self, frames: List[bytes]) -> bool:
@@ -102,16 +112,29 @@ class Connection:
             return
         while self._waiting and self._try_send(self._waiting[0]):
             self._waiting.popleft()
-        for _ in range(MAXIMUM_MESSAGES_PER_TURN):
+        if not self._waiting:
+            self._set_congested(False)
+        if self._read_burst(socket):
+            self._on_burst()
+
+    def _set_congested(self, congested: bool) -> None:
+        if congested != self.congested:
+            self.congested = congested
+            self._on_congestion(congested)
+
+    def _read_burst(self, socket: zmq.Socket[bytes]) -> bool:
+        """Read what is there, up to a limit; whether anything was."""
+        for count in range(MAXIMUM_MESSAGES_PER_TURN):
             try:
                 frames = socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
-                return
+                return count > 0
             self._receive(frames)
             if self._socket is not socket:
-                return
+                return True  # a new session was started
         self._drain_scheduled = True
         self._loop.call_soon(self._drain)
+        return True
 
     def _receive(self, frames: List[bytes]) -> None:
         try:
@@ -127,6 +150,7 @@ class Connection:
             self._socket.close(linger=0)
             self._socket = None
         self._waiting.clear()
+        self._set_congested(False)
 
     def close(self, linger_milliseconds: int) -> None:
         """Close for good; what is under way has so long to leave."""

@@ -60,4 +60,4 @@ class ObjectSource(Protocol):
         """Kind, place and content of an available object."""
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
-        """Make a file that a processor wrote an object: its id, and whether the scheduler has it already."""
+        """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""

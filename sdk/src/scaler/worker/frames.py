@@ -28,7 +28,7 @@ Buffers = List[Union[bytes, bytearray, memoryview, "array[int]"]]
 MAXIMUM_BODY_BYTES = 1 << 30
 """No frame is larger; the agent and the processors cut theirs far below."""
 
-RECEIVE_BYTES = 256 * 1024
+RECEIVE_BYTES = 64 * 1024
 """What a reader takes from its socket at once, and the size its buffer shrinks back to."""
 
 _HEADER = struct.Struct("<IHH")  # body bytes, kind, flags
@@ -59,15 +59,15 @@ class Kind(enum.IntEnum):
     LOG = 36
 
 
-class TasksFlag(enum.IntFlag):
-    """Flags of a TASKS frame."""
+class TasksFlag:
+    """Flags of a TASKS frame. Plain numbers: an enum's operators would cost more than all else about a lone task."""
 
     DEPENDENCIES = 1
     PROFILING = 2
     STREAM_OUTPUT = 4
 
 
-class ResultsFlag(enum.IntFlag):
+class ResultsFlag:
     """Flags of a RESULTS frame: which optional columns it has."""
 
     STATUSES = 1

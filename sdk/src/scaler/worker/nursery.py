@@ -24,6 +24,7 @@ import faulthandler
 import gc
 import glob
 import importlib
+import io
 import logging
 import os
 import select
@@ -178,7 +179,7 @@ class _Nursery:
     def run(self) -> int:
         """Serve until the agent is gone; the exit code of the process."""
         _ignore_signals()
-        _detach_standard_input()
+        _prepare_standard_streams()
         self._watch_children()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         try:
@@ -324,23 +325,28 @@ class _Nursery:
 
 
 def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, List[int]]]:
-    """One order: what, processor number, text, descriptors; None at the end of the stream."""
-    data, descriptors, _, _ = socket.recv_fds(control, _ORDER.size, 1)
-    while 0 < len(data) < _ORDER.size:
-        more = control.recv(_ORDER.size - len(data))
-        if not more:
+    """One order: what, processor number, text, descriptors; None when the agent is gone."""
+    try:
+        data, descriptors, _, _ = socket.recv_fds(control, _ORDER.size, 1)
+        data += _receive_exactly(control, _ORDER.size - len(data)) if data else b""
+        if len(data) < _ORDER.size:
             return None
+        order, length, number = _ORDER.unpack(data)
+        text = _receive_exactly(control, length)
+    except ConnectionError:
+        return None  # it was killed, with reports unread
+    return (order, number, text, descriptors) if len(text) == length else None
+
+
+def _receive_exactly(control: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer at the end of the stream."""
+    data = b""
+    while len(data) < size:
+        more = control.recv(size - len(data))
+        if not more:
+            break
         data += more
-    if not data:
-        return None
-    order, length, number = _ORDER.unpack(data)
-    text = b""
-    while len(text) < length:
-        more = control.recv(length - len(text))
-        if not more:
-            return None
-        text += more
-    return order, number, text, descriptors
+    return data
 
 
 def _ignore(signal_number: int, frame: Any) -> None:
@@ -360,8 +366,14 @@ def _ignore_signals() -> None:
         signal.signal(number, _ignore)
 
 
-def _detach_standard_input() -> None:
-    """Standard input may be a pipe whose end ends the cluster: it is the agent's to read."""
+def _prepare_standard_streams() -> None:
+    """What tasks print shall be seen when it is printed, even of a processor that is killed later.
+
+    Standard input may be a pipe whose end ends the cluster: it is the agent's to read.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
     descriptor = os.open(os.devnull, os.O_RDONLY)
     os.dup2(descriptor, 0)
     os.close(descriptor)

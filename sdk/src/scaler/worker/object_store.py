@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 from array import array
 from typing import Callable, Dict, List, Optional, Tuple
 
@@ -32,6 +33,7 @@ logger = logging.getLogger("scaler")
 WINDOW = 4
 DEFAULT_CHUNK_BYTES = 1024 * 1024
 _SESSION_SHIFT = 40
+_NAMED_FUNCTION_IDS = 0xFFFFFF << _SESSION_SHIFT  # beyond all sessions
 
 
 class _Fetch:
@@ -80,6 +82,7 @@ class ObjectStore:
         self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
         self._fetches: Dict[int, _Fetch] = {}
         self._served: Dict[int, _Serving] = {}
+        self._named_functions: Dict[str, int] = {}
 
     # Sessions -----------------------------------------------------------------------------------------------
 
@@ -123,10 +126,11 @@ class ObjectStore:
         return self._private
 
     def _forget_all(self) -> None:
-        for object_id in [*self._paths, *self._served]:
+        for object_id in [*self._paths, *self._fetches, *self._served]:
             self._unlink_own(object_id)
         for table in (self._kinds, self._inline, self._paths, self._sizes, self._fetches, self._served):
             table.clear()
+        self._named_functions.clear()
 
     def _unlink_own(self, object_id: int) -> None:
         if self._private is not None:
@@ -145,6 +149,15 @@ class ObjectStore:
                 self._paths[object_id] = path
                 return True
         return False
+
+    def named_function(self, name: str) -> int:
+        """The id of a function that tasks address by name, "module:qualified.name"."""
+        object_id = self._named_functions.get(name)
+        if object_id is None:
+            content = _pickled_name(name)
+            object_id = self._named_functions[name] = _NAMED_FUNCTION_IDS + len(self._named_functions)
+            self._inline[object_id] = content
+        return object_id
 
     def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
         """Kind, place and content of an available object."""
@@ -172,12 +185,16 @@ class ObjectStore:
             fetch.requested += length
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
-        """Make a file that a processor wrote an object: its id, and whether the scheduler has it already."""
+        """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
         object_id = self._session << _SESSION_SHIFT | self._next_number
         self._next_number += 1
         directory = os.path.dirname(path)
         target = os.path.join(directory, object_name(object_id))
-        os.rename(path, target)
+        try:
+            os.rename(path, target)
+        except OSError as error:
+            logger.error("a large result is lost: %s: %s", path, error.strerror)
+            return 0, False
         storage = m.ObjectStorage.SHARED if self.shared else m.ObjectStorage.REMOTE
         if not self.shared:
             self._served[object_id] = _Serving(size)
@@ -274,12 +291,15 @@ class ObjectStore:
         """The scheduler fetches a large result."""
         serving = self._served.get(message.id)
         if serving is None or self._private is None:
-            missing = m.ObjectResponseStatus.MISSING
-            self._effects.append(Send(m.ObjectResponse(id=message.id, offset=message.offset, status=missing)))
+            self._refuse(message)
             return
         path = self._private.object_path(message.id)
         length = min(message.length, self._chunk_bytes, max(0, serving.size - message.offset))
-        chunk = read_chunk(path, message.offset, length)
+        try:
+            chunk = read_chunk(path, message.offset, length)
+        except OSError:
+            self._refuse(message)
+            return
         response = m.ObjectResponse(id=message.id, offset=message.offset, size=serving.size)
         self._effects.append(Send(response, chunk))
         serving.sent = max(serving.sent, message.offset + len(chunk))
@@ -287,6 +307,23 @@ class ObjectStore:
             del self._served[message.id]
             self._unlink_own(message.id)
             self.on_served(message.id)
+
+    def _refuse(self, message: m.ObjectRequest) -> None:
+        missing = m.ObjectResponseStatus.MISSING
+        self._effects.append(Send(m.ObjectResponse(id=message.id, offset=message.offset, status=missing)))
+
+
+def _pickled_name(name: str) -> bytes:
+    """A pickle that loads as the function `module:qualified.name`, made without importing it.
+
+    What is no such name fails when it is loaded, and fails its tasks then.
+    """
+    module, _, function = name.partition(":")
+    parts = [pickle.PROTO, b"\x04"]
+    for text in (module, function):
+        encoded = text.encode("utf-8", "surrogatepass")
+        parts += [pickle.BINUNICODE, len(encoded).to_bytes(4, "little"), encoded]
+    return b"".join([*parts, pickle.STACK_GLOBAL, pickle.STOP])
 
 
 def _escape(path: str) -> str:

@@ -33,23 +33,30 @@ def parse_preload(text: str) -> Preload:
 
     Raises PreloadError.
     """
-    module, _, call = text.strip().partition(":")
+    module, colon, call = text.strip().partition(":")
     hint = f"cannot understand preload {text!r}: write pkg.module, pkg.module:name or pkg.module:name('a', k=1)"
-    if not all(part.isidentifier() for part in module.split(".")):
+    if not _is_dotted_name(module):
         raise PreloadError(hint)
-    if not call:
+    if not colon:
         return Preload(module, "")
+    args: List[Any] = []
+    kwargs: Dict[str, Any] = {}
     try:
         expression = ast.parse(call.strip(), mode="eval").body
-        if not isinstance(expression, ast.Call):
-            return Preload(module, ast.unparse(expression))
-        args = [ast.literal_eval(argument) for argument in expression.args]
-        kwargs = {item.arg: ast.literal_eval(item.value) for item in expression.keywords if item.arg}
+        if isinstance(expression, ast.Call):
+            args = [ast.literal_eval(argument) for argument in expression.args]
+            kwargs = {str(item.arg): ast.literal_eval(item.value) for item in expression.keywords}
+            expression = expression.func
     except (SyntaxError, ValueError):
         raise PreloadError(hint) from None
-    if len(kwargs) != len(expression.keywords):
+    function = ast.unparse(expression)
+    if not _is_dotted_name(function) or "None" in kwargs:  # **kwargs have no name
         raise PreloadError(hint)
-    return Preload(module, ast.unparse(expression.func), args, kwargs)
+    return Preload(module, function, args, kwargs)
+
+
+def _is_dotted_name(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
 
 
 def preload(texts: Sequence[str]) -> None:

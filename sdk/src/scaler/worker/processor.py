@@ -13,6 +13,8 @@ Rules:
   tasks (`before_blocking`).
 - The watchdog runs only while a chunk of more than one task is in progress: by agreement the agent queues
   chunks behind such chunks only, so that nothing ever waits behind a chunk of one task.
+- A task that never lets go of the interpreter's lock stops the watchdog too. What is behind it then waits for
+  it: an extension that computes for long must release that lock, as usual.
 - `inbox_lock` is held by whoever reads frames, `write_lock` by whoever writes one; inbox before write, never
   the reverse.
 - A process that user code forks from a processor is none: it loses the socket and the rest of the chunk.
@@ -272,9 +274,9 @@ class Processor:
         while True:
             time.sleep(LOOK_INTERVAL_SECONDS)
             chunk, position = self._chunk, self.progress[0]
-            if chunk is None or position & FINISHED or chunk.tasks.task_count == 1:
+            if chunk is None or chunk.tasks.task_count == 1:
                 return
-            if position == last_position:
+            if position == last_position and not position & FINISHED:  # else it is between two tasks
                 if not chunk.handed_over:
                     self._hand_over(chunk, wait=False)
                 elif self._unsettled:

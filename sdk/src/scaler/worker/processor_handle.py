@@ -14,7 +14,7 @@ import socket
 from collections import deque
 from typing import Callable, Deque, List, Optional
 
-from scaler.worker.frames import Buffers, Frame, FrameReader
+from scaler.worker.frames import Buffers, Frame, FrameError, FrameReader
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
@@ -24,14 +24,20 @@ class ProcessorHandle:
 
     Parameters:
         on_frames: called with the processor's number and the frames of one read.
+        on_broken: called when what the processor sends is no frame; nothing more is read then.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, number: int, on_frames: Callable[[int, List[Frame]], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        number: int,
+        on_frames: Callable[[int, List[Frame]], None],
+        on_broken: Callable[[int, FrameError], None],
     ) -> None:
         self.number = number
         self._loop = loop
         self._on_frames = on_frames
+        self._on_broken = on_broken
         self._stream, processor_end = socket.socketpair()
         self._processor_end: Optional[socket.socket] = processor_end
         self._stream.setblocking(False)
@@ -39,8 +45,9 @@ class ProcessorHandle:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
         self._reader = FrameReader(self._stream)
         self._backlog: Deque[memoryview] = deque()
-        self._reading = True
-        loop.add_reader(self._stream.fileno(), self._read)
+        self._open = True  # until the end of the stream is read
+        self._reading = False
+        self.read_on(True)
 
     @property
     def waits_for_fork(self) -> bool:
@@ -101,27 +108,37 @@ class ProcessorHandle:
         except OSError:
             more = False
         if not more:
-            self._stop_reading()
+            self._open = False
+            self.read_on(False)
         self._parse()
 
     def _parse(self) -> None:
-        frames = []
-        while True:
-            frame = self._reader.next()
-            if frame is None:
-                break
-            frames.append(frame)
-        if frames:
-            self._on_frames(self.number, frames)
+        received: List[Frame] = []
+        try:
+            while True:
+                frame = self._reader.next()
+                if frame is None:
+                    break
+                received.append(frame)
+        except FrameError as error:
+            self._open = False
+            self.read_on(False)
+            self._on_broken(self.number, error)
+        if received:
+            self._on_frames(self.number, received)
 
-    def _stop_reading(self) -> None:
-        if self._reading:
-            self._reading = False
+    def read_on(self, wanted: bool) -> None:
+        """Read what the processor sends, or let it wait."""
+        wanted = wanted and self._open
+        if wanted and not self._reading:
+            self._loop.add_reader(self._stream.fileno(), self._read)
+        elif self._reading and not wanted:
             self._loop.remove_reader(self._stream.fileno())
+        self._reading = wanted
 
     def read_rest(self) -> None:
         """Read all that a dead processor had sent."""
-        while self._reading:
+        while self._open:
             try:
                 if not self._reader.fill():
                     break
@@ -130,7 +147,7 @@ class ProcessorHandle:
             self._parse()
 
     def close(self) -> None:
-        self._stop_reading()
+        self.read_on(False)
         if self._backlog:
             self._backlog.clear()
             self._loop.remove_writer(self._stream.fileno())

@@ -10,8 +10,10 @@ Rules:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
+import resource
 import sys
 import time
 from typing import Any, Callable, Optional, Sequence, Tuple
@@ -217,6 +219,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         settings.heartbeat_interval_seconds,
         settings.object_retention_seconds,
     )
+    _raise_descriptor_limit()
     page = ProgressPage()
     nursery, nursery_process_id = start_nursery(page, NurserySettings(settings.address, options.preload))
     try:
@@ -224,6 +227,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     finally:
         nursery.close()
         _wait_for_end(nursery_process_id)
+
+
+def _raise_descriptor_limit() -> None:
+    """A processor costs the agent a descriptor, and the usual limit is low."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _run_agent(settings: WorkerSettings, nursery: NurseryClient, page: ProgressPage, logger: logging.Logger) -> int:

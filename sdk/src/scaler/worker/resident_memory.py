@@ -26,6 +26,16 @@ def resident_bytes(process_id: int = 0) -> int:
         return 0
 
 
+def private_bytes(process_id: int) -> int:
+    """Resident memory of a process without what it shares with others, such as objects it has mapped."""
+    try:
+        with open(f"/proc/{process_id}/statm", "rb") as file:
+            _, resident, shared = map(int, file.read().split()[:3])
+        return (resident - shared) * _PAGE_BYTES
+    except (OSError, ValueError):
+        return 0
+
+
 def reset_peak() -> bool:
     """Start measuring the peak anew; False where the system cannot."""
     try:

@@ -11,15 +11,58 @@ import importlib
 import os
 from typing import Any, Dict, Iterable, NamedTuple
 
+from scaler.worker.agent_core import AgentCore
+from scaler.worker.object_store import ObjectStore
 from scaler.worker.resident_memory import resident_bytes
+from scaler_protocol import messages as m
 
 try:
     psutil: Any = importlib.import_module("psutil")
 except Exception:  # not installed, or a build that does not fit this interpreter
     psutil = None
 
+MINIMUM_INTERVAL_SECONDS = 0.5
+"""Figures younger than this are used again: heartbeats that announce a free slot may follow each other closely."""
+
 _HAS_PROC = os.path.exists("/proc/self/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class HeartbeatFigures:
+    """What a heartbeat says about a worker."""
+
+    def __init__(self, core: AgentCore, objects: ObjectStore) -> None:
+        self._core = core
+        self._objects = objects
+        self._statistics = ProcessStatistics()
+
+    def heartbeat(self, now: float) -> m.Heartbeat:
+        """A heartbeat without sequence and latency; `now` in seconds of a steady clock."""
+        states = sorted(self._core.pool.states(), key=lambda state: state.number)
+        own = self._statistics.usage(os.getpid(), now)
+        processors = []
+        for state in states:
+            usage = self._statistics.usage(state.process_id, now) if state.process_id else Usage(0, 0)
+            processors.append(
+                m.ProcessorStatus(
+                    process_id=state.process_id,
+                    initialized=state.process_id > 0,
+                    has_task=bool(state.chunks),
+                    suspended=state.suspended,
+                    cpu_permille=usage.cpu_permille,
+                    resident_bytes=usage.resident_bytes,
+                    queued=max(0, state.outstanding - 1),
+                )
+            )
+        self._statistics.keep_only([os.getpid(), *(state.process_id for state in states)])
+        return m.Heartbeat(
+            shares_object_directory=self._objects.shared,
+            cpu_permille=own.cpu_permille,
+            resident_bytes=own.resident_bytes,
+            free_bytes=free_memory_bytes(),
+            queued=self._core.queue.count + self._core.waiting.count,
+            processors=processors,
+        )
 
 
 class Usage(NamedTuple):
@@ -27,28 +70,35 @@ class Usage(NamedTuple):
     resident_bytes: int
 
 
+class _Sample(NamedTuple):
+    time: float
+    cpu_seconds: float
+    usage: Usage
+
+
 class ProcessStatistics:
-    """CPU and memory of processes, the former since the last time it was asked."""
+    """CPU and memory of processes, the former since the last sample."""
 
     def __init__(self) -> None:
-        self._cpu_seconds: Dict[int, float] = {}
-        self._last_time: Dict[int, float] = {}
+        self._samples: Dict[int, _Sample] = {}
 
     def usage(self, process_id: int, now: float) -> Usage:
         """Figures of one process; `now` in seconds of a steady clock."""
+        last = self._samples.get(process_id)
+        if last is not None and now - last.time < MINIMUM_INTERVAL_SECONDS:
+            return last.usage
         seconds = _cpu_seconds(process_id)
-        before, last_time = self._cpu_seconds.get(process_id), self._last_time.get(process_id, now)
-        self._cpu_seconds[process_id], self._last_time[process_id] = seconds, now
         permille = 0
-        if before is not None and now > last_time:
-            permille = max(0, int(1000 * (seconds - before) / (now - last_time)))
-        return Usage(permille, _resident_bytes(process_id))
+        if last is not None:
+            permille = max(0, int(1000 * (seconds - last.cpu_seconds) / (now - last.time)))
+        usage = Usage(permille, _resident_bytes(process_id))
+        self._samples[process_id] = _Sample(now, seconds, usage)
+        return usage
 
     def keep_only(self, process_ids: Iterable[int]) -> None:
         """Forget processes that are gone."""
-        gone = set(self._cpu_seconds).difference(process_ids)
-        for process_id in gone:
-            del self._cpu_seconds[process_id], self._last_time[process_id]
+        for process_id in set(self._samples).difference(process_ids):
+            del self._samples[process_id]
 
 
 def free_memory_bytes() -> int:

@@ -19,6 +19,10 @@ from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Set
 from scaler.worker.frames import Buffer, TasksFlag
 from scaler_protocol import messages as m
 
+ABSORB_TASKS = 1000
+ABSORB_BYTES = 64 * 1024
+"""Small batches that are alike are joined in the queue up to this size: a processor then gets one chunk, not many."""
+
 
 class TaskTraits(NamedTuple):
     """What all tasks of a batch have in common."""
@@ -88,6 +92,23 @@ class TaskBatch:
         kept = self.take(keep)
         self._become(kept)
         return newest
+
+    def absorb(self, other: TaskBatch) -> bool:
+        """Append another batch's tasks if they are of the same kind and the result is small; whether it was done."""
+        if (
+            self.traits != other.traits
+            or len(self) + len(other) > ABSORB_TASKS
+            or len(self.payload) + len(other.payload) > ABSORB_BYTES
+            or self.dependencies
+            or other.dependencies
+        ):
+            return False
+        self.ids = self.ids[self.start :] + other.ids[other.start :]
+        self.sizes = self.sizes[self.start :] + other.sizes[other.start :]
+        self.payload = memoryview(b"".join((self.payload, other.payload)))
+        self.dependency_counts = self.dependencies = None
+        self.start = 0
+        return True
 
     def needed_objects(self) -> Set[int]:
         """Ids of all objects that some task needs, its function included (0 never is)."""
@@ -186,7 +207,9 @@ class TaskQueue:
     def append(self, batch: TaskBatch) -> None:
         """Queue a batch behind those of its priority."""
         if len(batch):
-            self._queue(batch.traits.priority).append(batch)
+            queue = self._queue(batch.traits.priority)
+            if not (queue and queue[-1].absorb(batch)):
+                queue.append(batch)
             self.count += len(batch)
 
     def put_back(self, batch: TaskBatch) -> None:

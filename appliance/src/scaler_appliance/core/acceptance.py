@@ -1,0 +1,121 @@
+"""Tasks that come in.
+
+Rules:
+- A batch is checked before anything is kept of it; a malformed one costs the client its session.
+- A task that cannot be accepted ends as `lost` with the reason, like any other outcome; the rest of its batch goes on.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import isfinite
+from typing import Dict, Optional, Tuple
+
+from scaler_appliance.core.batches import Span, TaskBatch, consecutive_run
+from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.outcomes import Outcomes
+from scaler_appliance.core.placement import Placement
+from scaler_appliance.core.sessions import ClientSession
+from scaler_appliance.core.state import State
+from scaler_appliance.core.task_states import TaskState, runs
+from scaler_protocol import messages as m
+
+Reason = Tuple[m.FailureKind, str]
+
+
+class Acceptance:
+    def __init__(self, state: State, placement: Placement, outcomes: Outcomes) -> None:
+        self._state = state
+        self._placement = placement
+        self._outcomes = outcomes
+
+    def on_task(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+        """A client submits a batch."""
+        if not message.ids:
+            return
+        _check_batch(client, message, payload)
+        client.last_task_id = message.ids[-1]
+        batch = TaskBatch(client.number, message, payload)
+        client.add_batch(batch)
+        missing = self._reference_objects(batch)
+        reason = self._reason_to_reject(batch)
+        if reason is not None:
+            self._outcomes.lose(Span(batch, 0, len(batch)), reason[0], reason[1])
+            return
+        for index, object_id in missing.items():
+            text = f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
+            self._outcomes.lose(Span(batch, index, index + 1), m.FailureKind.OBJECT_MISSING, text)
+        self._queue(batch)
+
+    def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
+        """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
+
+        Whatever exists is referenced, since `Outcomes.finish` releases whatever exists.
+        """
+        objects = self._state.objects
+        function = objects.find(batch.function)
+        if function is not None:
+            function.references += 1
+        missing: Dict[int, int] = {}
+        if batch.dependency_counts:
+            for index in range(len(batch)):
+                for object_id in batch.dependencies_of(index, index + 1):
+                    record = objects.find(object_id)
+                    if record is not None:
+                        record.references += 1
+                    if objects.get(object_id) is None:
+                        missing[index] = object_id
+        return missing
+
+    def _reason_to_reject(self, batch: TaskBatch) -> Optional[Reason]:
+        if not batch.function and not batch.function_name:
+            return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
+        if batch.function and self._state.objects.get(batch.function) is None:
+            text = f"function object {batch.function:016x} does not exist (any more)"
+            return m.FailureKind.OBJECT_MISSING, text
+        return None
+
+    def _queue(self, batch: TaskBatch) -> None:
+        """Queue the tasks that have no outcome yet, as many as may wait."""
+        queued = runs(batch.states, 0, len(batch), TaskState.QUEUED)
+        room = self._room(len(batch))
+        for start, stop in queued:
+            accepted = min(stop, start + room)
+            room -= accepted - start
+            if accepted > start:
+                self._state.ready.add(Span(batch, start, accepted))
+            if accepted < stop:
+                limit = self._state.settings.max_number_of_tasks_waiting
+                text = (
+                    f"the scheduler holds as many waiting tasks as it is allowed to ({limit}): submit fewer at a"
+                    " time, add workers, or raise --max-number-of-tasks-waiting"
+                )
+                self._outcomes.lose(Span(batch, accepted, stop), m.FailureKind.REJECTED, text)
+
+    def _room(self, wanted: int) -> int:
+        limit = self._state.settings.max_number_of_tasks_waiting
+        if limit < 0:
+            return wanted
+        return max(0, limit + self._placement.free_slots() - len(self._state.ready))
+
+
+def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> None:
+    ids, count = message.ids, len(message.ids)
+    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: payload_sizes do not fit the ids and the payload frame")
+    if message.dependency_counts and len(message.dependency_counts) != count:
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the ids")
+    if sum(message.dependency_counts) != len(message.dependencies):
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the dependencies")
+    check_capabilities(message.options.capabilities)
+    ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
+    if not ascending or ids[0] <= client.last_task_id:
+        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "Task: ids must ascend within a session")
+
+
+def check_capabilities(capabilities: list[m.Capability]) -> None:
+    """Raise PeerError unless all amounts can be counted."""
+    for capability in capabilities:
+        if not isfinite(capability.amount) or capability.amount < 0:
+            text = f"capability {capability.name!r}: {capability.amount} is no amount"
+            raise PeerError(m.RefusalReason.MALFORMED, text)

@@ -1,0 +1,94 @@
+"""How tasks end: what every way to an outcome has in common.
+
+Rules:
+- Every change of a task's state goes through `task_states.apply`; every task of a connected client ends in exactly
+  one outcome: an entry in a TaskResult, or in a TaskCancelConfirm that says `cancelled`.
+- What only finished tasks needed is freed here: references to objects, their batch, their dispatch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import List, Optional, Tuple
+
+from scaler_appliance.core.batches import (
+    Dispatch,
+    Span,
+    TaskBatch,
+    dispatch_number,
+    position_in_dispatch,
+)
+from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.results import ResultSpan
+from scaler_appliance.core.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.state import State
+from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, apply
+from scaler_protocol import encode_struct
+from scaler_protocol import messages as m
+
+
+class Outcomes:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def find_run(self, worker: WorkerSession, ids: array[int], position: int) -> Tuple[Optional[Dispatch], int, int]:
+        """The run of instance ids at `position`: their dispatch and positions [start, stop) in its batch.
+
+        All of the run are open, or all are fenced; no dispatch means that all instances of it have been reported.
+        """
+        first = ids[position]
+        number = dispatch_number(first)
+        dispatch = self._state.dispatches.get(number)
+        if dispatch is None and 0 < number <= self._state.last_dispatch:
+            return None, 0, 1
+        start = 0 if dispatch is None else dispatch.start + position_in_dispatch(first)
+        if dispatch is None or start >= dispatch.stop:
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"instance {first} was never given to anyone")
+        if dispatch.worker != worker.number:
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"instance {first} was given to another worker")
+        return dispatch, start, dispatch.alike(start, start + dispatch.run_of(ids, position))
+
+    def close(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int) -> None:
+        """Fence open instances: nothing that is heard of them later counts."""
+        dispatch.close(start, stop)
+        worker.unassign(dispatch, stop - start)
+        if dispatch.open_count == 0:
+            del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
+
+    def lose(self, span: Span, kind: m.FailureKind, text: str, attempts: int = 1) -> None:
+        """Tasks that are at no worker get the outcome `lost`."""
+        batch, start, stop = span
+        client = self._state.clients[batch.client]
+        apply(batch.states, start, stop, TaskEvent.LOSE)
+        failure = encode_struct(m.Failure(kind=kind, message=text, attempts=attempts))
+        count = stop - start
+        sizes = array("I", [len(failure)]) * count
+        statuses = bytes([m.TaskStatus.LOST]) * count
+        client.report(batch.ids[start:stop], ResultSpan(sizes, failure * count, statuses=statuses))
+        self.finish(client, batch, start, stop)
+
+    def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
+        """Tasks of a batch reached their outcome: free what only they needed."""
+        counts = self._state.finished
+        for state in FINAL_STATES:
+            counts[state] += batch.states.count(state, start, stop)
+        batch.unfinished -= stop - start
+        if batch.dependency_counts:
+            for object_id in batch.dependencies_of(start, stop):
+                self._release(object_id)
+        if batch.unfinished == 0:
+            client.remove_batch(batch)
+            if batch.function:
+                self._release(batch.function)
+
+    def _release(self, object_id: int) -> None:
+        record = self._state.objects.find(object_id)
+        if record is not None:  # else it was missing from the start
+            self.forget_object(object_id, self._state.objects.release(record))
+
+    def forget_object(self, object_id: int, holders: List[int]) -> None:
+        """An object's last holder let go; if that was its end, its workers are told."""
+        if self._state.objects.find(object_id) is None:
+            self._state.durations.pop(object_id, None)
+        for number in holders:
+            self._state.workers[number].forget_object(object_id)

@@ -1,0 +1,149 @@
+"""What workers report: results, and what tasks print.
+
+Rules:
+- Columns are handled by runs: a run of tasks that share a dispatch costs a few slices, however long it is.
+- A report of an instance that is not open is stale: counted, and otherwise ignored.
+- Everything is checked before anything of a run changes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import List, Set
+
+from scaler_appliance.core.batches import Dispatch
+from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.outcomes import Outcomes
+from scaler_appliance.core.placement import Placement
+from scaler_appliance.core.results import OPTIONAL_COLUMNS, ResultSpan
+from scaler_appliance.core.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.state import State
+from scaler_appliance.core.task_states import TaskEvent, TaskState, apply, runs
+from scaler_protocol import messages as m
+
+_EVENT_OF_STATUS = {
+    m.TaskStatus.SUCCESS: TaskEvent.SUCCEED,
+    m.TaskStatus.FAILED: TaskEvent.FAIL,
+    m.TaskStatus.LOST: TaskEvent.LOSE,
+}
+_KNOWN_STATUSES = bytes(_EVENT_OF_STATUS)
+_DURATION_WEIGHT = 0.3  # of the newest measurement
+_SHORTEST_MICROSECONDS = 0.5
+
+
+class Reports:
+    def __init__(self, state: State, placement: Placement, outcomes: Outcomes) -> None:
+        self._state = state
+        self._placement = placement
+        self._outcomes = outcomes
+
+    def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> None:
+        """A worker reports outcomes."""
+        ids, view = message.ids, memoryview(payload)
+        _check_columns(message, payload)
+        offset = position = 0
+        functions: Set[object] = set()
+        while position < len(ids):
+            dispatch, start, stop = self._outcomes.find_run(worker, ids, position)
+            end = position + stop - start
+            size = len(payload) - offset if end == len(ids) else sum(message.payload_sizes[position:end])
+            if dispatch is not None and dispatch.is_open(start):
+                self._check_objects(worker, message.objects[position:end])
+                functions.add(dispatch.batch.function_key)
+                span = _slice(message, position, end, view[offset : offset + size])
+                self._report(worker, dispatch, start, stop, span)
+            else:
+                self._state.stale_results += end - position
+                self._drop_result_objects(worker, message.objects[position:end])
+            offset += size
+            position = end
+        self._measure(functions, message.busy_microseconds / max(1, len(ids)))
+        self._placement.on_load_changed(worker)
+
+    def _report(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int, span: ResultSpan) -> None:
+        """Outcomes of open instances, in the order of their tasks: to the states and to the client."""
+        batch = dispatch.batch
+        client = self._state.clients[batch.client]
+        crossed = runs(batch.states, start, stop, TaskState.CANCELLING)
+        self._outcomes.close(worker, dispatch, start, stop)
+        if span.statuses:
+            for status, event in _EVENT_OF_STATUS.items():
+                for first, end in runs(span.statuses, 0, stop - start, status):
+                    apply(batch.states, start + first, start + end, event)
+        else:
+            apply(batch.states, start, stop, TaskEvent.SUCCEED)
+        if span.optional and "objects" in span.optional:
+            self._hand_over_objects(worker, client, span.optional["objects"])
+        client.report(batch.ids[start:stop], span)
+        for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
+            for task_id in batch.ids[first:end]:
+                client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
+        self._outcomes.finish(client, batch, start, stop)
+
+    def _check_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
+        """Raise PeerError unless each large result is an object of the worker, and named once."""
+        named: List[int] = list(filter(None, object_ids))
+        if len(set(named)) != len(named) or not worker.objects.issuperset(named):
+            text = "TaskResult: objects must be the worker's own, and each the result of one task"
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+
+    def _hand_over_objects(self, worker: WorkerSession, client: ClientSession, object_ids: array[int]) -> None:
+        """Large results become objects of the client that waits for them."""
+        for object_id in filter(None, object_ids):
+            record = self._state.objects.find(object_id)
+            assert record is not None
+            worker.objects.discard(object_id)
+            record.owner = client.number
+            client.objects.add(object_id)
+
+    def _drop_result_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
+        for object_id in filter(None, object_ids):
+            record = self._state.objects.get(object_id)
+            if record is not None and record.owner == worker.number:
+                worker.objects.discard(object_id)
+                self._outcomes.forget_object(object_id, self._state.objects.let_go(record))
+
+    def _measure(self, functions: Set[object], microseconds: float) -> None:
+        """Note how long a task took on average; for several functions at once that is good for a first guess only."""
+        durations = self._state.durations
+        for function in functions:
+            before = durations.get(function)
+            if before is None:
+                durations[function] = max(_SHORTEST_MICROSECONDS, microseconds)
+            elif len(functions) == 1:
+                after = before + _DURATION_WEIGHT * (microseconds - before)
+                durations[function] = max(_SHORTEST_MICROSECONDS, after)
+
+    def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
+        """A task printed something: pass it on to its client, who knows the task under its own id."""
+        dispatch, index, _ = self._outcomes.find_run(worker, array("Q", [message.id]), 0)
+        if dispatch is not None and dispatch.is_open(index):
+            batch = dispatch.batch
+            passed_on = m.TaskLog(id=batch.ids[index], stream=message.stream, text=message.text)
+            self._state.send(self._state.clients[batch.client].peer, passed_on)
+
+
+def _check_columns(message: m.TaskResult, payload: Buffer) -> None:
+    count = len(message.ids)
+    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
+        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: payload_sizes do not fit the ids and the payload frame")
+    if message.statuses:
+        if len(message.statuses) != count or message.statuses.strip(_KNOWN_STATUSES):
+            text = "TaskResult: statuses do not fit the ids, or are unknown"
+            raise PeerError(m.RefusalReason.MALFORMED, text)
+    for name in OPTIONAL_COLUMNS:
+        if len(getattr(message, name)) not in (0, count):
+            raise PeerError(m.RefusalReason.MALFORMED, f"TaskResult: {name} do not fit the ids")
+
+
+def _slice(message: m.TaskResult, start: int, stop: int, payload: memoryview) -> ResultSpan:
+    """Entries [start, stop) of the columns of a result message."""
+    statuses = message.statuses[start:stop]
+    optional = {name: column[start:stop] for name in OPTIONAL_COLUMNS for column in (getattr(message, name),) if column}
+    return ResultSpan(
+        message.payload_sizes[start:stop],
+        payload,
+        message.codec,
+        statuses if any(statuses) else b"",
+        optional or None,
+    )

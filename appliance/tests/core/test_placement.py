@@ -1,0 +1,243 @@
+"""Which worker gets what, and how much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import List
+
+from scheduler_harness import Client, Harness, Worker, options
+
+
+def measure(client: Client, worker: Worker, microseconds: int, task_id: int = 0, **fields: object) -> None:
+    """Let the scheduler see how long a task takes."""
+    client.submit([task_id], **fields)
+    worker.finish(worker.take_tasks(), busy_microseconds=microseconds)
+    client.take_results()
+
+
+def take_numbers(worker: Worker) -> List[int]:
+    """The tasks (not instances) of all messages."""
+    numbers: List[int] = []
+    while worker.inbox:
+        worker.take_tasks()
+        numbers += [int(payload) for payload in worker.payloads]
+    return numbers
+
+
+def test_a_function_that_was_never_measured_gets_two_tasks_a_slot(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=3)
+    client.submit(range(100))
+    assert len(worker.take_all_tasks()) == 6
+    harness.nothing_else_was_sent()
+
+
+def test_idle_slots_come_before_work_ahead(harness: Harness) -> None:
+    client = harness.client()
+    workers = [harness.worker() for _ in range(4)]
+    client.submit(range(5))
+    assert sorted(len(worker.take_all_tasks()) for worker in workers) == [1, 1, 1, 2]
+    harness.nothing_else_was_sent()
+
+
+def test_short_tasks_travel_by_the_thousand_and_evenly(harness: Harness) -> None:
+    client = harness.client()
+    first = harness.worker(slots=2)
+    measure(client, first, 10)
+    second = harness.worker(slots=2)
+    client.submit(range(1, 1001))
+    assert [len(first.take_all_tasks()), len(second.take_all_tasks())] == [500, 500]
+    harness.nothing_else_was_sent()
+
+
+def test_long_tasks_spread_one_by_one(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    measure(client, worker, 10_000_000)
+    client.submit(range(1, 10))
+    assert len(worker.take_all_tasks()) == 1
+    harness.nothing_else_was_sent()
+
+
+def test_about_as_much_is_sent_ahead_as_the_setting_says() -> None:
+    harness = Harness(prefetch_seconds=0.1)
+    client, worker = harness.client(), harness.worker()
+    measure(client, worker, 5_000)
+    client.submit(range(1, 100))
+    assert len(worker.take_all_tasks()) == 20
+    harness.nothing_else_was_sent()
+
+
+def test_a_worker_never_holds_more_than_its_queue(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=2, queue_size=7)
+    measure(client, worker, 1)
+    client.submit(range(1, 1000))
+    instances = worker.take_all_tasks()
+    assert len(instances) == 14
+    worker.finish(instances[:1], busy_microseconds=1)
+    client.take_results()
+    worker.finish(instances[1:8], busy_microseconds=1)
+    client.take_results()
+    assert len(worker.take_all_tasks()) == 8, "refilled when half of it is worked off"
+    harness.nothing_else_was_sent()
+
+
+def test_the_schedulers_own_limit_holds_too() -> None:
+    harness = Harness(per_worker_queue_size=3)
+    client, worker = harness.client(), harness.worker(queue_size=1000)
+    measure(client, worker, 1)
+    client.submit(range(1, 100))
+    assert len(worker.take_all_tasks()) == 3
+    harness.nothing_else_was_sent()
+
+
+def test_higher_priority_goes_first(harness: Harness) -> None:
+    client = harness.client()
+    client.submit([0, 1], options=options(priority=-1))
+    client.submit([2, 3])
+    client.submit([4, 5], options=options(priority=9))
+    assert take_numbers(harness.worker(slots=3)) == [4, 5, 2, 3, 0, 1]
+    harness.nothing_else_was_sent()
+
+
+def test_a_task_goes_only_where_its_capabilities_are(harness: Harness) -> None:
+    client = harness.client()
+    plain, gpu = harness.worker(slots=4), harness.worker(slots=4, gpu=2)
+    client.submit([0, 1], options=options(gpu=1))
+    client.submit([2], options=options(gpu=3))
+    assert take_numbers(plain) == []
+    assert take_numbers(gpu) == [0, 1]
+    harness.nothing_else_was_sent()
+
+
+def test_a_capability_without_amount_is_a_name_that_a_worker_has_or_not(harness: Harness) -> None:
+    client = harness.client()
+    plain, named = harness.worker(slots=4), harness.worker(slots=2, linux=0)
+    client.submit(range(4), options=options(linux=0))
+    assert take_numbers(plain) == []
+    assert take_numbers(named) == [0, 1, 2, 3]
+    harness.nothing_else_was_sent()
+
+
+def test_capabilities_are_counted_and_come_back_with_the_result(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=8, gpu=2)
+    client.submit(range(5), options=options(gpu=0.5))
+    client.submit(range(5, 8), options=options(gpu=1))
+    held = worker.take_all_tasks()
+    assert len(held) in (3, 4)
+    done = 0
+    while held:
+        worker.finish(held)
+        while client.inbox:
+            done += len(client.take_results())
+        held = worker.take_all_tasks()
+    assert done == 8
+    harness.nothing_else_was_sent()
+
+
+def test_a_worker_whose_capability_is_in_use_does_not_hide_one_that_has_it_free(harness: Harness) -> None:
+    client, first = harness.client(), harness.worker(slots=2, gpu=1)
+    client.submit([0], options=options(gpu=1))
+    assert take_numbers(first) == [0]
+    second = harness.worker(slots=2, gpu=1)
+    client.submit([1], options=options(gpu=1))
+    assert take_numbers(second) == [1]
+    harness.nothing_else_was_sent()
+
+
+def test_tasks_that_nobody_can_run_block_nobody_and_are_reported_once(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit(range(10), options=options(priority=5, quantum=2))
+    client.submit([10])
+    assert take_numbers(worker) == [10]
+    harness.wait(1)
+    harness.wait(1)
+    assert len([line for line in harness.logs if "10 tasks need quantum=2" in line]) == 1
+    able = harness.worker(slots=5, quantum=20)
+    assert len(take_numbers(able)) == 10
+    harness.nothing_else_was_sent()
+
+
+def test_one_clients_million_does_not_starve_anothers_ten(harness: Harness) -> None:
+    rich, poor = harness.client(), harness.client()
+    worker = harness.worker()
+    for number in range(50):
+        rich.submit(range(number * 20, number * 20 + 20))
+    poor.submit(range(10))
+    finished: Counter[int] = Counter()
+    while finished[poor.session] < 10:
+        while worker.inbox:
+            instances = worker.take_tasks()
+            worker.post(*worker.result(instances, busy_microseconds=50_000 * len(instances)))
+            finished[worker.task.client] += len(worker.payloads)
+        harness.tick()
+    assert finished[rich.session] < 50
+
+
+def test_classes_of_one_priority_take_turns(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(gpu=0)
+    client.submit(range(1000))
+    client.submit(range(1000, 1010), options=options(gpu=0))
+    seen: List[int] = []
+    while not any(number >= 1000 for number in seen):
+        assert len(seen) < 20, "tasks that need more wait behind all that need nothing"
+        instances = worker.take_tasks()
+        seen += [int(payload) for payload in worker.payloads]
+        worker.finish(instances, busy_microseconds=10_000_000)
+
+
+def test_classes_that_are_empty_do_not_exist(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    for priority in range(50):
+        client.submit([priority], options=options(priority=priority))
+        worker.finish(worker.take_tasks())
+    harness.tick()
+    assert not harness.state.ready.waiting() and not harness.state.ready._classes
+
+
+# Nested tasks ---------------------------------------------------------------------------------------------------
+
+
+def test_a_processor_that_waits_for_nested_tasks_lends_its_slot(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=2, queue_size=1)
+    client.submit(range(2))
+    parents = worker.take_all_tasks()
+    client.submit([10, 11, 12], function_name="child")
+    harness.nothing_else_was_sent()
+    worker.suspend(1)
+    (child,) = worker.take_tasks()
+    worker.suspend(2)
+    (other,) = worker.take_tasks()
+    worker.finish([child])
+    client.take_results()
+    (last,) = worker.take_tasks()
+    worker.suspend(0)
+    worker.finish([other, last, *parents])
+    assert set(client.take_results()) == {0, 1, 11, 12}
+    harness.nothing_else_was_sent()
+
+
+def test_slots_that_were_lent_are_taken_back(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(queue_size=1)
+    client.submit(range(3))
+    (parent,) = worker.take_tasks()
+    worker.suspend(1)
+    (child,) = worker.take_tasks()
+    worker.suspend(0)
+    worker.finish([child])
+    client.take_results()
+    harness.nothing_else_was_sent()
+    worker.finish([parent])
+    client.take_results()
+    worker.take_tasks()
+    harness.nothing_else_was_sent()
+
+
+def test_a_worker_whose_lent_slots_were_taken_back_is_not_idle(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit(range(2))
+    worker.take_tasks()
+    worker.suspend(2)
+    worker.suspend(0)
+    harness.wait(1)
+    client.submit([2])
+    assert list(harness.core._placement.idle_workers()) == []
+    harness.nothing_else_was_sent()

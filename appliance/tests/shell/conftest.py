@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+from scheduler_process import INTERPRETERS, SchedulerProcess, unavailable
+
+StartScheduler = Callable[..., SchedulerProcess]
+
+
+@pytest.fixture(params=INTERPRETERS)
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartScheduler]:
+    """Starts schedulers on this interpreter; those that still run at the end are ended."""
+    reason = unavailable(request.param)
+    if reason:
+        pytest.skip(reason)
+    started = []
+
+    def start_one(*options: str, address: str = "tcp://127.0.0.1:0", wait: bool = True) -> SchedulerProcess:
+        scheduler = SchedulerProcess(
+            INTERPRETERS[request.param], tmp_path / f"address{len(started)}", address, *options
+        )
+        started.append(scheduler)
+        if wait:
+            scheduler.wait_until_ready()
+        return scheduler
+
+    yield start_one
+    for scheduler in started:
+        scheduler.close()
+
+
+@pytest.fixture
+def scheduler(start: StartScheduler) -> SchedulerProcess:
+    """A scheduler with default options."""
+    return start()

@@ -1,0 +1,191 @@
+"""The program `scaler_scheduler`: its options, its log, how it starts and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+from typing import Callable
+
+import pytest
+from scheduler_process import SchedulerProcess, check_others_work
+
+from scaler_appliance.shell.addresses import AddressError, check_address, monitor_address_of
+from scaler_appliance.shell.program import main, make_parser
+from scaler_protocol import messages as m
+
+Start = Callable[..., SchedulerProcess]
+
+
+def test_sigterm_lets_peers_leave_and_ends_with_zero(scheduler: SchedulerProcess) -> None:
+    worker, client = scheduler.worker(), scheduler.client()
+    scheduler.process.send_signal(signal.SIGTERM)
+    for peer in (worker, client):
+        assert peer.take(m.DisconnectRequest)[0].reason == m.DisconnectReason.SHUTDOWN
+    worker.send(m.DisconnectResponse())
+    assert scheduler.wait_for_end() == 0
+    assert "stopped: all peers have left" in scheduler.output()
+
+
+def test_a_second_sigterm_ends_it_at_once(scheduler: SchedulerProcess) -> None:
+    worker = scheduler.worker()
+    scheduler.process.send_signal(signal.SIGTERM)
+    worker.take(m.DisconnectRequest)
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_end() == 0
+    assert "second SIGTERM" in scheduler.output()
+
+
+def test_it_ends_with_the_process_that_holds_its_standard_input(start: Start) -> None:
+    scheduler = start("--exit-when-stdin-closes")
+    assert scheduler.process.stdin is not None
+    scheduler.process.stdin.write(b"this ends nothing\n")
+    scheduler.process.stdin.flush()
+    check_others_work(scheduler)
+    scheduler.process.stdin.close()
+    assert scheduler.wait_for_end() == 0
+
+
+def test_nothing_stays_behind(scheduler: SchedulerProcess) -> None:
+    client = scheduler.client()
+    directory, monitor = client.welcome.object_directory, scheduler.monitor_address.replace("ipc://", "")
+    assert os.path.isdir(directory) and os.path.exists(monitor)
+    scheduler.process.send_signal(signal.SIGINT)
+    assert scheduler.wait_for_end() == 0
+    assert not os.path.exists(directory) and not os.path.exists(monitor)
+
+
+def test_an_unprotected_scheduler_is_stopped_by_a_client(start: Start) -> None:
+    scheduler = start("--no-protected")
+    client = scheduler.client()
+    client.send(m.ClientShutdown())
+    assert client.take(m.ClientShutdownResponse)[0].accepted
+    assert scheduler.wait_for_end() == 0
+
+
+def test_an_address_in_use_is_said_and_ends_it_with_one(start: Start) -> None:
+    with socket.socket() as occupant:
+        occupant.bind(("127.0.0.1", 0))
+        occupant.listen()
+        address = f"tcp://127.0.0.1:{occupant.getsockname()[1]}"
+        scheduler = start(address=address, wait=False)
+        assert scheduler.wait_for_end() == 1
+    assert f"cannot listen at {address}: Address already in use" in scheduler.output()
+    assert "Traceback" not in scheduler.output()
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost", "udp://1.2.3.4:5", "tcp://127.0.0.1", "tcp://h:99999", "ipc://" + "x" * 200]
+)
+def test_a_bad_address_is_a_wrong_command_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([address])
+    assert end.value.code == 2
+    assert address[:20] in capsys.readouterr().err
+
+
+def test_log_lines_are_those_that_users_know(scheduler: SchedulerProcess) -> None:
+    line = re.compile(r"\[INFO\]\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4}: (.*)")
+    texts = [match[1] for match in map(line.fullmatch, scheduler.output().splitlines()) if match]
+    assert len(texts) == len(scheduler.output().splitlines())
+    assert "logging to ('/dev/stdout',)" in texts
+    assert f"Scheduler: monitor address is {scheduler.monitor_address}" in texts
+    assert f"Scheduler: listening at {scheduler.address}" in texts
+    host, port = scheduler.address[len("tcp://") :].split(":")
+    assert scheduler.monitor_address == f"ipc:///tmp/{host}_{port}_monitor"
+
+
+def test_every_option_does_what_it_says(start: Start, tmp_path: Path) -> None:
+    log, objects, monitor = tmp_path / "log", tmp_path / "objects", f"ipc://{tmp_path}/m"
+    objects.mkdir()
+    scheduler = start(
+        *("-mt", "0", "-qs", "3", "--maximum-attempts", "1"),
+        *("-ct", "40", "-wt", "50", "-hi", "1.5", "--no-protected"),
+        *("--object-directory", str(objects), "--maximum-object-bytes", "1000"),
+        *("-ma", monitor, "--io-threads", "2", "--maximum-message-bytes", "1000000", "-e", "builtin"),
+        *("-ll", "WARNING", "-lp", str(log)),
+    )
+    client, worker = scheduler.client().welcome, scheduler.worker()
+    assert (client.timeout_milliseconds, worker.welcome.timeout_milliseconds) == (40_000, 50_000)
+    assert client.heartbeat_interval_milliseconds == 1500
+    assert Path(client.object_directory).parent == objects
+    assert (client.limits.maximum_object_bytes, client.limits.maximum_message_bytes) == (1000, 1_000_000)
+    assert client.monitor_address == monitor and not client.protected
+    submitter = scheduler.client()
+    submitter.submit(1, 2)
+    assert submitter.take_result_ids() == [2], "one slot, and none may wait"
+    worker.take_task_ids()
+    worker.send_frames(b"junk")
+    worker.take_refusal(m.RefusalReason.MALFORMED)
+    assert submitter.take_result_ids() == [1], "lost with the only attempt"
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_end() == 0
+    assert "broke the protocol" in log.read_text() and "[INFO]" not in log.read_text()
+    assert scheduler.output() == ""
+
+
+def test_a_logging_config_file_decides_about_logging(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "logging.conf"
+    config.write_text(
+        "[loggers]\nkeys=root\n[handlers]\nkeys=h\n[formatters]\nkeys=f\n"
+        "[logger_root]\nlevel=INFO\nhandlers=h\n"
+        "[handler_h]\nclass=StreamHandler\nformatter=f\nargs=(sys.stdout,)\n"
+        "[formatter_f]\nformat=MINE %(message)s\n"
+    )
+    scheduler = start("-lc", str(config))
+    scheduler.wait_for_output(f"MINE Scheduler: listening at {scheduler.address}")
+
+
+def test_help_shows_each_option_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["-h"])
+    assert end.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for action in make_parser()._actions:
+        assert not action.option_strings or action.option_strings[-1] in text
+        shows_default = action.option_strings and action.nargs != 0 and action.default not in (None, "==SUPPRESS==")
+        if shows_default:
+            assert f"(default: {action.default})" in text, action
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-qs", "0"], ["-ct", "-1"], ["-ll", "LOUD"], ["--io-threads", "x"], ["-e", "z"]]
+)
+def test_a_wrong_value_is_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["tcp://127.0.0.1:0", *arguments])
+    assert end.value.code == 2
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_the_version_names_all_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert re.match(r"scaler_scheduler \S+, protocol [\d.]+-[\d.]+, \w+ [\d.]+, libzmq [\d.]+", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("start", ["cpython"], indirect=True)
+def test_uvloop_serves_as_well(start: Start) -> None:
+    pytest.importorskip("uvloop")
+    scheduler = start("--event-loop", "uvloop")
+    assert "use event loop: uvloop" in scheduler.output()
+    check_others_work(scheduler)
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_end() == 0
+
+
+def test_an_ipc_address_serves_as_well(start: Start, tmp_path: Path) -> None:
+    scheduler = start(address=f"ipc://{tmp_path}/s")
+    assert scheduler.monitor_address == f"ipc://{tmp_path}/s_monitor"
+    check_others_work(scheduler)
+
+
+def test_addresses_are_checked_and_completed() -> None:
+    assert check_address("tcp://127.0.0.1:0") == "tcp://127.0.0.1:*"
+    assert check_address("tcp://[::1]:80") == "tcp://[::1]:80"
+    assert check_address("ipc:///tmp/x") == "ipc:///tmp/x"
+    assert monitor_address_of("tcp://[::1]:80") == "ipc:///tmp/..1_80_monitor"
+    with pytest.raises(AddressError, match="use one like"):
+        check_address("http://here")

@@ -1,0 +1,256 @@
+"""Simulated clients, each of which checks what it is told.
+
+What a client may rely on, and checks here:
+- each accepted task has exactly one outcome; none comes for a task that it did not submit;
+- a result is the result of its task; a task is lost only for a reason that exists;
+- each cancel is answered, `cancelled` means that nothing ran to its end, `notFound` that the outcome came before;
+- a task that may run once was started once at most.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Set
+
+from simulation.peers import Peer, content_of
+from simulation.world import World, column
+
+from scaler_protocol import decode_struct
+from scaler_protocol import messages as m
+
+Outcome = m.CancelOutcome
+FUNCTIONS = ("fast", "slow", "mixed")
+
+
+class Submitted:
+    """A task as its client remembers it."""
+
+    def __init__(self, payload: bytes, options: m.TaskOptions, dependencies: List[int], must_be_lost: bool) -> None:
+        self.payload = payload
+        self.options = options
+        self.dependencies = dependencies
+        self.must_be_lost = must_be_lost  # needs what does not exist
+        self.outcome = ""
+        self.is_cancel_asked = False
+
+
+class Client(Peer):
+    role = m.Role.CLIENT
+
+    def __init__(self, world: World) -> None:
+        self.tasks: Dict[int, Submitted] = {}
+        self.unfinished = 0
+        self.outcomes = 0
+        self.unanswered: Set[int] = set()
+        self.next_id = 0
+        self.objects: List[int] = []
+        self.deleted: List[int] = []
+        self.function = 0
+        super().__init__(world)
+
+    def on_joined(self) -> None:
+        self.function = self.new_object_id()
+        self.create(self.function, content_of(self.function), m.ObjectStorage.INLINE)
+
+    def on_session_ended(self) -> None:
+        """A real client would submit again what is unfinished, in a new session; nothing is left to be checked."""
+        self.tasks.clear()
+        self.unanswered.clear()
+        self.objects.clear()
+        self.deleted.clear()
+        self.unfinished = self.next_id = 0
+
+    # What it does ---------------------------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """One step of a user's program."""
+        if not self.session or not self.is_alive:
+            return
+        choice = self.random.random()
+        if choice < 0.5:
+            self.submit_some()
+        elif choice < 0.65:
+            self.make_object()
+        elif choice < 0.72 and self.objects:
+            self.forget(self.random.choice(self.objects))
+        elif choice < 0.74:
+            self.send(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
+            self.deleted += [*self.objects, self.function]
+            self.objects.clear()
+            self.on_joined()
+        elif self.world.chance(self.world.rates.cancel):
+            self.cancel_some()
+        self.misfortune()
+
+    def make_object(self) -> None:
+        object_id = self.new_object_id()
+        storage = self.random.choice((m.ObjectStorage.INLINE, m.ObjectStorage.REMOTE))
+        self.create(object_id, content_of(object_id), storage)
+        self.objects.append(object_id)
+        self.world.shared_objects.append(object_id)
+
+    def forget(self, object_id: int) -> None:
+        self.delete(object_id)
+        self.objects.remove(object_id)
+        self.deleted.append(object_id)
+
+    def submit_some(self) -> None:
+        options = m.TaskOptions(priority=self.random.choice((0, 0, 0, 1, -1)))
+        options.at_most_once = self.random.random() < 0.1
+        if self.random.random() < 0.2:
+            options.capabilities = [m.Capability(name="gpu", amount=self.random.choice((0.0, 0.5, 1.0, 2.0)))]
+        name = "parent" if self.world.chance(self.world.rates.nest) else self.random.choice(FUNCTIONS)
+        self.submit(self.random.choice((1, 1, 3, 20)), name, options)
+
+    def submit(self, count: int, name: str, options: m.TaskOptions) -> List[int]:
+        """Submit tasks of a function; returns their ids."""
+        ids, payloads, counts, dependencies = [], [], [], []
+        for _ in range(count):
+            self.next_id += self.random.choice((1, 1, 1, 2))
+            needed = [self.random.choice(self.objects)] if self.objects and self.random.random() < 0.3 else []
+            if self.world.shared_objects and self.random.random() < 0.1:
+                needed.append(self.random.choice(self.world.shared_objects))
+            is_lost = bool(self.deleted) and self.random.random() < 0.05
+            if is_lost:
+                needed.append(self.random.choice(self.deleted))
+            payload = f"{name} {self.next_id}".encode()
+            self.tasks[self.next_id] = Submitted(payload, options, needed, is_lost)
+            ids.append(self.next_id)
+            payloads.append(payload)
+            counts.append(len(needed))
+            dependencies += needed
+        self.unfinished += count
+        message = m.Task(ids=column(ids), payload_sizes=column(map(len, payloads)), options=options)
+        message.payload_sizes = type(message.payload_sizes)("I", map(len, payloads))
+        if dependencies:
+            message.dependency_counts = type(message.ids)("H", counts)
+            message.dependencies = column(dependencies)
+        if self.random.random() < 0.5:
+            message.function = self.function
+        else:
+            message.function_name = name
+        self.send(message, b"".join(payloads))
+        return ids
+
+    def cancel_some(self) -> None:
+        if not self.tasks:
+            return
+        ids = self.random.sample(list(self.tasks), min(len(self.tasks), self.random.choice((1, 2, 10))))
+        if self.random.random() < 0.1:
+            ids.append(10**9)
+        for task_id in ids:
+            self.unanswered.add(task_id)
+            if task_id in self.tasks:
+                self.tasks[task_id].is_cancel_asked = True
+        self.send(m.TaskCancel(ids=column(ids), force=self.random.random() < 0.5))
+
+    # What it is told ------------------------------------------------------------------------------------------------
+
+    def finish(self, task_id: int, outcome: str) -> None:
+        task = self.tasks.get(task_id)
+        assert task is not None, f"{outcome} for task {task_id}, which was never submitted"
+        assert not task.outcome, f"task {task_id} is {outcome}, after it was {task.outcome}"
+        task.outcome = outcome
+        self.unfinished -= 1
+        self.outcomes += 1
+        starts = self.world.starts.get((self.session, task.payload), 0)
+        assert starts <= 1 or not task.options.at_most_once, f"task {task_id} may run once, and ran {starts} times"
+
+    def on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
+        offset = 0
+        for position, task_id in enumerate(message.ids):
+            size = message.payload_sizes[position]
+            data, offset = payload[offset : offset + size], offset + size
+            status = message.statuses[position] if message.statuses else m.TaskStatus.SUCCESS
+            large = message.objects[position] if message.objects else 0
+            self.finish(task_id, m.TaskStatus(status).name)
+            self.check_outcome(self.tasks[task_id], status, data, large)
+        assert offset == len(payload)
+
+    def check_outcome(self, task: Submitted, status: int, data: bytes, large: int) -> None:
+        if status == m.TaskStatus.SUCCESS:
+            assert not task.must_be_lost
+            if large:
+                self.fetch(large, len(b"large result of " + task.payload))
+            else:
+                assert data == b"result of " + task.payload
+        elif status == m.TaskStatus.FAILED:
+            assert data in (b"object missing", b"nested tasks failed")
+            assert data == b"nested tasks failed" or not self.is_whole(task)
+        else:
+            failure = decode_struct(m.Failure, data)
+            if failure.kind == m.FailureKind.OBJECT_MISSING:
+                assert task.must_be_lost or not self.is_whole(task)
+            elif failure.kind == m.FailureKind.WORKER_LOST:
+                limit = 1 if task.options.at_most_once else self.world.core.state.settings.maximum_attempts
+                assert failure.attempts == limit
+            elif failure.kind == m.FailureKind.PROCESSOR_DIED:
+                assert self.world.rates.processor_death
+            else:
+                assert failure.kind == m.FailureKind.REJECTED, failure
+                assert self.world.core.state.settings.max_number_of_tasks_waiting >= 0
+
+    def is_whole(self, task: Submitted) -> bool:
+        """Whether everything the task needs exists still: only then may it not be lost for want of it."""
+        return set(task.dependencies).issubset(self.objects)
+
+    def on_task_cancel_confirm(self, message: m.TaskCancelConfirm, payload: bytes) -> None:
+        for task_id, outcome in zip(message.ids, message.outcomes):
+            self.unanswered.discard(task_id)
+            task = self.tasks.get(task_id)
+            if outcome == Outcome.CANCELLED:
+                self.finish(task_id, "CANCELLED")
+                assert self.tasks[task_id].is_cancel_asked
+            elif outcome == Outcome.NOT_FOUND:
+                assert task is None or task.outcome, f"task {task_id} is not found, and has no outcome"
+            else:
+                assert task is not None and not task.outcome
+
+    def on_object_request(self, message: m.ObjectRequest, payload: bytes) -> None:
+        if message.id in self.objects or message.id in self.deleted:
+            chunk = content_of(message.id)[message.offset : message.offset + message.length]
+            self.send(m.ObjectResponse(id=message.id, offset=message.offset), chunk)
+        else:
+            self.send(m.ObjectResponse(id=message.id, status=m.ObjectResponseStatus.MISSING))
+
+    def on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
+        raise AssertionError("a client is told of no objects")
+
+    def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:
+        assert content is None or content.startswith(b"large result of ")
+        if content is not None:  # else a clear of ours crossed it
+            self.delete(object_id)
+
+
+class NestedClient(Client):
+    """The client within a task: it submits a few tasks, waits for them, and tells how that went."""
+
+    def __init__(self, world: World, depth: int, on_done: Callable[[bool], None]) -> None:
+        self.depth = depth
+        self.on_done = on_done
+        self.is_told = False
+        super().__init__(world)
+
+    def on_joined(self) -> None:
+        super().on_joined()
+        name = "parent" if self.depth < 3 and self.random.random() < 0.4 else "fast"
+        self.submit(self.random.choice((1, 2, 4)), f"{name} {self.depth}", m.TaskOptions(priority=self.depth))
+
+    def finish(self, task_id: int, outcome: str) -> None:
+        super().finish(task_id, outcome)
+        if not self.unfinished:
+            self.tell(True)
+
+    def on_session_ended(self) -> None:
+        super().on_session_ended()
+        self.tell(False)
+
+    def on_died(self) -> None:
+        self.tell(False)
+
+    def tell(self, is_well: bool) -> None:
+        if not self.is_told:
+            self.is_told = True
+            if self.is_alive:
+                self.send(m.DisconnectRequest())
+                self.die()
+            self.on_done(is_well)

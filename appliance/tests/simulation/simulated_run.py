@@ -1,0 +1,87 @@
+"""One run: a safety phase with faults, then a phase without, in which everything must finish."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple
+
+from simulation.clients import Client
+from simulation.workers import Worker
+from simulation.world import LIVENESS_SECONDS, SAFETY_SECONDS, World
+
+
+class Summary(NamedTuple):
+    events: int
+    outcomes: int
+
+
+class Run:
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        random = self.world.random
+        self.clients: List[Client] = [Client(self.world) for _ in range(random.randint(1, 4))]
+        self.workers: List[Worker] = [self.new_worker() for _ in range(random.randint(1, 4))]
+        self.act_interval_seconds = random.choice((0.5, 1.0, 3.0))
+        self.world.every(0.5, self.step_workers)
+        self.world.every(self.act_interval_seconds, self.step_clients)
+        self.all_clients = list(self.clients)
+
+    def new_worker(self) -> Worker:
+        random = self.world.random
+        return Worker(self.world, random.choice((1, 1, 2, 4)), random.choice((0.0, 2.0)))
+
+    def step_workers(self) -> None:
+        for place, worker in enumerate(self.workers):
+            if not worker.is_alive:
+                if self.world.is_calm or self.world.random.random() < 0.3:
+                    self.workers[place] = self.new_worker()
+            else:
+                worker.misfortune()
+
+    def step_clients(self) -> None:
+        if self.world.is_calm:
+            return
+        for place, client in enumerate(self.clients):
+            if client.is_alive:
+                client.act()
+            elif self.world.random.random() < 0.3:
+                self.clients[place] = Client(self.world)
+                self.all_clients.append(self.clients[place])
+
+    def go(self) -> Summary:
+        world, core = self.world, self.world.core
+        world.run(SAFETY_SECONDS)
+        world.is_calm = True
+        self.workers.append(Worker(world, 2, 2.0))  # whatever a task needs, somebody offers it now
+        deadline = world.now + LIVENESS_SECONDS
+        world.run(deadline, self.is_finished)
+        unfinished = sum(client.unfinished for client in self.clients)
+        assert self.is_finished(), f"{unfinished} tasks have no outcome; {core.state.running()} are at workers"
+        self.check_all_is_free(deadline)
+        core.shut_down(world.now, "the end")
+        world.run(world.now + 20, lambda: bool(world.stopped))
+        assert world.stopped
+        return Summary(world.events, sum(client.outcomes for client in self.all_clients))
+
+    def is_finished(self) -> bool:
+        return all(
+            not client.unfinished and not client.unanswered and not client.is_greeting
+            for client in self.clients
+            if client.is_alive
+        )
+
+    def check_all_is_free(self, deadline: float) -> None:
+        """Once all clients have left, nothing is kept for any."""
+        world, state = self.world, self.world.core.state
+        for client in self.clients:
+            client.die()
+        world.run(deadline, lambda: not state.clients and not any(worker.running for worker in self.workers))
+        world.run(world.now + 20)
+        assert not state.clients and not len(state.ready) and not state.dispatches
+        assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]
+        assert not world.files, world.files.keys()
+        for worker in self.workers:
+            assert not worker.whole | worker.broken | set(worker.fetches), "not told of the end of objects"
+
+
+def simulate(seed: int) -> Summary:
+    return Run(seed).go()

@@ -1,0 +1,233 @@
+"""Simulated workers: they queue, run, wait for nested tasks, report late and twice, and die."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Set
+
+from simulation.clients import NestedClient
+from simulation.peers import Peer, content_of
+from simulation.world import World, column
+
+from scaler_protocol import encode_struct
+from scaler_protocol import messages as m
+
+Outcome = m.CancelOutcome
+SUCCESS, FAILED, LOST = m.TaskStatus.SUCCESS, m.TaskStatus.FAILED, m.TaskStatus.LOST
+
+
+class Job(NamedTuple):
+    instance: int
+    client: int
+    payload: bytes
+    needed: tuple[int, ...]
+
+
+class Report(NamedTuple):
+    instance: int
+    status: int
+    data: bytes
+    large: int = 0
+
+
+class Worker(Peer):
+    role = m.Role.WORKER
+
+    def __init__(self, world: World, slots: int, gpu: float) -> None:
+        self.slots = slots
+        self.gpu = gpu
+        self.clear()
+        super().__init__(world)
+
+    def clear(self) -> None:
+        self.queue: List[Job] = []
+        self.running: Dict[int, Job] = {}
+        self.suspended: Dict[int, NestedClient] = {}
+        self.reports: List[Report] = []
+        self.reported: List[Report] = []
+        self.whole: Set[int] = set()
+        self.broken: Set[int] = set()
+
+    def hello(self) -> m.Hello:
+        hello = super().hello()
+        hello.slots = self.slots
+        hello.queue_size = 5
+        hello.capabilities = [m.Capability(name="gpu", amount=self.gpu)] if self.gpu else []
+        return hello
+
+    def heartbeat(self) -> m.Heartbeat:
+        return m.Heartbeat(processors=[m.ProcessorStatus(suspended=True)] * len(self.suspended))
+
+    def on_joined(self) -> None:
+        pass
+
+    def on_session_ended(self) -> None:
+        self.end_nested()
+        self.clear()
+
+    def on_died(self) -> None:
+        self.end_nested()
+        self.clear()
+
+    def end_nested(self) -> None:
+        nested, self.suspended, self.running = list(self.suspended.values()), {}, {}
+        for client in nested:
+            client.die()
+
+    # Tasks ----------------------------------------------------------------------------------------------------------
+
+    def on_task(self, message: m.Task, payload: bytes) -> None:
+        counts = message.dependency_counts or [0] * len(message.ids)
+        offset = first = 0
+        for instance, size, count in zip(message.ids, message.payload_sizes, counts):
+            needed = tuple(message.dependencies[first : first + count])
+            known = self.whole | self.broken | set(self.fetches)
+            assert known.issuperset(needed), "objects are announced before the tasks that need them"
+            assert not message.function or message.function in known
+            self.queue.append(Job(instance, message.client, payload[offset : offset + size], needed))
+            offset, first = offset + size, first + count
+        assert offset == len(payload)
+        limit = self.slots + self.world.core.state.workers[self.session].slots if self.is_fresh else 0
+        assert len(self.queue) + len(self.running) <= 5 * max(limit, self.slots * 100)
+        self.start_some()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the scheduler takes the session for alive, too."""
+        return self.session in self.world.core.state.workers
+
+    def start_some(self) -> None:
+        """Run what can run in the free slots, first come first served."""
+        for job in list(self.queue):
+            if len(self.running) - len(self.suspended) >= self.slots or job not in self.queue:
+                break  # none is free, or it was started while we ended another
+            if not (self.whole | self.broken).issuperset(job.needed):
+                continue  # its objects are on their way
+            self.queue.remove(job)
+            self.running[job.instance] = job
+            started = (job.client, job.payload)
+            self.world.starts[started] = self.world.starts.get(started, 0) + 1
+            if not self.broken.isdisjoint(job.needed):
+                self.end(job, FAILED, b"object missing")
+            elif job.payload.startswith(b"parent"):
+                self.nest(job)
+            else:
+                self.world.after(self.duration(job.payload), lambda job=job: self.complete(job))  # type: ignore[misc]
+
+    def duration(self, payload: bytes) -> float:
+        if payload.startswith(b"fast"):
+            return 0.0001
+        return self.random.choice((0.001, 1.0)) if payload.startswith(b"mixed") else self.random.uniform(0.1, 1.0)
+
+    def nest(self, job: Job) -> None:
+        words = job.payload.split()
+        depth = int(words[1]) + 1 if len(words) == 3 else 1
+
+        def done(is_well: bool) -> None:
+            if self.suspended.pop(job.instance, None) is not None:
+                self.send(self.heartbeat())
+                self.complete(job) if is_well else self.end(job, FAILED, b"nested tasks failed")
+
+        self.suspended[job.instance] = NestedClient(self.world, depth, done)
+        self.send(self.heartbeat())
+
+    def complete(self, job: Job) -> None:
+        if self.running.get(job.instance) is not job:
+            return  # killed meanwhile
+        if self.world.chance(self.world.rates.processor_death):
+            self.end(job, LOST, encode_struct(m.Failure(kind=m.FailureKind.PROCESSOR_DIED)))
+        elif self.random.random() < 0.1:
+            content = b"large result of " + job.payload
+            object_id = self.new_object_id()
+            self.world.files[object_id] = bytearray(content)
+            self.create(object_id, content, m.ObjectStorage.SHARED)
+            self.end(job, SUCCESS, b"", object_id)
+        else:
+            self.end(job, SUCCESS, b"result of " + job.payload)
+
+    def end(self, job: Job, status: int, data: bytes, large: int = 0) -> None:
+        del self.running[job.instance]
+        self.reports.append(Report(job.instance, status, data, large))
+        if len(self.reports) == 1:
+            session = self.session
+            self.world.after(self.random.choice((0.0, 0.001, 0.1)), lambda: self.report(session))
+        self.start_some()
+
+    def report(self, session: int) -> None:
+        """Send the results that have gathered, and sometimes old ones again."""
+        if not self.reports or session != self.session:
+            return
+        reports, self.reports = self.reports, []
+        self.reported += reports
+        if self.world.chance(self.world.rates.duplicate):
+            reports = reports + self.random.choices(self.reported, k=2)
+            self.random.shuffle(reports)
+        message = m.TaskResult(
+            ids=column([report.instance for report in reports]),
+            statuses=bytes(report.status for report in reports),
+            objects=column([report.large for report in reports]),
+            busy_microseconds=self.random.choice((0, 100, 1_000_000)) * len(reports),
+        )
+        message.payload_sizes.extend(len(report.data) for report in reports)
+        self.send(message, b"".join(report.data for report in reports))
+
+    def on_task_cancel(self, message: m.TaskCancel, payload: bytes) -> None:
+        session = self.session
+        self.world.after(self.random.choice((0.0, 0.5)), lambda: self.cancel(session, message))
+
+    def cancel(self, session: int, message: m.TaskCancel) -> None:
+        if session != self.session:
+            return
+        self.report(session)  # what is done is told before a cancel of it is answered
+        outcomes = bytes(self.cancel_one(instance, message.force) for instance in message.ids)
+        self.send(m.TaskCancelConfirm(ids=message.ids, outcomes=outcomes))
+        self.start_some()
+
+    def cancel_one(self, instance: int, force: bool) -> Outcome:
+        for job in self.queue:
+            if job.instance == instance:
+                self.queue.remove(job)
+                return Outcome.CANCELLED
+        if instance not in self.running:
+            return Outcome.NOT_FOUND
+        if not force:
+            return Outcome.RUNNING
+        del self.running[instance]
+        nested = self.suspended.pop(instance, None)
+        if nested is not None:
+            nested.die()
+            self.send(self.heartbeat())
+        return Outcome.CANCELLED
+
+    def on_balance_request(self, message: m.BalanceRequest, payload: bytes) -> None:
+        given, self.queue = self.queue[-message.count :], self.queue[: -message.count]
+        ids = [job.instance for job in given]
+        self.random.shuffle(ids)
+        self.send(m.BalanceResponse(request_id=message.request_id, ids=column(ids)))
+
+    # Objects --------------------------------------------------------------------------------------------------------
+
+    def on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
+        if message.action == m.ObjectAction.DELETE:
+            for object_id in message.ids:
+                assert object_id in self.whole | self.broken | set(self.fetches), "told of the end of the unknown"
+                self.whole.discard(object_id)
+                self.broken.discard(object_id)
+                self.fetches.pop(object_id, None)
+                needing = [job for job in self.queue if object_id in job.needed]
+                assert all(job.instance >> 20 not in self.world.core.state.dispatches for job in needing)
+            self.queue = [job for job in self.queue if not set(job.needed) & set(message.ids)]
+            return
+        offset = 0
+        for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
+            if storage == m.ObjectStorage.INLINE:
+                assert payload[offset : offset + size] == content_of(object_id)
+                offset += size
+                self.whole.add(object_id)
+            else:
+                self.fetch(object_id, size)
+        assert offset == len(payload)
+
+    def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:
+        assert content is None or content == content_of(object_id)
+        (self.broken if content is None else self.whole).add(object_id)
+        self.start_some()

@@ -1,0 +1,239 @@
+"""A simulated cluster around the real core: one seed, one run.
+
+    clients, workers ──links (ordered, delayed, pausable, breakable)──▶ core ──effects──▶ links, files
+
+Rules:
+- All chance comes from the seed, and all time from the virtual clock: a run can be repeated exactly.
+- A link keeps its own order; links are reordered against each other.
+- After each event the core's invariants are checked. Whether the outcome is right is checked by the clients alone, who
+  see only what real clients see.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Tuple
+
+from scaler_appliance.core.effects import (
+    Effect,
+    Forget,
+    Log,
+    PeerError,
+    RemoveObject,
+    Send,
+    SendChunk,
+    Stop,
+    StoreChunk,
+)
+from scaler_appliance.core.objects import SESSION_SHIFT
+from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.core.state import Settings
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from simulation.peers import Peer
+
+SAFETY_SECONDS = 15.0
+LIVENESS_SECONDS = 3000.0
+TIMEOUT_SECONDS = 8.0
+CHUNK_BYTES = 16
+
+
+class Rates(NamedTuple):
+    """How often things go wrong, as chances for each step of a peer; drawn from the seed."""
+
+    crash: float
+    pause: float
+    leave: float
+    violate: float
+    cancel: float
+    duplicate: float
+    processor_death: float
+    nest: float
+    delay_seconds: float
+
+    @staticmethod
+    def draw(random: Random) -> Rates:
+        def rate(most: float) -> float:
+            return random.choice((0.0, 0.0, most / 4, most))
+
+        return Rates(
+            crash=rate(0.08),
+            pause=rate(0.08),
+            leave=rate(0.05),
+            violate=rate(0.04),
+            cancel=rate(0.5),
+            duplicate=rate(0.2),
+            processor_death=rate(0.1),
+            nest=rate(0.3),
+            delay_seconds=random.choice((0.0005, 0.01, 0.3)),
+        )
+
+
+class Link:
+    """One peer's connection: what is under way in each direction."""
+
+    def __init__(self, world: World, peer: Peer, name: bytes) -> None:
+        self._world = world
+        self._peer = peer
+        self.name = name
+        self.is_open = True
+        self.paused_until = 0.0
+        self._inbox: Deque[Tuple[object, bytes]] = deque()
+        self._last_arrival = {"up": 0.0, "down": 0.0}
+
+    def _arrival(self, direction: str) -> float:
+        delay = self._world.random.expovariate(1 / self._world.rates.delay_seconds)
+        arrival = max(self._world.now + delay, self._last_arrival[direction], self.paused_until)
+        self._last_arrival[direction] = arrival
+        return arrival
+
+    def send_up(self, message: m.Member, payload: bytes) -> None:
+        """From the peer to the scheduler; what was sent before a crash still arrives."""
+        self._world.at(self._arrival("up"), lambda: self._world.deliver(self.name, message, payload))
+
+    def send_down(self, message: object, payload: bytes) -> None:
+        self._inbox.append((message, payload))
+        self._world.at(self._arrival("down"), self._read_next)
+
+    def _read_next(self) -> None:
+        """The peer reads a message, unless it sleeps or is dead."""
+        if self._world.now < self.paused_until:
+            self._world.at(self.paused_until, self._read_next)
+        elif self.is_open:
+            self._peer.on_message(*self._inbox.popleft())
+
+
+class World:
+    """Clock, links, files, and the core.
+
+    Parameters:
+        seed: decides everything.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.rates = Rates.draw(self.random)
+        self.now = 0.0
+        self.is_calm = False  # faults have stopped
+        self.stopped = ""
+        self.links: Dict[bytes, Link] = {}
+        self.files: Dict[int, bytearray] = {}
+        self.starts: Dict[Tuple[int, bytes], int] = {}  # how often each task was started, by client and payload
+        self.events = 0
+        self.shared_objects: List[int] = []  # ids that clients told each other
+        self._heap: List[Tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._tick_is_due = False
+        settings = Settings(
+            client_timeout_seconds=TIMEOUT_SECONDS,
+            worker_timeout_seconds=TIMEOUT_SECONDS,
+            heartbeat_interval_seconds=2.0,
+            maximum_attempts=self.random.choice((1, 2, 4)),
+            max_number_of_tasks_waiting=self.random.choice((-1, -1, -1, 30)),
+            chunk_bytes=CHUNK_BYTES,
+        )
+        self.core = Scheduler(settings)
+        self.every(1.0, self._tick)
+
+    # Clock ----------------------------------------------------------------------------------------------------------
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (max(time, self.now), self._sequence, action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.at(self.now + seconds, action)
+
+    def every(self, seconds: float, action: Callable[[], None]) -> None:
+        def step() -> None:
+            action()
+            self.after(seconds, step)
+
+        self.after(seconds, step)
+
+    def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
+        """Let things happen until the time has come or `is_done` says so."""
+        while not is_done() and self._heap and self._heap[0][0] <= until:
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+
+    def chance(self, rate: float) -> bool:
+        """Whether a fault happens now."""
+        return not self.is_calm and self.random.random() < rate
+
+    # The core -------------------------------------------------------------------------------------------------------
+
+    def open_link(self, peer: Peer) -> Link:
+        name = b"link %d" % (len(self.links) + 1)
+        self.links[name] = Link(self, peer, name)
+        return self.links[name]
+
+    def deliver(self, name: bytes, message: Any, payload: bytes) -> None:
+        """A message reaches the scheduler; the decision on it comes with the next tick."""
+        if isinstance(message, PeerError):  # bytes that are no message
+            self.core.on_peer_error(self.now, name, message)
+        else:
+            self.core.on_message(self.now, name, message, payload)
+        self._check()
+        if not self._tick_is_due:
+            self._tick_is_due = True
+            self.after(self.random.choice((0.0, 0.0, 0.001)), self._tick)
+
+    def _check(self) -> None:
+        self.events += 1
+        self.core.state.check_invariants()
+
+    def _tick(self) -> None:
+        self._tick_is_due = False
+        self.core.tick(self.now)
+        self._check()
+        gone: List[bytes] = []
+        effects = self.core.take_effects()
+        while effects:
+            for effect in effects:
+                self._perform(effect, gone)
+            for name in gone:
+                self.core.on_peer_gone(self.now, name)
+                self._check()
+            gone.clear()
+            self.core.tick(self.now)
+            effects = self.core.take_effects()
+
+    def _perform(self, effect: Effect, gone: List[bytes]) -> None:
+        if isinstance(effect, Send):
+            self._send(effect.peer, effect.message, b"".join(effect.payload), gone)
+        elif isinstance(effect, SendChunk):
+            chunk = bytes(self.files[effect.object_id][effect.offset : effect.offset + effect.length])
+            response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
+            self._send(effect.peer, response, chunk, gone)
+        elif isinstance(effect, StoreChunk):
+            file = self.files.setdefault(effect.object_id, bytearray())
+            assert len(file) == effect.offset
+            file += effect.chunk
+        elif isinstance(effect, RemoveObject):
+            self.files.pop(effect.object_id, None)
+        elif isinstance(effect, Stop):
+            assert not self.stopped, "the scheduler stops once"
+            self.stopped = effect.reason
+        elif isinstance(effect, Forget):
+            left = [each for each in self.files if each >> SESSION_SHIFT == effect.session]
+            for object_id in left:
+                if self.core.state.objects.find(object_id) is None:
+                    del self.files[object_id]
+        else:
+            assert isinstance(effect, Log)
+
+    def _send(self, name: bytes, message: object, payload: bytes, gone: List[bytes]) -> None:
+        link = self.links[name]
+        if link.is_open:
+            link.send_down(message, payload)
+        else:
+            gone.append(name)
+
+
+def column(values: Any) -> array[int]:
+    return array("Q", values)

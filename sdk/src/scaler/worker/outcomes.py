@@ -1,0 +1,133 @@
+"""What has become of tasks, on its way to the scheduler: results, failures, and large results that are fetched first.
+
+Rules:
+- An outcome whose result is a file on this host alone is held until the scheduler has fetched the file: a
+  worker that is lost then loses no outcome that was reported.
+- Everything else goes out with the next turn (see `result_outbox`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
+
+from scaler.failures import failure_payload
+from scaler.worker import frames
+from scaler.worker.effects import ObjectSource
+from scaler.worker.frames import Results
+from scaler.worker.result_outbox import ResultOutbox
+from scaler.worker.task_queue import TaskBatch, TaskTraits
+from scaler_protocol import messages as m
+
+
+class _HeldResult(NamedTuple):
+    codec: str
+    instance: int
+
+
+class Outcomes:
+    """Gathers outcomes until `drain`.
+
+    Parameters:
+        objects: makes objects of large results.
+        worker_name: for the text of failures.
+    """
+
+    def __init__(self, objects: ObjectSource, worker_name: str) -> None:
+        self._objects = objects
+        self._worker_name = worker_name
+        self._outbox = ResultOutbox()
+        self._held: Dict[int, _HeldResult] = {}  # by object id
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether some outcome waits for its result to be fetched."""
+        return bool(self._held)
+
+    def held_among(self, instances: Set[int]) -> Set[int]:
+        """Those of the tasks whose outcome is held."""
+        return instances.intersection(result.instance for result in self._held.values())
+
+    def add(self, traits: TaskTraits, ids: array[int], results: Results) -> None:
+        """What a processor reported of tasks `ids`."""
+        if results.large:
+            self._add_one_by_one(traits, ids, results)
+            return
+        self._outbox.add(
+            traits.codec,
+            ids,
+            results.sizes,
+            results.payload,
+            statuses=results.statuses,
+            busy_microseconds=results.busy_microseconds,
+            profiles=results.profiles,
+        )
+
+    def _add_one_by_one(self, traits: TaskTraits, ids: array[int], results: Results) -> None:
+        """Some of the outcomes are files: they are few, or their bytes cost far more than this."""
+        start = 0
+        for index, instance in enumerate(ids):
+            place = slice(index, index + 1)
+            size = results.sizes[index]
+            payload = results.payload[start : start + size]
+            start += size
+            profiles = None
+            if results.profiles is not None:
+                durations, cpu_times, peaks = results.profiles
+                profiles = (durations[place], cpu_times[place], peaks[place])
+            one = results._replace(
+                sizes=results.sizes[place],
+                statuses=results.statuses[place],
+                busy_microseconds=results.busy_microseconds if index == 0 else 0,
+                profiles=profiles,
+                large=b"",
+                payload=payload,
+            )
+            if results.large[index]:
+                self._add_large(traits, instance, one)
+            else:
+                self.add(traits, ids[place], one)
+
+    def _add_large(self, traits: TaskTraits, instance: int, result: Results) -> None:
+        size, path = frames.parse_large_result(result.payload)
+        object_id, there = self._objects.adopt(path, size)
+        ids = array("Q", [instance])
+        if not object_id:
+            task = TaskBatch(traits, ids, array("I", [0]), b"")
+            self.lose(task, m.FailureKind.OBJECT_MISSING, f"the result ({path}) disappeared before it was sent")
+        elif there:
+            self._outbox.add(
+                traits.codec,
+                ids,
+                array("I", [0]),
+                b"",
+                objects=array("Q", [object_id]),
+                busy_microseconds=result.busy_microseconds,
+                profiles=result.profiles,
+            )
+        else:
+            self._held[object_id] = _HeldResult(traits.codec, instance)
+
+    def on_served(self, object_id: int) -> None:
+        """The scheduler has fetched a large result to its end."""
+        held = self._held.pop(object_id, None)
+        if held is not None:
+            ids, objects = array("Q", [held.instance]), array("Q", [object_id])
+            self._outbox.add(held.codec, ids, array("I", [0]), b"", objects=objects)
+
+    def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str) -> None:
+        """Tasks end without having run to an end."""
+        payload = failure_payload(kind, message=text, worker=self._worker_name, attempts=tasks.traits.attempt)
+        count = len(tasks)
+        sizes = array("I", [len(payload)]) * count
+        ids = tasks.ids[tasks.start :]
+        self._outbox.add(tasks.traits.codec, ids, sizes, payload * count, statuses=bytes([m.TaskStatus.LOST]) * count)
+
+    def drain(self) -> Iterable[Tuple[m.TaskResult, bytes]]:
+        """The messages with their payload frames."""
+        drained: List[Tuple[m.TaskResult, bytes]] = self._outbox.drain() if self._outbox else []
+        return drained
+
+    def clear(self) -> None:
+        self._outbox.clear()
+        self._held.clear()

@@ -1,0 +1,173 @@
+"""A whole worker and the objects of its tasks: files on one host, fetched in chunks from elsewhere."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from worker_gates import private_directory, wait_for_heartbeat
+
+from scaler import payload as payloads
+from scaler.exceptions import MissingObjects
+from scaler_protocol import messages as m
+from scaler_protocol.segments import ObjectDirectory, object_name
+
+# Objects --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def directory():
+    made = ObjectDirectory()
+    yield made
+    made.remove()
+
+
+def with_reference(*args: Any) -> bytes:
+    return payloads.join(payloads.dump_arguments(args, {}, None, []))
+
+
+REFERENCE = payloads.ObjectReference("", 0, 0)
+
+
+def send_task_with_object(scheduler, instance: int, function: int, object_id: int) -> None:
+    content = with_reference(REFERENCE)
+    task = m.Task(
+        ids=[instance],
+        payload_sizes=[len(content)],
+        function=function,
+        codec="cloudpickle",
+        dependency_counts=[1],
+        dependencies=[object_id],
+    )
+    scheduler.send(task, content)
+
+
+def test_on_one_host_objects_are_files_and_do_not_travel(scheduler, start_worker, directory):
+    start_worker()
+    scheduler.welcome(object_directory=directory.path, object_directory_token=directory.token)
+    assert wait_for_heartbeat(scheduler, lambda h: True).shares_object_directory
+    content = payloads.join(payloads.dump(bytes(300_000)))
+    object_id = scheduler.new_object_id()
+    with open(directory.object_path(object_id), "wb") as file:
+        file.write(content)
+    scheduler.announce(object_id, len(content), m.ObjectStorage.SHARED)
+
+    send_task_with_object(scheduler, 1, scheduler.create_function(lambda x: x + b"!"), object_id)
+
+    created = scheduler.receive(m.ObjectInstruction).message
+    outcome = scheduler.result(1)
+    result_id = outcome.position
+    assert list(created.ids) == [result_id]
+    assert created.storages == bytes([m.ObjectStorage.SHARED])
+    assert result_id >> 40 == scheduler.session
+    with open(directory.object_path(result_id), "rb") as file:
+        stored = file.read()
+    assert list(created.sizes) == [len(stored)]
+    assert payloads.load_value(stored, None) == bytes(300_000) + b"!"
+    assert sorted(os.listdir(directory.path)) == sorted(["token", object_name(object_id), object_name(result_id)])
+    scheduler.assert_nothing_more()
+
+
+def test_a_wrong_token_means_that_nothing_is_shared(scheduler, start_worker, directory):
+    start_worker()
+    scheduler.welcome(object_directory=directory.path, object_directory_token=b"another token...")
+
+    assert not wait_for_heartbeat(scheduler, lambda h: True).shares_object_directory
+
+
+def serve(scheduler, object_id: int, content: bytes, chunk_bytes: int) -> int:
+    """Answer requests until the object is through; the largest number of requests open at a time."""
+    most_open = sent = 0
+    while sent < len(content):
+        requests = [scheduler.receive(m.ObjectRequest).message]
+        scheduler.send(m.Heartbeat(sequence=1))  # its echo comes behind all requests made so far
+        scheduler.receive(m.HeartbeatEcho)
+        while any(isinstance(kept.message, m.ObjectRequest) for kept in scheduler.kept):
+            requests.append(scheduler.receive(m.ObjectRequest).message)
+        most_open = max(most_open, len(requests))
+        for request in requests:
+            assert (request.id, request.offset) == (object_id, sent)
+            chunk = content[sent : sent + request.length]
+            assert len(chunk) <= chunk_bytes
+            scheduler.send(m.ObjectResponse(id=object_id, offset=sent, size=len(content)), chunk)
+            sent += len(chunk)
+    return most_open
+
+
+def test_an_object_elsewhere_is_fetched_in_chunks_and_other_tasks_do_not_wait(scheduler, start_worker):
+    start_worker()
+    chunk_bytes = 10_000
+    scheduler.welcome(limits=m.Limits(chunk_bytes=chunk_bytes))
+    content = payloads.join(payloads.dump(os.urandom(95_000)))
+    object_id = scheduler.new_object_id()
+    scheduler.announce(object_id, len(content), m.ObjectStorage.REMOTE)
+    function = scheduler.create_function(len)
+    send_task_with_object(scheduler, 1, function, object_id)
+    scheduler.send_calls(function, {2: ("abc",)})
+
+    assert scheduler.result(2).value == 3
+    assert serve(scheduler, object_id, content, chunk_bytes) == 4
+    assert scheduler.result(1).value == 95_000
+
+    send_task_with_object(scheduler, 3, function, object_id)  # it is there now
+    assert scheduler.result(3).value == 95_000
+    scheduler.assert_nothing_more()
+
+
+def test_an_object_that_nobody_has_loses_its_task(scheduler, start_worker):
+    start_worker()
+    scheduler.welcome()
+    send_task_with_object(scheduler, 1, scheduler.create_function(len), 4711)
+    request = scheduler.receive(m.ObjectRequest).message
+    scheduler.send(m.ObjectResponse(id=request.id, offset=0, status=m.ObjectResponseStatus.MISSING))
+
+    outcome = scheduler.result(1)
+    assert outcome.status == m.TaskStatus.LOST
+    assert isinstance(outcome.exception, MissingObjects)
+
+
+def test_a_deleted_object_is_forgotten_everywhere(scheduler, start_worker):
+    start_worker()
+    scheduler.welcome()
+    function = scheduler.create_function(len)
+    object_id = scheduler.create_inline(payloads.join(payloads.dump("text")))
+    send_task_with_object(scheduler, 1, function, object_id)
+    assert scheduler.result(1).value == 4
+    scheduler.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=[object_id]))
+
+    send_task_with_object(scheduler, 2, function, object_id)
+    request = scheduler.receive(m.ObjectRequest).message
+    assert request.id == object_id
+    scheduler.send(m.ObjectResponse(id=request.id, status=m.ObjectResponseStatus.MISSING))
+    assert isinstance(scheduler.result(2).exception, MissingObjects)
+
+
+def test_a_large_result_is_announced_fetched_and_only_then_reported(scheduler, start_worker):
+    start_worker()
+    scheduler.welcome(limits=m.Limits(chunk_bytes=100_000))
+    directory = private_directory(scheduler)
+    scheduler.send_calls(scheduler.create_function(bytes), {1: (250_000,), 2: (3,)})
+    created = scheduler.receive(m.ObjectInstruction).message
+    assert created.storages == bytes([m.ObjectStorage.REMOTE])
+    assert scheduler.result(2).value == bytes(3)
+
+    content = b""
+    while len(content) < created.sizes[0]:
+        scheduler.assert_nothing_more()  # no outcome yet
+        scheduler.send(m.ObjectRequest(id=created.ids[0], offset=len(content), length=100_000))
+        content += scheduler.receive(m.ObjectResponse).payload
+
+    outcome = scheduler.result(1)
+    assert outcome.position == created.ids[0]
+    assert payloads.load_value(content, None) == bytes(250_000)
+    scheduler.assert_nothing_more()
+    assert os.listdir(directory) == ["token"]
+
+
+def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_worker):
+    start_worker()
+    scheduler.welcome()
+    scheduler.send(m.ObjectRequest(id=12345, offset=0, length=10))
+
+    assert scheduler.receive(m.ObjectResponse).message.status == m.ObjectResponseStatus.MISSING

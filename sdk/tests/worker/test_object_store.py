@@ -1,0 +1,238 @@
+"""Objects of one worker: known, fetched, served, forgotten; with real files and no socket."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Tuple
+
+import pytest
+
+from scaler.worker.effects import Send
+from scaler.worker.frames import Place
+from scaler.worker.object_store import WINDOW, ObjectStore
+from scaler_protocol import messages as m
+from scaler_protocol.segments import ObjectDirectory, object_name
+
+CHUNK = 1000
+CREATE, DELETE, CLEAR = m.ObjectAction.CREATE, m.ObjectAction.DELETE, m.ObjectAction.CLEAR
+INLINE, SHARED, REMOTE = m.ObjectStorage.INLINE, m.ObjectStorage.SHARED, m.ObjectStorage.REMOTE
+
+
+class Bench:
+    def __init__(self, **welcome: Any) -> None:
+        self.effects: List[Any] = []
+        self.patterns: List[str] = []
+        self.events: List[Tuple[str, int]] = []
+        self.store = ObjectStore(self.effects, self.patterns.append)
+        self.store.on_available = lambda object_id: self.events.append(("available", object_id))
+        self.store.on_missing = lambda object_id: self.events.append(("missing", object_id))
+        self.store.on_served = lambda object_id: self.events.append(("served", object_id))
+        self.store.start_session(m.Welcome(session=3, limits=m.Limits(chunk_bytes=CHUNK), **welcome))
+
+    def create(self, object_id: int, storage: int, content: bytes = b"", size: int = 0) -> None:
+        instruction = m.ObjectInstruction(
+            action=CREATE,
+            ids=[object_id],
+            sizes=[size or len(content)],
+            storages=bytes([storage]),
+            kinds=bytes([m.ObjectKind.FUNCTION]),
+        )
+        assert self.store.on_instruction(instruction, content if storage == INLINE else b"") == []
+
+    def sent(self) -> List[Any]:
+        """The messages sent since last asked."""
+        effects, self.effects[:] = list(self.effects), []
+        assert all(isinstance(effect, Send) for effect in effects)
+        return [effect.message for effect in effects]
+
+    def respond(self, request: m.ObjectRequest, content: bytes) -> None:
+        response = m.ObjectResponse(id=request.id, offset=request.offset, size=len(content))
+        self.store.on_response(response, content[request.offset : request.offset + request.length])
+
+    def write_result(self, content: bytes) -> Tuple[int, bool]:
+        """A processor writes a large result, which becomes an object."""
+        path = self.store.write_prefix + "77-1"
+        with open(path, "wb") as file:
+            file.write(content)
+        return self.store.adopt(path, len(content))
+
+
+@pytest.fixture
+def bench():
+    made = Bench()
+    yield made
+    made.store.close()
+
+
+def test_inline_content_is_kept(bench):
+    bench.create(9, INLINE, b"content")
+
+    assert bench.store.is_available(9)
+    assert bench.store.definition(9) == (m.ObjectKind.FUNCTION, Place.INLINE, b"content")
+    assert not bench.store.is_available(10)
+    assert bench.store.definition(10) is None
+
+
+def test_a_large_object_is_fetched_through_a_window(bench):
+    content = os.urandom(7 * CHUNK + 5)
+    bench.create(9, REMOTE, size=len(content))
+    assert bench.sent() == []  # until a task needs it
+    assert not bench.store.is_available(9)
+    bench.store.fetch(9)
+    bench.store.fetch(9)
+
+    open_requests = bench.sent()
+    assert [request.offset for request in open_requests] == [0, CHUNK, 2 * CHUNK, 3 * CHUNK]
+    asked = len(open_requests)
+    while open_requests:
+        bench.respond(open_requests.pop(0), content)
+        more = bench.sent()
+        asked += len(more)
+        open_requests += more
+        assert len(open_requests) <= WINDOW
+
+    assert asked == 8
+    assert bench.events == [("available", 9)]
+    _, place, path = bench.store.definition(9)
+    assert place == Place.FILE
+    with open(os.fsdecode(path), "rb") as file:
+        assert file.read() == content
+
+
+def test_an_object_that_was_never_announced_is_asked_for(bench):
+    bench.store.fetch(9)
+    [request] = bench.sent()
+    assert (request.id, request.offset, request.length) == (9, 0, CHUNK)
+    content = bytes(3 * CHUNK)
+    bench.respond(request, content)
+    for request in bench.sent():
+        bench.respond(request, content)
+
+    assert bench.events == [("available", 9)]
+
+
+def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench):
+    bench.store.fetch(9)
+    bench.store.on_response(m.ObjectResponse(id=9, status=m.ObjectResponseStatus.MISSING), b"")
+    bench.store.fetch(10)
+    bench.store.on_response(m.ObjectResponse(id=10, offset=CHUNK, size=2 * CHUNK), bytes(CHUNK))
+
+    assert bench.events == [("missing", 9), ("missing", 10)]
+
+
+def test_an_object_deleted_while_it_is_fetched_is_missing(bench):
+    bench.create(9, REMOTE, size=3 * CHUNK)
+    bench.store.fetch(9)
+    [first, *_] = bench.sent()
+    bench.respond(first, bytes(3 * CHUNK))
+    assert bench.store.on_instruction(m.ObjectInstruction(action=DELETE, ids=[9]), b"") == [9]
+    bench.respond(m.ObjectRequest(id=9, offset=CHUNK, length=CHUNK), bytes(3 * CHUNK))
+
+    assert bench.events == [("missing", 9)]
+    assert os.listdir(os.path.dirname(bench.store.write_prefix)) == ["token"]
+
+
+def test_clearing_forgets_everything(bench):
+    bench.create(9, INLINE, b"x")
+    bench.create(10, REMOTE, size=5)
+
+    assert sorted(bench.store.on_instruction(m.ObjectInstruction(action=CLEAR), b"")) == [9, 10]
+    assert not bench.store.is_available(9)
+
+
+@pytest.mark.parametrize(
+    ("fields", "payload"),
+    [
+        ({"sizes": [1], "storages": bytes([INLINE]), "kinds": b""}, b"x"),
+        ({"sizes": [2], "storages": bytes([INLINE]), "kinds": b"\0"}, b"x"),
+    ],
+)
+def test_an_instruction_that_contradicts_itself_is_named(bench, fields, payload):
+    with pytest.raises(ValueError, match="ObjectInstruction"):
+        bench.store.on_instruction(m.ObjectInstruction(action=CREATE, ids=[9], **fields), payload)
+
+
+def test_a_result_is_served_and_then_forgotten(bench):
+    content = os.urandom(2 * CHUNK + 1)
+    object_id, there = bench.write_result(content)
+    assert (object_id, there) == (3 << 40 | 1, False)
+    [instruction] = bench.sent()
+    assert (list(instruction.ids), list(instruction.sizes)) == ([object_id], [len(content)])
+    assert instruction.storages == bytes([REMOTE])
+
+    for offset in (0, CHUNK, 2 * CHUNK):
+        assert bench.events == []
+        bench.store.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
+    chunks = [effect.payload for effect in bench.effects]
+    assert b"".join(chunks) == content
+    assert {message.size for message in bench.sent()} == {len(content)}
+    assert bench.events == [("served", object_id)]
+    assert os.listdir(os.path.dirname(bench.store.write_prefix)) == ["token"]
+
+    bench.store.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+    assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
+
+
+def test_a_result_that_disappeared_is_no_object(bench):
+    assert bench.store.adopt(bench.store.write_prefix + "77-1", 5) == (0, False)
+    assert bench.sent() == []
+
+
+def test_leftovers_of_a_dead_processor_are_removed(bench):
+    for name in ("77-1", "77-2", "777-1"):
+        with open(bench.store.write_prefix + name, "wb"):
+            pass
+    bench.store.remove_leftovers("77-")
+
+    left = os.listdir(os.path.dirname(bench.store.write_prefix))
+    assert sorted(name.rpartition("-")[0][-4:] for name in left if name != "token") == ["-777"]
+
+
+def test_a_new_session_starts_with_nothing(bench):
+    bench.create(9, INLINE, b"x")
+    bench.store.fetch(10)
+    bench.write_result(bytes(5))
+    bench.store.start_session(m.Welcome(session=4))
+    bench.sent()
+
+    assert not bench.store.is_available(9)
+    assert bench.write_result(bytes(5)) == (4 << 40 | 1, False)
+
+
+def test_the_own_directory_goes_with_the_worker(bench):
+    directory = os.path.dirname(bench.store.write_prefix)
+    assert bench.patterns == [directory]
+    bench.store.close()
+
+    assert not os.path.exists(directory)
+
+
+def test_named_functions_have_one_id_each(bench):
+    first, second = bench.store.named_function("math:sqrt"), bench.store.named_function("math:floor")
+
+    assert first != second
+    assert bench.store.named_function("math:sqrt") == first
+    assert bench.store.is_available(first)
+
+
+def test_shared_objects_are_found_where_the_scheduler_keeps_them():
+    directory = ObjectDirectory()
+    bench = Bench(object_directory=directory.path, object_directory_token=directory.token)
+    try:
+        assert bench.store.shared
+        bench.create(9, SHARED, size=5)
+        assert bench.store.definition(9)[1:] == (Place.FILE, os.fsencode(directory.object_path(9)))
+        with open(directory.object_path(10), "wb"):
+            pass
+        assert bench.store.is_available(10)  # it is there, if nobody has said so
+
+        object_id, there = bench.write_result(b"12345")
+        assert there
+        assert bench.sent()[0].storages == bytes([SHARED])
+        assert object_name(object_id) in os.listdir(directory.path)
+        with open(bench.store.write_prefix + "1-1", "wb"):
+            pass
+        bench.store.close()
+        assert sorted(os.listdir(directory.path)) == sorted(["token", object_name(10), object_name(object_id)])
+    finally:
+        directory.remove()

@@ -1,0 +1,62 @@
+"""What tests of the whole worker share: a gate that tasks wait at, and a look at heartbeats."""
+
+from __future__ import annotations
+
+import os
+from typing import Callable
+
+from scaler_protocol import messages as m
+
+CANCELLED, RUNNING, NOT_FOUND = m.CancelOutcome.CANCELLED, m.CancelOutcome.RUNNING, m.CancelOutcome.NOT_FOUND
+
+
+class Gate:
+    """A pipe with a name: tasks wait in `wait_at(gate.path)` until the test opens it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        os.mkfifo(path)
+        self._descriptor = os.open(path, os.O_RDWR)  # its own reader, so that nothing written is lost
+
+    def open(self) -> None:
+        """Let one waiting task go on, or the next that will wait."""
+        os.write(self._descriptor, b"x")
+
+    def remove(self) -> None:
+        os.close(self._descriptor)
+
+
+def _make_wait_at() -> Callable[[str], str]:
+    def wait_at(path: str) -> str:
+        os.read(os.open(path, os.O_RDONLY), 1)
+        return "went through"
+
+    return wait_at
+
+
+wait_at = _make_wait_at()  # a local function, so that it is sent whole: workers cannot import this module
+
+
+def wait_for_heartbeat(scheduler, condition) -> m.Heartbeat:
+    """A heartbeat that says so."""
+    for _ in range(1000):
+        for heartbeat in scheduler.heartbeats:
+            if condition(heartbeat):
+                return heartbeat
+        scheduler.heartbeats.clear()
+        message = scheduler.read()
+        if not isinstance(message.message, m.Heartbeat):
+            scheduler.kept.append(message)
+    raise AssertionError("no such heartbeat came")
+
+
+def private_directory(scheduler) -> str:
+    """The worker's own object directory, learnt from a task that looks where large results are written."""
+
+    def find() -> str:
+        from scaler.worker.processor import current
+
+        return os.path.dirname(current().next_object_path())
+
+    scheduler.send_calls(scheduler.create_function(find), {1: ()})
+    return scheduler.result(1).value
