@@ -12,7 +12,7 @@ from typing import Callable
 import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
-from scaler_appliance.shell.addresses import AddressError, check_address, monitor_address_of
+from scaler_appliance.shell.addresses import monitor_address_of
 from scaler_appliance.shell.program import main, make_parser
 from scaler_protocol import messages as m
 
@@ -182,10 +182,7 @@ def test_an_ipc_address_serves_as_well(start: Start, tmp_path: Path) -> None:
     check_others_work(scheduler)
 
 
-def test_addresses_are_checked_and_completed() -> None:
-    assert check_address("tcp://127.0.0.1:0") == "tcp://127.0.0.1:*"
-    assert check_address("tcp://[::1]:80") == "tcp://[::1]:80"
-    assert check_address("ipc:///tmp/x") == "ipc:///tmp/x"
+def test_the_monitor_has_an_address_of_its_own() -> None:
+    assert monitor_address_of("tcp://127.0.0.1:80") == "ipc:///tmp/127.0.0.1_80_monitor"
     assert monitor_address_of("tcp://[::1]:80") == "ipc:///tmp/..1_80_monitor"
-    with pytest.raises(AddressError, match="use one like"):
-        check_address("http://here")
+    assert monitor_address_of("ipc:///tmp/x") == "ipc:///tmp/x_monitor"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -18,12 +19,14 @@ from typing import Callable, List, Optional
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.core.state import Settings
-from scaler_appliance.shell.addresses import AddressError, check_address, monitor_address_of
+from scaler_appliance.shell.addresses import monitor_address_of
+from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
+from scaler_appliance.shell.peers import Peers
 from scaler_appliance.shell.server import Server
-from scaler_appliance.shell.transport import Transport
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
+from scaler_protocol.addresses import AddressError, parse_address
 from scaler_protocol.program_logging import LEVELS, setup_logging
 from scaler_protocol.segments import ObjectDirectory
 
@@ -119,7 +122,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="where to publish status; by default ipc:///tmp/HOST_PORT_monitor",
     )
-    network.add_argument("--io-threads", type=_positive_int, default=1, metavar="N", help="threads of ZeroMQ")
+    network.add_argument(
+        "--io-threads", type=_positive_int, default=1, metavar="N", help="ZeroMQ's threads, for monitors"
+    )
     network.add_argument(
         "--maximum-message-bytes",
         type=_positive_int,
@@ -198,9 +203,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser = make_parser()
     options = parser.parse_args(arguments)
     try:
-        options.address = check_address(options.address)
+        parse_address(options.address)
         if options.monitor_address is not None:
-            options.monitor_address = check_address(options.monitor_address)
+            parse_address(options.monitor_address)
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file)
     except (AddressError, OSError, KeyError, ValueError) as error:
         parser.error(str(error))
@@ -226,24 +231,21 @@ def _use_event_loop(parser: argparse.ArgumentParser, name: str) -> None:
 
 async def _serve(options: argparse.Namespace) -> None:
     gone: List[Callable[[bytes], None]] = []  # the server, which is made after the transport
-
-    def monitor_address(address: str) -> str:
-        return options.monitor_address or monitor_address_of(address)
-
-    transport = Transport(
-        options.address, monitor_address, options.io_threads, options.maximum_message_bytes, lambda peer: gone[0](peer)
-    )
-    files = None
-    try:
+    with contextlib.ExitStack() as closing:
+        peers = Peers(options.address, options.maximum_message_bytes, lambda peer: gone[0](peer))
+        closing.callback(peers.close)
+        monitor = Monitor(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
+        closing.callback(monitor.close)
         files = ObjectFiles(ObjectDirectory(options.object_directory))
-        core = Scheduler(_settings(options, transport, files))
-        server = Server(core, transport, files)
+        closing.callback(files.close)
+        core = Scheduler(_settings(options, monitor, files))
+        server = Server(core, peers, monitor, files)
         gone.append(server.peer_gone)
-        logger.info("Scheduler: monitor address is %s", transport.monitor_address)
-        logger.info("Scheduler: listening at %s", transport.address)
+        logger.info("Scheduler: monitor address is %s", monitor.address)
+        logger.info("Scheduler: listening at %s", peers.address)
         if options.address_file is not None:
             with open(options.address_file, "w", encoding="utf-8") as address_file:
-                address_file.write(f"{transport.address}\n{transport.monitor_address}\n")
+                address_file.write(f"{peers.address}\n{monitor.address}\n")
         for part in (
             "AsyncBinder",
             "VanillaTaskManager",
@@ -255,13 +257,9 @@ async def _serve(options: argparse.Namespace) -> None:
         gc.collect()
         gc.freeze() if hasattr(gc, "freeze") else None
         await server.run(options.exit_when_stdin_closes)
-    finally:
-        if files is not None:
-            files.close()
-        transport.close()
 
 
-def _settings(options: argparse.Namespace, transport: Transport, files: ObjectFiles) -> Settings:
+def _settings(options: argparse.Namespace, monitor: Monitor, files: ObjectFiles) -> Settings:
     language = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return Settings(
         client_timeout_seconds=options.client_timeout_seconds,
@@ -277,5 +275,5 @@ def _settings(options: argparse.Namespace, transport: Transport, files: ObjectFi
         scheduler_id=os.urandom(16),
         object_directory=files.directory.path,
         object_directory_token=files.directory.token,
-        monitor_address=transport.monitor_address,
+        monitor_address=monitor.address,
     )

@@ -1,10 +1,9 @@
 """The running scheduler: drives the core from its socket, its clock and its signals.
 
-    socket readable ─▶ drain up to BURST_MESSAGES ─▶ core.on_message … ─▶ core.tick ─▶ perform effects ─▶ again, if
-    more came meanwhile
+    something arrived ─▶ read every connection that has something ─▶ core.on_message … ─▶ core.tick ─▶ perform effects
 
 Rules:
-- Everything that waits is drained before anything is placed: bursts make batches.
+- All connections are read before anything is placed: bursts make batches.
 - No handler's error ends the program: it is logged with its traceback, and costs the peer that caused it its session.
 """
 
@@ -17,18 +16,27 @@ import signal
 import sys
 from typing import Callable, Counter, Dict, List, Set, Type
 
-from scaler_appliance.core.effects import Effect, Forget, Log, PeerError, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.effects import (
+    Buffer,
+    Effect,
+    Forget,
+    Log,
+    PeerError,
+    RemoveObject,
+    Send,
+    SendChunk,
+    StoreChunk,
+)
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
+from scaler_appliance.shell.peers import Peers
 from scaler_appliance.shell.status import StatusReporter
-from scaler_appliance.shell.transport import Transport
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 
-BURST_MESSAGES = 256
 TICK_INTERVAL_SECONDS = 1.0
-CONGESTION_RETRY_SECONDS = 0.005
 
 logger = logging.getLogger("scaler")
 
@@ -36,20 +44,18 @@ logger = logging.getLogger("scaler")
 class Server:
     """One scheduler: core, sockets and object files, on the running event loop."""
 
-    def __init__(self, core: Scheduler, transport: Transport, files: ObjectFiles) -> None:
+    def __init__(self, core: Scheduler, peers: Peers, monitor: Monitor, files: ObjectFiles) -> None:
         self._core = core
-        self._transport = transport
+        self._peers = peers
         self._files = files
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
-        self._is_draining = False
         self._is_stopping = False
-        self._is_retrying = False
         self._gone: List[bytes] = []
         self._ended_sessions: Set[int] = set()
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
-        self._reporter = StatusReporter(core, transport, self.sent, self.received)
+        self._reporter = StatusReporter(core, monitor, self.sent, self.received)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
             SendChunk: self._send_chunk,
@@ -62,7 +68,7 @@ class Server:
 
     async def run(self, exit_when_stdin_closes: bool) -> None:
         """Serve until a client's, a signal's or the parent's request to stop has been carried out."""
-        self._loop.add_reader(self._transport.descriptor, self._drain)
+        self._loop.add_reader(self._peers.fileno(), self._drain)
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
         if exit_when_stdin_closes:
@@ -71,7 +77,7 @@ class Server:
         try:
             await self._stopped
         finally:
-            self._loop.remove_reader(self._transport.descriptor)
+            self._loop.remove_reader(self._peers.fileno())
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
@@ -81,25 +87,10 @@ class Server:
     # Input ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        if self._is_draining:
-            return
-        self._is_draining = True
-        try:
-            now = self._loop.time()
-            for _ in range(BURST_MESSAGES):
-                received = self._transport.receive()
-                if received is None:
-                    break
-                self._on_frames(now, *received)
-            self._settle(now)
-        finally:
-            self._is_draining = False
-            self._look_again()
-
-    def _look_again(self) -> None:
-        """Drain again if messages wait, for sending swallows the descriptor's signal that they came."""
-        if not self._stopped.done() and self._transport.has_input():
-            self._loop.call_soon(self._drain)
+        now = self._loop.time()
+        for peer, frames in self._peers.receive():
+            self._on_frames(now, peer, frames)
+        self._settle(now)
 
     def _on_frames(self, now: float, peer: bytes, frames: list[bytes]) -> None:
         try:
@@ -120,6 +111,7 @@ class Server:
         if not self._stopped.done():
             self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
         self._drain()
+        self._peers.sweep()
         self._sweep_files()
         self._reporter.report(self._loop.time())
 
@@ -157,9 +149,6 @@ class Server:
             if gone:
                 self._core.tick(now)
             effects = self._core.take_effects()
-        if self._transport.is_congested and not self._is_retrying:
-            self._is_retrying = True
-            self._loop.call_later(CONGESTION_RETRY_SECONDS, self._retry)
 
     def _perform(self, effect: Effect) -> None:
         try:
@@ -169,10 +158,13 @@ class Server:
 
     def _send(self, effect: Send) -> None:
         self.sent[type(effect.message).__name__] += 1
-        self._transport.send(effect.peer, encode(effect.message), effect.payload)
+        frames: List[Buffer] = [encode(effect.message)]
+        if effect.payload:
+            frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))
+        self._peers.send(effect.peer, frames)
 
     def _forget(self, effect: Forget) -> None:
-        self._transport.forget(effect.peer)
+        self._peers.forget(effect.peer)
         self._ended_sessions.add(effect.session)
 
     def _sweep_files(self) -> None:
@@ -195,11 +187,6 @@ class Server:
         status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
         response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
         self._send(Send(effect.peer, response, (chunk or b"",)))
-
-    def _retry(self) -> None:
-        self._is_retrying = False
-        self._transport.send_waiting()
-        self._drain()
 
     def _stop(self, effect: StopEffect) -> None:
         if not self._stopped.done():

@@ -10,15 +10,15 @@ import resource
 from typing import Counter, List
 
 from scaler_appliance.core.scheduler import Scheduler
-from scaler_appliance.shell.transport import Transport
+from scaler_appliance.shell.monitor import Monitor
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 
 
 class StatusReporter:
-    def __init__(self, core: Scheduler, transport: Transport, sent: Counter[str], received: Counter[str]) -> None:
+    def __init__(self, core: Scheduler, monitor: Monitor, sent: Counter[str], received: Counter[str]) -> None:
         self._core = core
-        self._transport = transport
+        self._monitor = monitor
         self._sent = sent
         self._received = received
         self._last_report = 0.0
@@ -26,7 +26,7 @@ class StatusReporter:
 
     def report(self, now: float) -> None:
         """Publish the status of this moment; `now` is in seconds."""
-        self._transport.publish(encode(self._status(now)))
+        self._monitor.publish(encode(self._status(now)))
 
     def _status(self, now: float) -> m.SchedulerStatus:
         usage = resource.getrusage(resource.RUSAGE_SELF)

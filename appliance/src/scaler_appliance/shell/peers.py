@@ -1,0 +1,259 @@
+"""The scheduler's connections: who is connected, what arrived, what still has to leave.
+
+Rules:
+- One descriptor, that of an epoll object, tells the event loop that any connection has something; `receive` then looks
+  at all of them at once, so that bursts make batches.
+- Sending never blocks and never raises to the caller. What a peer does not take waits here, in order, and nobody
+  else's messages do.
+- A connection's end is seen at once, and told with the peer's name. Names are never used again.
+- What a stranger sends costs him his connection and us a line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import time
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from scaler_protocol.addresses import Address, parse_address, resolve
+from scaler_protocol.connection import Connection
+from scaler_protocol.zmtp import Buffer, PeerGoneError, Zmtp, ZmtpError
+
+BACKLOG_CONNECTIONS = 1024
+ACCEPTED_AT_ONCE = 64
+HANDSHAKE_TIMEOUT_SECONDS = 30.0
+LINGER_SECONDS = 1.0  # for last words at the end
+
+MAXIMUM_HEADER_BYTES = 4 * 1024 * 1024
+"""Of a message's first frame, whose decoding holds everybody up."""
+
+_NAME_BYTES = 5
+
+logger = logging.getLogger("scaler")
+
+
+class Arrived(NamedTuple):
+    """A message, and the name of the connection it came on."""
+
+    peer: bytes
+    frames: List[bytes]
+
+
+class Peer:
+    """One connection, and what is known of it."""
+
+    __slots__ = ("name", "title", "connection", "deadline", "is_watched_for_room")
+
+    def __init__(self, name: bytes, title: str, connection: Connection, deadline: float) -> None:
+        self.name = name
+        self.title = title  # for people
+        self.connection = connection
+        self.deadline = deadline  # of the handshake
+        self.is_watched_for_room = False
+
+
+class Peers:
+    """A listening socket and all connections made to it.
+
+    Parameters:
+        address: where to listen.
+        maximum_message_bytes: a peer that sends more is disconnected.
+        on_peer_gone: called with the name of a peer whose connection has ended.
+
+    Raises OSError when one cannot listen there, AddressError when the address is none.
+    """
+
+    def __init__(self, address: str, maximum_message_bytes: int, on_peer_gone: Callable[[bytes], None]) -> None:
+        self._maximum_message_bytes = maximum_message_bytes
+        self._on_peer_gone = on_peer_gone
+        self._peers: Dict[bytes, Peer] = {}
+        self._by_descriptor: Dict[int, Peer] = {}
+        self._last_number = 0
+        self._listener, self.address = _listen(parse_address(address))
+        self._spare = os.open(os.devnull, os.O_RDONLY)  # given up when no descriptors are left, to turn callers away
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener.fileno(), select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Readable whenever `receive` has something to do."""
+        return self._epoll.fileno()
+
+    # Input ----------------------------------------------------------------------------------------------------------
+
+    def receive(self) -> List[Arrived]:
+        """Look once at every connection that has something: accept, read, and send what waited for room."""
+        arrived: List[Arrived] = []
+        for descriptor, events in self._epoll.poll(0):
+            peer = self._by_descriptor.get(descriptor)
+            if peer is None:
+                if descriptor == self._listener.fileno():
+                    self._accept()
+                continue
+            try:
+                if events & ~select.EPOLLOUT:
+                    name = peer.name
+                    for frames in peer.connection.receive():
+                        arrived.append(Arrived(name, frames))
+                if events & select.EPOLLOUT:
+                    peer.connection.flush()
+                if peer.connection.has_unsent is not peer.is_watched_for_room:
+                    self._watch_for_room(peer)
+            except (OSError, ZmtpError) as error:
+                self._lose(peer, error)
+        return arrived
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                stream, caller = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._turn_away(error)
+                return
+            self._last_number += 1
+            name = self._last_number.to_bytes(_NAME_BYTES, "big")
+            protocol = Zmtp("ROUTER", self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
+            try:
+                connection = Connection(stream, protocol)
+                connection.start()
+            except OSError:
+                stream.close()
+                continue
+            title = f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self.address
+            peer = Peer(name, title, connection, time.monotonic() + HANDSHAKE_TIMEOUT_SECONDS)
+            self._peers[name] = self._by_descriptor[connection.fileno()] = peer
+            self._epoll.register(connection.fileno(), select.EPOLLIN)
+
+    def _turn_away(self, error: OSError) -> None:
+        """No descriptor is left for a caller: close the call instead of leaving it, and our loop, waiting for ever."""
+        logger.error("Scheduler: a connection was turned away: %s; allow the scheduler more open files", error.strerror)
+        os.close(self._spare)
+        try:
+            self._listener.accept()[0].close()
+        except OSError:
+            pass
+        self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def sweep(self) -> None:
+        """Close connections that did not finish their handshake in time; to be called now and then."""
+        now = time.monotonic()
+        for peer in list(self._peers.values()):
+            if not peer.connection.is_ready and now > peer.deadline:
+                self._lose(peer, TimeoutError("it did not finish ZeroMQ's handshake"))
+
+    # Output ---------------------------------------------------------------------------------------------------------
+
+    def send(self, name: bytes, frames: List[Buffer]) -> None:
+        """Send a message, after those that wait for the same peer."""
+        peer = self._peers.get(name)
+        if peer is None:
+            self._on_peer_gone(name)
+            return
+        try:
+            peer.connection.send(frames)
+        except OSError as error:
+            self._lose(peer, error)
+            return
+        if peer.connection.has_unsent and not peer.is_watched_for_room:
+            self._watch_for_room(peer)
+
+    def forget(self, name: bytes) -> None:
+        """Drop what waits for a peer."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.connection.drop_unsent()
+
+    def _watch_for_room(self, peer: Peer) -> None:
+        peer.is_watched_for_room = peer.connection.has_unsent
+        events = select.EPOLLIN | select.EPOLLOUT if peer.is_watched_for_room else select.EPOLLIN
+        self._epoll.modify(peer.connection.fileno(), events)
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _lose(self, peer: Peer, error: Exception) -> None:
+        if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError):
+            level = logging.WARNING if peer.connection.is_ready else logging.INFO
+            logger.log(level, "Scheduler: the connection from %s is closed: %s", peer.title, error)
+        self._remove(peer)
+        self._on_peer_gone(peer.name)
+
+    def _remove(self, peer: Peer) -> None:
+        del self._peers[peer.name]
+        del self._by_descriptor[peer.connection.fileno()]
+        self._epoll.unregister(peer.connection.fileno())
+        peer.connection.close()
+
+    def close(self) -> None:
+        """Stop listening, give last words LINGER_SECONDS to leave, and close all connections."""
+        self._epoll.unregister(self._listener.fileno())
+        self._listener.close()
+        _remove_socket_file(self.address)
+        self._on_peer_gone = lambda name: None
+        finishing: set[bytes] = set()
+        deadline = time.monotonic() + LINGER_SECONDS
+        while True:
+            for peer in list(self._peers.values()):
+                if not peer.connection.is_ready:
+                    self._remove(peer)
+                elif not peer.connection.has_unsent and peer.name not in finishing:
+                    peer.connection.finish()  # closing at once could destroy what the peer has not read yet
+                    finishing.add(peer.name)
+            remaining = deadline - time.monotonic()
+            if not self._peers or remaining <= 0:
+                break
+            self._epoll.poll(remaining, 1)
+            self.receive()
+        for peer in list(self._peers.values()):
+            self._remove(peer)
+        self._epoll.close()
+        os.close(self._spare)
+
+
+def _listen(address: Address) -> Tuple[socket.socket, str]:
+    """A listening socket, and the address it has got."""
+    try:
+        family, target = resolve(address, listens=True)
+        if address.path and not address.path.startswith("@"):
+            _remove_stale_socket_file(address)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if family != socket.AF_UNIX:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setblocking(False)
+            listener.bind(target)
+            listener.listen(BACKLOG_CONNECTIONS)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
+    if address.path:
+        return listener, str(address)
+    host, port = listener.getsockname()[:2]
+    return listener, str(Address(host, port))
+
+
+def _remove_stale_socket_file(address: Address) -> None:
+    """A killed scheduler leaves its socket's file behind, and that would be in the way of the next."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(address.path)
+        except ConnectionRefusedError:
+            os.unlink(address.path)
+        except OSError:
+            pass  # there is none, or listening will say what is wrong
+
+
+def _remove_socket_file(address: str) -> None:
+    path = parse_address(address).path
+    if path and not path.startswith("@"):
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass

@@ -1,0 +1,72 @@
+"""Addresses of schedulers: `tcp://HOST:PORT` and `ipc://PATH`, as ZeroMQ writes them.
+
+Rules:
+- Reading an address resolves nothing and opens nothing; `resolve` asks the system for what a host name means.
+- A path that begins with `@` is a name in Linux's abstract namespace, which needs no file.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import NamedTuple, Tuple, Union
+
+MAXIMUM_PATH_BYTES = 107  # of a Unix domain socket's address
+
+_TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:/\[\]]+|\*):(?P<port>\d{1,5}|\*)")
+_IPC = re.compile(r"ipc://(?P<path>.+)", re.DOTALL)
+
+SocketAddress = Union[str, Tuple[str, int], Tuple[str, int, int, int]]
+
+
+class AddressError(ValueError):
+    """An address that cannot be used; the message says what one looks like."""
+
+
+class Address(NamedTuple):
+    """A parsed address: `path` for Unix domain sockets, else `host` and `port`.
+
+    Port 0 (also written `*`) lets the system choose one, host `*` is every network interface: both only make sense for
+    who listens.
+    """
+
+    host: str
+    port: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"ipc://{self.path}"
+        return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Read an address.
+
+    Raises AddressError.
+    """
+    tcp = _TCP.fullmatch(text)
+    if tcp is not None:
+        port = 0 if tcp["port"] == "*" else int(tcp["port"])
+        if port <= 65535:
+            return Address(tcp["host"].strip("[]"), port)
+    ipc = _IPC.fullmatch(text)
+    if ipc is not None and len(ipc["path"].encode()) <= MAXIMUM_PATH_BYTES:
+        return Address("", 0, ipc["path"])
+    if ipc is not None:
+        raise AddressError(f"{text!r}: the path is longer than {MAXIMUM_PATH_BYTES} bytes")
+    raise AddressError(f"{text!r} is no scheduler address: use one like tcp://127.0.0.1:2345 or ipc:///tmp/scaler")
+
+
+def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress]:
+    """The socket family and the address that the system's calls take.
+
+    Raises OSError when the host is not known.
+    """
+    if address.path:
+        return socket.AF_UNIX, "\0" + address.path[1:] if address.path.startswith("@") else address.path
+    host = "0.0.0.0" if address.host == "*" else address.host
+    flags = socket.AI_PASSIVE if listens else 0
+    found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    family, _, _, _, target = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # IPv4 first, as ZeroMQ does
+    return family, target  # type: ignore[return-value]  # typeshed allows for other families
