@@ -286,7 +286,7 @@ def test_an_address_that_is_none_is_named(start_worker):
 
     worker = start_worker(address="carrier-pigeon://roof")
     assert worker.wait() == 2
-    assert "cannot connect to carrier-pigeon://roof" in worker.output
+    assert "'carrier-pigeon://roof' is no scheduler address" in worker.output
 
 
 def test_a_standard_input_that_cannot_close_is_named(scheduler):

@@ -130,7 +130,9 @@ class Scheduler:
         self._now = now
         session = self.state.sessions.get(peer)
         if session is not None:
-            self._remove(session, "its connection was lost", is_fault=not session.leaving)
+            loses_nothing = isinstance(session, ClientSession) and not any(session.batches())
+            is_fault = not (session.leaving or loses_nothing)
+            self._remove(session, "its connection was lost", is_fault)
 
     def on_object_unreadable(self, now: float, object_id: int) -> None:
         """The bytes of an object could not be kept: whoever waits for them is told that they are missing."""

@@ -6,10 +6,8 @@
 
 Rules:
 - `lock` protects what user threads and the I/O thread share on the way out; `condition` all futures' states. Whoever
-  holds
-  one of them runs no user code, does no I/O, and never takes the other.
-- The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have a thread of their
-  own.
+  holds one of them runs no user code, does no I/O, and never takes the other.
+- The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have their own thread.
 - Every future ends: with its outcome, or with an error when the scheduler is lost or the client closes.
 """
 
@@ -197,30 +195,28 @@ class ClientCore:
                 self._callbacks.put(None)
 
     def _turn(self, timeout_seconds: float = 60.0) -> None:
-        """Send what has gathered, take what has arrived, sleep if that was nothing."""
+        """Sleep until there is something to do, take what has arrived, send what has gathered."""
+        if self._transport.wait(min(timeout_seconds, self._next_heartbeat - time.monotonic())):
+            self._receive()
+        with self.lock:
+            outgoing = self._outbox.take()
+            self.is_asleep = True  # whoever adds something from now on wakes us
+        for item in outgoing:
+            self._transport.send(*item.message())
         now = time.monotonic()
         if now >= self._next_heartbeat:
             self._on_timer(now)
-        with self.lock:
-            outgoing = self._outbox.take()
-            self.is_asleep = not outgoing
-        self._transport.send_waiting()
-        for item in outgoing:
-            self._transport.send(*item.message())
-        received = self._receive()
-        if not outgoing and not received:
-            self._transport.wait(min(timeout_seconds, self._next_heartbeat - now))
-        self.is_asleep = False
 
-    def _receive(self) -> bool:
-        received = self._transport.receive()
-        if received is None:
-            return False
-        self._last_heard = time.monotonic()
-        while received is not None:
-            self._on_frames(*received)
+    def _receive(self) -> None:
+        try:
             received = self._transport.receive()
-        return True
+        except DisconnectedError as error:
+            self._is_disconnected.set()
+            self._fail(error)
+            return
+        self._last_heard = time.monotonic()
+        for header, *payload in received:
+            self._on_frames(header, payload[0] if payload else b"")
 
     def _on_frames(self, header: bytes, payload: bytes) -> None:
         try:

@@ -1,24 +1,22 @@
-"""A client's connection: one ZeroMQ socket, and the only module of the client that knows ZeroMQ.
+"""A client's connection to its scheduler.
 
 Rules:
 - Connecting takes a bounded time and ends in a Welcome or in an error that says what is wrong at that address.
-- Sending never blocks: what does not fit into the pipe waits here, in order.
+- Sending never blocks and never raises: what the scheduler does not take at once waits here, in order. The end of the
+  connection is an error of `receive`, and of nothing else.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 import select
-import socket as sockets
+import socket
 import time
-from collections import deque
-from typing import Deque, List, Optional, Sequence, Tuple, Union
-
-import zmq
+from typing import List, Sequence
 
 from scaler.exceptions import (
+    DisconnectedError,
     NotASchedulerError,
     ProtocolVersionError,
     SchedulerRefusedError,
@@ -35,15 +33,18 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
+from scaler_protocol.addresses import parse_address, resolve
+from scaler_protocol.connection import Connection
+from scaler_protocol.zmtp import Zmtp, ZmtpError
 
-LINGER_MILLISECONDS = 1000
-COPY_LIMIT_BYTES = 64 * 1024  # below this, copying costs less than sharing memory with ZeroMQ's thread
-_PROBE_INTERVAL_SECONDS = 0.05
-_TCP = re.compile(r"tcp://(?P<host>\[[^\]]+\]|[^:/]+):(?P<port>\d+)")
+LINGER_SECONDS = 1.0
+MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
+_ATTEMPT_INTERVAL_SECONDS = 0.05
+_READABLE = ~select.POLLOUT  # data, the end of the stream, errors
 
 
 class Transport:
-    """A connected socket; not thread safe.
+    """A connection; not thread safe, but for `wake`.
 
     Parameters:
         address: of the scheduler.
@@ -56,22 +57,15 @@ class Transport:
     def __init__(self, address: str, hello: m.Hello, timeout_seconds: float) -> None:
         self.address = address
         deadline = time.monotonic() + timeout_seconds
-        _wait_for_listener(address, deadline)
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, LINGER_MILLISECONDS)
-        self._socket.setsockopt(zmq.IPV6, int("[" in address))
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
-        self._waiting: Deque[List[Buffer]] = deque()
+        self._connection = Connection(_connect(address, deadline), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
         self._poll = select.poll()
         self._poll.register(self._wake_reader, select.POLLIN)
-        self._poll.register(int(self._socket.getsockopt(zmq.FD)), select.POLLIN)
+        self._poll.register(self._connection.fileno(), select.POLLIN)
+        self._waits_for_room = False
         try:
-            self._socket.connect(address)
             self.welcome = self._greet(hello, deadline)
         except BaseException:
             self.close()
@@ -84,66 +78,74 @@ class Transport:
             version=__version__,
             language=f"Python {platform.python_version()} ({platform.python_implementation()})",
         )
-        hello.host = sockets.gethostname()
+        hello.host = socket.gethostname()
         hello.process_id = os.getpid()
-        self.send(hello)
-        while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0 or not self._socket.poll(int(remaining * 1000) + 1):
-                raise NotASchedulerError(
-                    f"something listens at {self.address}, but it does not answer as a Scaler scheduler does:"
-                    " check the address and the port, and that the scheduler is of version 1 of the protocol"
-                )
-            answer = self._receive_answer()
-            if isinstance(answer, m.Welcome):
-                return answer
-            if isinstance(answer, m.Refusal):
-                raise refusal_error(answer, self.address)
-
-    def _receive_answer(self) -> object:
         try:
-            return decode(self._socket.recv_multipart()[0])
-        except MalformedMessageError as error:
+            self._connection.start()
+            self.send(hello)
+            while True:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise TimeoutError("it does not answer as one does")
+                if not self.wait(remaining):
+                    continue
+                for header, *_ in self._connection.receive():
+                    answer = decode(header)
+                    if isinstance(answer, m.Welcome):
+                        return answer
+                    if isinstance(answer, m.Refusal):
+                        raise refusal_error(answer, self.address)
+        except (ProtocolVersionError, SchedulerRefusedError):
+            raise
+        except (OSError, ZmtpError, MalformedMessageError) as error:
             raise NotASchedulerError(
-                f"what listens at {self.address} is no Scaler scheduler, or one of an incompatible generation: {error}"
+                f"what listens at {self.address} is no Scaler scheduler, or one of an incompatible generation: {error};"
+                " check the address and the port, and that the scheduler is of version 1 of the protocol"
             ) from error
 
     def send(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         frames: List[Buffer] = [encode(message)]
         if payload:
             frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
-        if self._waiting or not self._try_send(frames):
-            self._waiting.append(frames)
-
-    def _try_send(self, frames: List[Buffer]) -> bool:
-        copy = len(frames) == 1 or len(frames[1]) < COPY_LIMIT_BYTES
         try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=copy)
-        except zmq.Again:
-            return False
-        return True
+            self._connection.send(frames)
+        except OSError:
+            pass  # `receive` will say so
 
-    def send_waiting(self) -> None:
-        """Try again what did not fit into the pipe before."""
-        while self._waiting and self._try_send(self._waiting[0]):
-            self._waiting.popleft()
+    def receive(self) -> List[List[bytes]]:
+        """The messages that have come, as lists of frames.
 
-    def receive(self) -> Optional[Tuple[bytes, bytes]]:
-        """The next message as (header, payload), or None when there is none now."""
+        Raises DisconnectedError when the connection has ended.
+        """
         try:
-            frames = self._socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return None
-        return frames[0], frames[1] if len(frames) > 1 else b""
+            return self._connection.receive()
+        except (OSError, ZmtpError) as error:
+            raise DisconnectedError(
+                f"the connection to the scheduler at {self.address} ended ({error}):"
+                " the scheduler was stopped, or the network was cut"
+            ) from error
 
-    def wait(self, timeout_seconds: float) -> None:
-        """Sleep until something arrives, the pipe has room for what waits, `wake` is called, or the time is over."""
-        interesting = zmq.POLLIN | zmq.POLLOUT if self._waiting else zmq.POLLIN
-        if int(self._socket.getsockopt(zmq.EVENTS)) & interesting:
-            return  # the descriptor only signals changes
-        for descriptor, _ in self._poll.poll(max(0, int(timeout_seconds * 1000))):
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until something arrives, `wake` is called, or the time is over; whether to call `receive`."""
+        if self._connection.has_unsent is not self._waits_for_room:
+            self._waits_for_room = self._connection.has_unsent
+            events = select.POLLIN | select.POLLOUT if self._waits_for_room else select.POLLIN
+            self._poll.modify(self._connection.fileno(), events)
+        is_readable = False
+        for descriptor, events in self._poll.poll(max(0, int(timeout_seconds * 1000) + 1)):
             if descriptor == self._wake_reader:
                 os.read(self._wake_reader, 4096)
+                continue
+            if events & select.POLLOUT:
+                self._flush()
+            is_readable = bool(events & _READABLE)
+        return is_readable
+
+    def _flush(self) -> None:
+        try:
+            self._connection.flush()
+        except OSError:
+            pass  # `receive` will say so
 
     def wake(self) -> None:
         """End `wait` early; may be called by any thread."""
@@ -153,8 +155,14 @@ class Transport:
             pass  # the pipe is full of wake-ups
 
     def close(self) -> None:
-        self._socket.close()
-        self._context.term()
+        """Close the connection; what was sent has LINGER_SECONDS to leave."""
+        deadline = time.monotonic() + LINGER_SECONDS
+        try:
+            while not self._connection.flush() and time.monotonic() < deadline:
+                self.wait(deadline - time.monotonic())
+        except OSError:
+            pass  # nobody is there to be told
+        self._connection.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
@@ -166,31 +174,27 @@ def refusal_error(refusal: m.Refusal, address: str) -> ConnectionError:
     return SchedulerRefusedError(f"the scheduler at {address} refused this client: {refusal.message}")
 
 
-def _wait_for_listener(address: str, deadline: float) -> None:
-    """Return as soon as somebody listens at the address; ZeroMQ itself would wait for ever and tell nothing."""
-    family, target = _socket_address(address)
+def _connect(address: str, deadline: float) -> socket.socket:
+    """A connected socket. Somebody who is about to listen there is waited for."""
+    parsed = parse_address(address)
     while True:
-        probe = sockets.socket(family, sockets.SOCK_STREAM)
-        probe.settimeout(max(0.05, deadline - time.monotonic()))
+        stream = None
         try:
-            probe.connect(target)
-            return
+            family, target = resolve(parsed)
+            stream = socket.socket(family, socket.SOCK_STREAM)
+            stream.settimeout(max(_ATTEMPT_INTERVAL_SECONDS, deadline - time.monotonic()))
+            stream.connect(target)
+            return stream
         except OSError as error:
-            if time.monotonic() + _PROBE_INTERVAL_SECONDS >= deadline:
+            if stream is not None:
+                stream.close()
+            if time.monotonic() + _ATTEMPT_INTERVAL_SECONDS >= deadline:
                 raise SchedulerUnreachableError(
                     f"nobody listens at {address} ({error.strerror or error}): start a scheduler there with"
                     f" `scaler_scheduler {address}`, or check the address"
                 ) from error
-        finally:
-            probe.close()
-        time.sleep(_PROBE_INTERVAL_SECONDS)
-
-
-def _socket_address(address: str) -> Tuple[int, Union[str, Tuple[str, int]]]:
-    tcp = _TCP.fullmatch(address)
-    if tcp is not None:
-        host = tcp["host"].strip("[]")
-        return (sockets.AF_INET6 if ":" in host else sockets.AF_INET), (host, int(tcp["port"]))
-    if address.startswith("ipc://") and len(address) > len("ipc://"):
-        return sockets.AF_UNIX, address[len("ipc://") :]
-    raise ValueError(f"{address!r} is no scheduler address: use one like tcp://127.0.0.1:2345")
+        except BaseException:
+            if stream is not None:
+                stream.close()
+            raise
+        time.sleep(_ATTEMPT_INTERVAL_SECONDS)

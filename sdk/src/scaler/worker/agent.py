@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, List, Type
 
 from scaler.worker import frames
 from scaler.worker.agent_core import TICK_SECONDS, AgentCore, CoreSettings
-from scaler.worker.connection import Connection
+from scaler.worker.connection import SchedulerConnection
 from scaler.worker.effects import Deliver, Effect, Kill, Send, Spawn, Stop
 from scaler.worker.frames import Frame, Kind
 from scaler.worker.nursery import Event, NurseryClient, Report
@@ -55,6 +55,8 @@ class Agent:
     Parameters:
         nursery: the control socket of a nursery that was forked before.
         page: the progress page that was made before that.
+
+    Raises AddressError when the scheduler's address is none.
     """
 
     def __init__(
@@ -76,8 +78,8 @@ class Agent:
         self._objects.on_missing = self._core.on_object_missing
         self._objects.on_served = self._core.on_object_served
         self._handles: Dict[int, ProcessorHandle] = {}
-        self._connection = Connection(
-            loop, settings.address, settings.io_threads, self._on_message, self._turn, self._on_congestion
+        self._connection = SchedulerConnection(
+            loop, settings.address, self._on_message, self._turn, self._on_congestion, self._on_lost
         )
         figures = HeartbeatFigures(self._core, self._objects)
         self._session = Session(
@@ -105,10 +107,7 @@ class Agent:
     # Life ----------------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Serve the scheduler until told to stop; the exit code of the program.
-
-        Raises zmq.ZMQError when the scheduler's address is none.
-        """
+        """Serve the scheduler until told to stop; the exit code of the program."""
         loop = self._loop
         loop.set_exception_handler(self._on_unforeseen)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -130,7 +129,7 @@ class Agent:
         for handle in self._handles.values():
             handle.close()
         self._objects.close()
-        self._connection.close(0 if self._leaving else int(GOODBYE_TIMEOUT_SECONDS * 1000))
+        self._connection.close(0 if self._leaving else GOODBYE_TIMEOUT_SECONDS)
 
     def _end_processors(self) -> None:
         """Close the nursery's control socket: it kills all processors and ends."""
@@ -250,6 +249,15 @@ class Agent:
         deleted = self._objects.on_instruction(message, payload)
         if deleted:
             self._core.on_object_deleted(set(deleted))
+
+    def _on_lost(self, reason: str) -> None:
+        """The connection has ended: what its session was about is not ours any more."""
+        if self._leaving or self._draining:
+            self._finish(self._exit_code)
+            return
+        if self._session.number:
+            logger.warning("Worker: the connection to the scheduler was lost (%s), connecting anew", reason)
+        self._session.greet()
 
     def _on_congestion(self, congested: bool) -> None:
         """The scheduler takes less than processors deliver: they wait, not our memory grows."""

@@ -1,161 +1,228 @@
-"""The agent's one connection to the scheduler: a DEALER socket on an event loop.
+"""The agent's one connection to the scheduler, on an event loop.
 
 Rules:
-- ZeroMQ's descriptor is edge-triggered: after each send the socket's state is looked at again, and reading
-goes on until there is nothing left. Whoever forgets that waits for ever for a message that is there. - A
-new session is a new socket: what the old one had not sent yet must not reach the scheduler under a new
-name. - Nothing is dropped and nothing blocks: what does not fit is kept and sent when there is room. It is
-bounded by what the scheduler has granted: tasks for which it waits, and chunks that it asked for.
+- A new session is a new connection: what the old one had not sent yet must not reach the scheduler under a new name.
+- Attempts to connect go on for ever, ever more slowly; who gives up is the session.
+- Nothing is dropped and nothing blocks: what does not fit is kept and sent when there is room. It is bounded by what
+  the scheduler has granted: tasks for which it waits, and chunks that it asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from collections import deque
-from typing import Callable, Deque, List, Optional
-
-import zmq
+import select
+import socket
+import time
+from typing import Callable, List, Optional
 
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.addresses import parse_address, resolve
+from scaler_protocol.connection import Connection
+from scaler_protocol.zmtp import Buffer, Zmtp, ZmtpError
 
 logger = logging.getLogger("scaler")
 
-MAXIMUM_MESSAGES_PER_TURN = 256
-"""Then processors get their turn."""
+CONGESTED_BYTES = 16 * 1024 * 1024
+"""When so much waits for room, processors are not read any more until all has left."""
 
-CONGESTED_MESSAGES = 1000
-"""When so many messages wait for room, processors are not read any more until all have left."""
+MAXIMUM_MESSAGE_BYTES = 1 << 40  # a worker trusts its scheduler
 
-_RECONNECT_MILLISECONDS = 100
-_RECONNECT_MAXIMUM_MILLISECONDS = 2000
-_SEND_QUEUE_MESSAGES = 1000
+_ATTEMPT_INTERVAL_SECONDS = 0.1
+_MAXIMUM_ATTEMPT_INTERVAL_SECONDS = 2.0
 
 
-class Connection:
-    """A DEALER that hands messages to `on_message(message, payload)`, and calls `on_burst` after those of one read."""
+class SchedulerConnection:
+    """Hands messages to `on_message(message, payload)`, and calls `on_burst` after those of one read.
+
+    Parameters:
+        on_lost: called with the reason when an established connection has ended; `open` makes a new one.
+        on_congestion: called with True when too much waits for room, and with False when all of it has left.
+
+    Raises AddressError when the address is none.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         address: str,
-        io_threads: int,
         on_message: Callable[[m.Message, bytes], None],
         on_burst: Callable[[], None],
         on_congestion: Callable[[bool], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         self._loop = loop
-        self._address = address
+        self._address = parse_address(address)
         self._on_message = on_message
         self._on_burst = on_burst
         self._on_congestion = on_congestion
+        self._on_lost = on_lost
         self.congested = False  # more is kept than should be: whoever can shall wait
-        self._context = zmq.Context(io_threads)
-        self._socket: Optional[zmq.Socket[bytes]] = None
-        self._descriptor = -1
-        self._waiting: Deque[List[bytes]] = deque()  # messages that found no room
-        self._drain_scheduled = False
+        self._connection: Optional[Connection] = None
+        self._is_connected = False
+        self._is_watched_for_room = False
+        self._early: List[List[Buffer]] = []  # messages that wait for the connection
+        self._attempt: Optional[asyncio.TimerHandle] = None
+        self._attempt_interval_seconds = _ATTEMPT_INTERVAL_SECONDS
+        self._next_attempt_at = 0.0
+
+    # Connecting -----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Connect, or connect anew: nothing that was under way arrives any more.
+        """Connect, or connect anew: nothing that was under way arrives any more."""
+        self._close_connection()
+        self._early.clear()
+        self._schedule_attempt()
 
-        Raises zmq.ZMQError when the address is none.
-        """
-        self._close_socket()
-        socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE_MESSAGES)
-        socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MILLISECONDS)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAXIMUM_MILLISECONDS)
-        socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
+    def _schedule_attempt(self) -> None:
+        wait = self._next_attempt_at - self._loop.time()
+        self._attempt = self._loop.call_later(max(0.0, wait), self._try_to_connect)
+
+    def _try_to_connect(self) -> None:
+        self._attempt = None
+        self._next_attempt_at = self._loop.time() + self._attempt_interval_seconds
+        self._attempt_interval_seconds = min(2 * self._attempt_interval_seconds, _MAXIMUM_ATTEMPT_INTERVAL_SECONDS)
         try:
-            socket.connect(self._address)
-        except zmq.ZMQError:
-            socket.close()
-            raise
-        self._socket = socket
-        self._descriptor = int(socket.getsockopt(zmq.FD))
-        self._loop.add_reader(self._descriptor, self._drain)
-
-    def send(self, message: m.Message, payload: bytes = b"") -> None:
-        """Send a message, now or as soon as there is room."""
-        frames = [encode(message), payload] if len(payload) else [encode(message)]
-        if self._waiting or not self._try_send(frames):
-            self._waiting.append(frames)
-            if len(self._waiting) == CONGESTED_MESSAGES:
-                self._set_congested(True)
-        self._schedule_drain()
-
-    def _try_send(self, frames: List[bytes]) -> bool:
-        if self._socket is None:
-            return True  # closed: nobody is there to be told
-        try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=True)
-            return True
-        except zmq.Again:
-            return False
-
-    def _schedule_drain(self) -> None:
-        """A send may have used up the edge that would have woken us for a message."""
-        if not self._drain_scheduled and self._socket is not None:
-            wanted = zmq.POLLIN | zmq.POLLOUT if self._waiting else zmq.POLLIN
-            if int(self._socket.getsockopt(zmq.EVENTS)) & wanted:
-                self._drain_scheduled = True
-                self._loop.call_soon(self._drain)
-
-    def _drain(self) -> None:
-        self._drain_scheduled = False
-        socket = self._socket
-        if socket is None:
+            family, target = resolve(self._address)
+            stream = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._on_attempt_failed(error)
             return
-        while self._waiting and self._try_send(self._waiting[0]):
-            self._waiting.popleft()
-        if not self._waiting:
+        self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        error_number = stream.connect_ex(target)
+        if error_number == errno.EINPROGRESS:
+            self._loop.add_writer(stream.fileno(), self._on_attempt_ended, stream)
+        else:
+            self._finish_attempt(error_number)
+
+    def _on_attempt_ended(self, stream: socket.socket) -> None:
+        self._loop.remove_writer(stream.fileno())
+        self._finish_attempt(stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+    def _finish_attempt(self, error_number: int) -> None:
+        connection = self._connection
+        assert connection is not None
+        try:
+            if error_number:
+                raise OSError(error_number, errno.errorcode.get(error_number, "unknown error"))
+            connection.start()
+            for frames in self._early:
+                connection.send(frames)
+        except OSError as error:
+            self._close_connection()
+            self._on_attempt_failed(error)
+            return
+        self._early.clear()
+        self._is_connected = True
+        self._loop.add_reader(connection.fileno(), self._read)
+        self._watch_for_room(connection)
+
+    def _on_attempt_failed(self, error: OSError) -> None:
+        logger.debug("Worker: cannot connect to %s: %s", self._address, error)
+        self._schedule_attempt()
+
+    # Messages -------------------------------------------------------------------------------------------------------
+
+    def send(self, message: m.Member, payload: Buffer = b"") -> None:
+        """Send a message, now or as soon as there is room."""
+        frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
+        connection = self._connection
+        if connection is None or not self._is_connected:
+            self._early.append(frames)
+            return
+        try:
+            connection.send(frames)
+        except OSError:
+            return  # reading will say so
+        if connection.has_unsent:
+            self._watch_for_room(connection)
+
+    def _watch_for_room(self, connection: Connection) -> None:
+        """Be told when there is room, as long as something waits for it."""
+        if connection.unsent_bytes > CONGESTED_BYTES:
+            self._set_congested(True)
+        elif not connection.has_unsent:
             self._set_congested(False)
-        if self._read_burst(socket):
-            self._on_burst()
+        if connection.has_unsent is not self._is_watched_for_room:
+            self._is_watched_for_room = connection.has_unsent
+            if self._is_watched_for_room:
+                self._loop.add_writer(connection.fileno(), self._write)
+            else:
+                self._loop.remove_writer(connection.fileno())
+
+    def _write(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            try:
+                connection.flush()
+            except OSError as error:
+                self._lose(error)
+                return
+            self._watch_for_room(connection)
 
     def _set_congested(self, congested: bool) -> None:
         if congested != self.congested:
             self.congested = congested
             self._on_congestion(congested)
 
-    def _read_burst(self, socket: zmq.Socket[bytes]) -> bool:
-        """Read what is there, up to a limit; whether anything was."""
-        for count in range(MAXIMUM_MESSAGES_PER_TURN):
-            try:
-                frames = socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return count > 0
-            self._receive(frames)
-            if self._socket is not socket:
-                return True  # a new session was started
-        self._drain_scheduled = True
-        self._loop.call_soon(self._drain)
-        return True
-
-    def _receive(self, frames: List[bytes]) -> None:
+    def _read(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
         try:
-            message = decode(frames[0])
+            received = connection.receive()
+        except (OSError, ZmtpError) as error:
+            self._lose(error)
+            return
+        for header, *payload in received:
+            self._attempt_interval_seconds = _ATTEMPT_INTERVAL_SECONDS
+            self._receive(header, payload[0] if payload else b"")
+            if self._connection is not connection:
+                return  # a new session was started
+        if received:
+            self._on_burst()
+
+    def _receive(self, header: bytes, payload: bytes) -> None:
+        try:
+            message = decode(header)
         except MalformedMessageError as error:
             logger.error("the scheduler sent a message that cannot be read: %s", error)
             return
-        self._on_message(message, frames[1] if len(frames) > 1 else b"")
+        self._on_message(message, payload)
 
-    def _close_socket(self) -> None:
-        if self._socket is not None:
-            self._loop.remove_reader(self._descriptor)
-            self._socket.close(linger=0)
-            self._socket = None
-        self._waiting.clear()
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _lose(self, error: Exception) -> None:
+        self._close_connection()
+        self._on_lost(str(error))
+
+    def _close_connection(self) -> None:
+        if self._attempt is not None:
+            self._attempt.cancel()
+            self._attempt = None
+        if self._connection is not None:
+            self._loop.remove_reader(self._connection.fileno())
+            self._loop.remove_writer(self._connection.fileno())
+            self._connection.close()
+            self._connection = None
+        self._is_connected = self._is_watched_for_room = False
         self._set_congested(False)
 
-    def close(self, linger_milliseconds: int) -> None:
+    def close(self, linger_seconds: float) -> None:
         """Close for good; what is under way has so long to leave."""
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            self._loop.remove_reader(self._descriptor)
-            socket.close(linger=linger_milliseconds)
-        self._context.term()
+        connection = self._connection
+        if connection is not None and self._is_connected:
+            _flush(connection, time.monotonic() + linger_seconds)
+        self._close_connection()
+
+
+def _flush(connection: Connection, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLOUT)
+    try:
+        while not connection.flush() and time.monotonic() < deadline:
+            poll.poll(max(1, int(1000 * (deadline - time.monotonic()))))
+    except OSError:
+        pass  # nobody is there to be told

@@ -1,9 +1,8 @@
 """The command line of scaler_cluster and scaler_worker: one program, which is one worker host.
 
 Rules:
-- The order matters. Arguments are read, logging is set up and the nursery is forked while this process has
-  one thread and neither ZeroMQ nor an event loop; only then are those imported. So nothing here may import
-  them at the top.
+- The order matters. Arguments are read, logging is set up and the nursery is forked while this process has one thread
+  and no event loop; only then is the agent imported. So nothing here may import it at the top.
 - Each option does what its help says.
 """
 
@@ -24,6 +23,7 @@ from scaler.worker.preload import PreloadError, parse_preload
 from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.worker_settings import WorkerSettings, default_slots
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.addresses import AddressError
 from scaler_protocol.program_logging import LEVELS, setup_logging
 
 EXIT_USAGE = 2
@@ -146,7 +146,7 @@ def _add_program_options(parser: argparse.ArgumentParser) -> None:
         *("-it", "--io-threads"),
         type=_number(1, int),
         default=_DEFAULTS.io_threads,
-        help="threads that ZeroMQ uses for the network",
+        help="accepted for scripts of earlier generations: the network needs no threads any more",
     )
     add(
         "--exit-when-stdin-closes",
@@ -237,8 +237,6 @@ def _raise_descriptor_limit() -> None:
 
 
 def _run_agent(settings: WorkerSettings, nursery: NurseryClient, page: ProgressPage, logger: logging.Logger) -> int:
-    import zmq
-
     from scaler.worker.agent import Agent, make_event_loop
 
     try:
@@ -248,8 +246,8 @@ def _run_agent(settings: WorkerSettings, nursery: NurseryClient, page: ProgressP
         return EXIT_USAGE
     try:
         return Agent(settings, nursery, page, loop).run()
-    except zmq.ZMQError as error:
-        logger.error("cannot connect to %s: %s", settings.address, error)
+    except AddressError as error:
+        logger.error("%s", error)
         return EXIT_USAGE
     finally:
         loop.close()

@@ -18,7 +18,7 @@ import time
 from typing import Callable, Optional
 
 from scaler.version import __version__
-from scaler.worker.connection import Connection
+from scaler.worker.connection import SchedulerConnection
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
@@ -48,7 +48,7 @@ class Session:
         self,
         loop: asyncio.AbstractEventLoop,
         settings: WorkerSettings,
-        connection: Connection,
+        connection: SchedulerConnection,
         name: str,
         make_heartbeat: Callable[[float], m.Heartbeat],
         on_given_up: Callable[[], None],
@@ -76,10 +76,7 @@ class Session:
             self._connection.send(message, payload)
 
     def greet(self) -> None:
-        """Start a new session.
-
-        Raises zmq.ZMQError when the scheduler's address is none.
-        """
+        """Start a new session."""
         self._previous_number, self.number = self.number or self._previous_number, 0
         self._connection.open()
         self._hello_sent_at = time.monotonic()
