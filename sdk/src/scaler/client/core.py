@@ -6,7 +6,9 @@
 
 Rules:
 - `lock` protects what user threads and the I/O thread share on the way out; `condition` all futures' states. Whoever
-  holds one of them runs no user code, does no I/O, and never takes the other.
+  holds one of them runs no user code, does not block, and never takes the other.
+- Whoever takes from the outbox holds `_sending` until it has sent what it took: that keeps the order. It is the I/O
+  thread, but for a task that is alone: its own thread sends it, for a hand-over costs more than the sending.
 - The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have their own thread.
 - Every future ends: with its outcome, or with an error when the scheduler is lost or the client closes.
 """
@@ -24,7 +26,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import ObjectChannel
-from scaler.client.outgoing import Outbox
+from scaler.client.outgoing import Outbox, Outgoing
 from scaler.client.transport import Transport, refusal_error
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.payload import Buffer, Parts
@@ -47,6 +49,8 @@ class ClientCore:
         self.serializer = serializer
         self.lock = threading.Lock()
         self.condition = threading.Condition()
+        self._sending = threading.Lock()
+        self._cancels_waiting = 0
         self.futures: Dict[int, ScalerFuture] = {}
         self.next_task_id = 0
         self.slots = 0  # of the whole cluster, as last heard
@@ -94,10 +98,18 @@ class ClientCore:
 
     def submit(self, function: int, payload: bytes, dependencies: Iterable[int], future: ScalerFuture) -> None:
         """Give the future its id and queue its task. The lock is held."""
+        is_alone = not self.futures
         task_id = future._task_id = self.next_task_id
         self.next_task_id = task_id + 1
         self.futures[task_id] = future
         self._outbox.add_task(function, task_id, payload, tuple(dependencies))
+        if is_alone and self._sending.acquire(blocking=False):
+            try:
+                self._send_all(self._outbox.take())
+                if not self._transport.has_unsent:
+                    return
+            finally:
+                self._sending.release()
         if self.is_asleep:
             self.wake()
 
@@ -106,6 +118,10 @@ class ClientCore:
         self._outbox.add(message, payload)
         if self.is_asleep:
             self.wake()
+
+    def _send_all(self, outgoing: List[Outgoing]) -> None:
+        for item in outgoing:
+            self._transport.send(*item.message())
 
     def wake(self) -> None:
         self.is_asleep = False
@@ -131,8 +147,10 @@ class ClientCore:
             self.send(m.TaskCancel(ids=array("Q", [future.task_id])))
         deadline = time.monotonic() + timeout_seconds
         with self.condition:
+            self._cancels_waiting += 1
             while not future.done() and future._cancel_outcome is None and time.monotonic() < deadline:
                 self.condition.wait(deadline - time.monotonic())
+            self._cancels_waiting -= 1
             outcome, future._cancel_outcome = future._cancel_outcome, None
             return outcome == m.CancelOutcome.CANCELLED or future.cancelled()
 
@@ -198,11 +216,11 @@ class ClientCore:
         """Sleep until there is something to do, take what has arrived, send what has gathered."""
         if self._transport.wait(min(timeout_seconds, self._next_heartbeat - time.monotonic())):
             self._receive()
-        with self.lock:
-            outgoing = self._outbox.take()
-            self.is_asleep = True  # whoever adds something from now on wakes us
-        for item in outgoing:
-            self._transport.send(*item.message())
+        with self._sending:
+            with self.lock:
+                outgoing = self._outbox.take()
+                self.is_asleep = True  # whoever adds something from now on wakes us
+            self._send_all(outgoing)
         now = time.monotonic()
         if now >= self._next_heartbeat:
             self._on_timer(now)
@@ -263,7 +281,8 @@ class ClientCore:
                     offset = end
             for future in watched:
                 future._notify_watchers()
-            self.condition.notify_all()
+            if self._cancels_waiting:
+                self.condition.notify_all()
         self._run_callbacks(watched)
 
     def _on_mixed_results(self, message: m.TaskResult, payload: bytes) -> List[ScalerFuture]:

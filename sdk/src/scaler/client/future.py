@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
@@ -22,8 +22,6 @@ from scaler.failures import load_failure
 from scaler.payload import Buffer, load_value
 
 if TYPE_CHECKING:
-    import threading
-
     from scaler.client.client import Client
 
 _DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
@@ -40,6 +38,29 @@ class _ListMadeWhenAsked:
         future.__dict__[self._name] = made
         future._is_watched = True
         return made
+
+
+class _Waiter:
+    """One thread that waits for one future; woken the way in which `concurrent.futures` wakes its own."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self, timeout_seconds: Optional[float]) -> bool:
+        """Whether the future was done in time."""
+        seconds = -1 if timeout_seconds is None else min(max(0.0, timeout_seconds), threading.TIMEOUT_MAX)
+        return self._lock.acquire(timeout=seconds)
+
+    def stop(self) -> None:
+        self._lock.release()
+
+    def add_result(self, future: Future[Any]) -> None:
+        self._lock.release()
+
+    add_exception = add_cancelled = add_result
 
 
 class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run time only from Python 3.9.2 on
@@ -118,15 +139,18 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
         return self._exception
 
     def _wait(self, timeout: Optional[float]) -> None:
-        """Wait until the outcome is known. The condition is shared, so being woken proves nothing."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        condition = self._client._core.condition
-        with blocking.announced(), condition:
-            while self._state not in _DONE_STATES:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
-                    raise FutureTimeoutError()
-                condition.wait(remaining)
+        """Wait until the outcome is known: for this one only, while the condition would tell of all."""
+        waiter = _Waiter()
+        with self._condition:
+            if self._state not in _DONE_STATES:
+                self._waiters.append(waiter)
+            else:
+                waiter.stop()
+        with blocking.announced():
+            if not waiter.wait(timeout):
+                with self._condition:
+                    self._waiters.remove(waiter)
+                raise FutureTimeoutError()
         if self._state != FINISHED:
             raise CancelledError()
 

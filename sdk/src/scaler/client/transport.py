@@ -4,6 +4,7 @@ Rules:
 - Connecting takes a bounded time and ends in a Welcome or in an error that says what is wrong at that address.
 - Sending never blocks and never raises: what the scheduler does not take at once waits here, in order. The end of the
   connection is an error of `receive`, and of nothing else.
+- Any thread may send; one thread, always the same, does everything else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import platform
 import select
 import socket
+import threading
 import time
 from typing import List, Sequence
 
@@ -44,7 +46,7 @@ _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
 
 
 class Transport:
-    """A connection; not thread safe, but for `wake`.
+    """A connection.
 
     Parameters:
         address: of the scheduler.
@@ -65,6 +67,7 @@ class Transport:
         self._poll.register(self._wake_reader, select.POLLIN)
         self._poll.register(self._connection.fileno(), select.POLLIN)
         self._waits_for_room = False
+        self._lock = threading.Lock()  # of what the connection has to send
         try:
             self.welcome = self._greet(hello, deadline)
         except BaseException:
@@ -108,9 +111,15 @@ class Transport:
         if payload:
             frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
         try:
-            self._connection.send(frames)
+            with self._lock:
+                self._connection.send(frames)
         except OSError:
             pass  # `receive` will say so
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for room, which only `wait` notices."""
+        return self._connection.has_unsent
 
     def receive(self) -> List[List[bytes]]:
         """The messages that have come, as lists of frames.
@@ -118,7 +127,8 @@ class Transport:
         Raises DisconnectedError when the connection has ended.
         """
         try:
-            return self._connection.receive()
+            with self._lock:  # what is received may ask for an answer
+                return self._connection.receive()
         except (OSError, ZmtpError) as error:
             raise DisconnectedError(
                 f"the connection to the scheduler at {self.address} ended ({error}):"
@@ -143,7 +153,8 @@ class Transport:
 
     def _flush(self) -> None:
         try:
-            self._connection.flush()
+            with self._lock:
+                self._connection.flush()
         except OSError:
             pass  # `receive` will say so
 
