@@ -59,7 +59,7 @@ from array import array
 from enum import IntEnum
 from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
 
-from scaler_protocol.wire import Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire import NOTHING, Column, Reader, Struct, Writer, column, octets
 '''
 
 # Schema type -> (format character, bytes). Bool is apart: its offset counts bits.
@@ -143,7 +143,7 @@ class Field:
             "text": 'str = ""',
             "data": 'Union[bytes, bytearray, memoryview] = b""',
             "bytes": 'Column = b""',
-            "column": "Column = ()",
+            "column": "Column = NOTHING",
             "texts": "Iterable[str] = ()",
             "structs": f"Iterable[{self.type_name}] = ()",
             "struct": f"Optional[{self.type_name}] = None",
@@ -154,9 +154,11 @@ class Field:
         """What the constructor stores."""
         name = self.name
         return {
-            "data": f"octets({name})",
-            "bytes": f"octets({name})",
-            "column": f'column("{self.item[0]}", {name})' if self.element else "",
+            "data": f"{name} if type({name}) is bytes else octets({name})",
+            "bytes": f"{name} if type({name}) is bytes else octets({name})",
+            "column": f'array("{self.item[0]}") if {name} is NOTHING else column("{self.item[0]}", {name})'
+            if self.element
+            else "",
             "texts": f"list({name})",
             "structs": f"list({name})",
             "struct": f"{self.type_name}() if {name} is None else {name}",

@@ -235,12 +235,13 @@ def test_a_processor_that_dies_fails_its_task_only(any_client: Client, end: Any,
 # Objects --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stale_reference_is_refused_when_it_is_submitted(any_client: Client) -> None:
-    reference = any_client.send_object([1, 2, 3], name="numbers")
-    assert any_client.submit(sum, reference).result(TIMEOUT_SECONDS) == 6
-    any_client.clear()
-    with pytest.raises(MissingObjects, match="'numbers' does not exist any more"):
-        any_client.submit(sum, reference)
+def test_a_stale_reference_is_refused_when_it_is_submitted(any_address: str) -> None:
+    with Client(address=any_address) as client:
+        reference = client.send_object([1, 2, 3], name="numbers")
+        assert client.submit(sum, reference).result(TIMEOUT_SECONDS) == 6
+        client.clear()
+        with pytest.raises(MissingObjects, match="'numbers' does not exist any more"):
+            client.submit(sum, reference)
 
 
 def test_a_reference_to_another_clients_object_that_is_gone(any_client: Client, any_address: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from scaler.worker.connection import CONGESTED_BYTES, SchedulerConnection
+from scaler.worker.rounds import Rounds
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 
@@ -25,19 +26,20 @@ class Bench:
         self.router.setsockopt(zmq.LINGER, 0)
         self.address = f"tcp://127.0.0.1:{self.router.bind_to_random_port('tcp://127.0.0.1')}"
         self.received: List[Tuple[Any, bytes]] = []
-        self.bursts: List[int] = []  # messages received until then
+        self.ends: List[int] = []  # of rounds: messages received until then
         self.congestion: List[bool] = []
         self.losses: List[str] = []
+        self.rounds = Rounds(self.loop, self.on_end_of_round)
         self.connection = SchedulerConnection(
-            self.loop, self.address, self.on_message, self.on_burst, self.congestion.append, self.losses.append
+            self.loop, self.rounds, self.address, self.on_message, self.congestion.append, self.losses.append
         )
         self.connection.open()
 
     def on_message(self, message: m.Message, payload: bytes) -> None:
         self.received.append((message, payload))
 
-    def on_burst(self) -> None:
-        self.bursts.append(len(self.received))
+    def on_end_of_round(self) -> None:
+        self.ends.append(len(self.received))
 
     def run_until(self, condition: Any) -> None:
         """Let the loop turn until the condition holds."""
@@ -50,6 +52,7 @@ class Bench:
 
     def close(self) -> None:
         self.connection.close(0)
+        self.rounds.close()
         self.router.close()
         self.context.term()
         self.loop.close()
@@ -80,7 +83,7 @@ def test_messages_go_both_ways(bench):
         bench.router.send_multipart([peer, encode(m.HeartbeatEcho(sequence=sequence)), b"x" * sequence])
     bench.run_until(lambda: len(bench.received) == 3)
     assert bench.received == [(m.HeartbeatEcho(sequence=i), b"x" * i) for i in range(3)]
-    assert bench.bursts[-1] == 3
+    assert bench.ends[-1] == 3
 
 
 def test_bytes_that_are_no_message_are_ignored(bench):

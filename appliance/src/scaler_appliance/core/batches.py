@@ -32,6 +32,8 @@ class Requirement(NamedTuple):
 
     @staticmethod
     def of(options: m.TaskOptions) -> Requirement:
+        if not options.capabilities:
+            return Requirement(-options.priority, ())
         amounts: Dict[str, float] = {}
         for capability in options.capabilities:
             amounts[capability.name] = amounts.get(capability.name, 0.0) + capability.amount
@@ -152,6 +154,8 @@ class Dispatch:
         """How many instances of the dispatch, one after the other, the column has from `position` on."""
         low = position_in_dispatch(ids[position])
         count = min(len(ids) - position, len(self.ids) - low)
+        if count == 1:
+            return 1
         if ids[position + count - 1] == self.ids[low + count - 1]:
             # Mostly a worker reports just what it was sent. PyPy compares bytes faster than arrays.
             if ids[position : position + count].tobytes() == self.ids[low : low + count].tobytes():
@@ -168,6 +172,8 @@ class Dispatch:
 
     def alike(self, start: int, stop: int) -> int:
         """The end of the run of tasks from `start` on, before `stop`, that are all open or all fenced."""
+        if stop - start == 1:
+            return stop
         low = start - self.start
         end = self.open.find(1 - self.open[low], low, stop - self.start)
         return stop if end < 0 else self.start + end

@@ -70,8 +70,13 @@ class Outcomes:
     def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
         """Tasks of a batch reached their outcome: free what only they needed."""
         counts = self._state.finished
-        for state in FINAL_STATES:
-            counts[state] += batch.states.count(state, start, stop)
+        first_state = batch.states[start]
+        alike = batch.states.count(first_state, start, stop)
+        counts[first_state] += alike
+        if alike < stop - start:
+            for state in FINAL_STATES:
+                if state != first_state:
+                    counts[state] += batch.states.count(state, start, stop)
         batch.unfinished -= stop - start
         if batch.dependency_counts:
             for object_id in batch.dependencies_of(start, stop):

@@ -83,7 +83,7 @@ class Placement:
     def _place_round(self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession]) -> bool:
         """Offer each candidate its share of the class once; whether that changed anything."""
         able = list(islice(_able(candidates, ready_class), ready_class.count))  # there is nothing for more of them
-        slots = sum(worker.slots for worker in able)
+        slots = sum([worker.slots for worker in able])
         is_changed = False
         for worker in able:
             share = ceil(ready_class.count * worker.slots / slots)
@@ -109,24 +109,21 @@ class Placement:
             span = ready_class.take(room) if room else None
             if span is None:
                 break
-            credit = self._credit(worker, span)
-            least = int(LEAST_MESSAGE_MICROSECONDS / (self._duration_of(span) or LEAST_MESSAGE_MICROSECONDS))
+            duration_microseconds = self._state.durations.get(span.batch.function_key)
+            credit = self._credit(worker, span, duration_microseconds)
+            least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
             count = min(span.stop - span.start, credit, _limit_of_message(span), max(share - placed, least))
             if count < span.stop - span.start:
                 ready_class.add(Span(span.batch, span.start + count, span.stop), in_front=True)
             if count:
-                self._dispatch(worker, Span(span.batch, span.start, span.start + count))
+                self._dispatch(worker, Span(span.batch, span.start, span.start + count), duration_microseconds)
                 placed += count
             if count == credit:
                 break
         return placed
 
-    def _duration_of(self, span: Span) -> Optional[float]:
-        return self._state.durations.get(span.batch.function_key)
-
-    def _credit(self, worker: WorkerSession, span: Span) -> int:
-        """How many more tasks like those of the span the worker should have."""
-        duration_microseconds = self._duration_of(span)
+    def _credit(self, worker: WorkerSession, span: Span, duration_microseconds: Optional[float]) -> int:
+        """How many more tasks like those of the span, which take so long, the worker should have."""
         free_slots = worker.slots - worker.assigned
         if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead = free_slots
@@ -137,12 +134,12 @@ class Placement:
             ahead = max(int(free_microseconds / duration_microseconds), free_slots)
         return max(0, min(MAXIMUM_TASKS_PER_DISPATCH, ahead))
 
-    def _dispatch(self, worker: WorkerSession, span: Span) -> None:
+    def _dispatch(self, worker: WorkerSession, span: Span, duration_microseconds: Optional[float]) -> None:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
         state.last_dispatch += 1
-        estimate = self._duration_of(span)
+        estimate = duration_microseconds
         if estimate is None:
             estimate = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
@@ -166,6 +163,8 @@ class Placement:
     def _announce_objects(self, worker: WorkerSession, span: Span) -> None:
         """Tell the worker of every object that the tasks need and it does not know."""
         batch = span.batch
+        if not batch.dependency_counts and batch.function in worker.known_objects:
+            return
         needed = [batch.function] if batch.function else []
         if batch.dependency_counts:
             needed += batch.dependencies_of(span.start, span.stop)
@@ -193,6 +192,8 @@ def _able(candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iter
 def _limit_of_message(span: Span) -> int:
     """How many tasks of a span one message may carry: all of the same attempt, and not too many bytes."""
     batch, start, stop = span
+    if stop - start == 1:
+        return 1
     if batch.attempts is not None:
         attempts = batch.attempts
         stop = start + len(attempts[start:stop]) - len(attempts[start:stop].lstrip(attempts[start : start + 1]))

@@ -106,6 +106,8 @@ class ReadyQueues:
 
     def waiting(self) -> List[ReadyClass]:
         """Classes with waiting tasks: highest priority first, then the one served longest ago."""
+        if not self._classes:
+            return []
         for ready_class in [each for each in self._classes.values() if not each.count]:
             del self._classes[ready_class.requirement]
         classes = list(self._classes.values())

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import List, Set
+from typing import Dict, List, Set
 
 from scaler_appliance.core.batches import Dispatch
 from scaler_appliance.core.effects import Buffer, PeerError
@@ -39,8 +39,9 @@ class Reports:
 
     def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> None:
         """A worker reports outcomes."""
-        ids, view = message.ids, memoryview(payload)
-        _check_columns(message, payload)
+        ids = message.ids
+        optional = _checked_columns(message, payload)
+        view = memoryview(payload)
         offset = position = 0
         functions: Set[object] = set()
         while position < len(ids):
@@ -50,7 +51,7 @@ class Reports:
             if dispatch is not None and dispatch.is_open(start):
                 self._check_objects(worker, message.objects[position:end])
                 functions.add(dispatch.batch.function_key)
-                span = _slice(message, position, end, view[offset : offset + size])
+                span = _slice(message, optional, position, end, view[offset : offset + size])
                 self._report(worker, dispatch, start, stop, span)
             else:
                 self._state.stale_results += end - position
@@ -82,6 +83,8 @@ class Reports:
 
     def _check_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
         """Raise PeerError unless each large result is an object of the worker, and named once."""
+        if not object_ids:
+            return
         named: List[int] = list(filter(None, object_ids))
         if len(set(named)) != len(named) or not worker.objects.issuperset(named):
             text = "TaskResult: objects must be the worker's own, and each the result of one task"
@@ -123,7 +126,8 @@ class Reports:
             self._state.send(self._state.clients[batch.client].peer, passed_on)
 
 
-def _check_columns(message: m.TaskResult, payload: Buffer) -> None:
+def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[int]]:
+    """The optional columns that are there, by name; raises PeerError unless all columns fit each other."""
     count = len(message.ids)
     if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
         raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: payload_sizes do not fit the ids and the payload frame")
@@ -131,19 +135,25 @@ def _check_columns(message: m.TaskResult, payload: Buffer) -> None:
         if len(message.statuses) != count or message.statuses.strip(_KNOWN_STATUSES):
             text = "TaskResult: statuses do not fit the ids, or are unknown"
             raise PeerError(m.RefusalReason.MALFORMED, text)
+    optional = {}
     for name in OPTIONAL_COLUMNS:
-        if len(getattr(message, name)) not in (0, count):
-            raise PeerError(m.RefusalReason.MALFORMED, f"TaskResult: {name} do not fit the ids")
+        column = getattr(message, name)
+        if column:
+            optional[name] = column
+            if len(column) != count:
+                raise PeerError(m.RefusalReason.MALFORMED, f"TaskResult: {name} do not fit the ids")
+    return optional
 
 
-def _slice(message: m.TaskResult, start: int, stop: int, payload: memoryview) -> ResultSpan:
+def _slice(
+    message: m.TaskResult, optional: Dict[str, array[int]], start: int, stop: int, payload: memoryview
+) -> ResultSpan:
     """Entries [start, stop) of the columns of a result message."""
     statuses = message.statuses[start:stop]
-    optional = {name: column[start:stop] for name in OPTIONAL_COLUMNS for column in (getattr(message, name),) if column}
     return ResultSpan(
         message.payload_sizes[start:stop],
         payload,
         message.codec,
         statuses if any(statuses) else b"",
-        optional or None,
+        {name: column[start:stop] for name, column in optional.items()} if optional else None,
     )

@@ -44,21 +44,27 @@ class _OpenMessage:
 
     def add(self, ids: array[int], span: ResultSpan) -> None:
         before = len(self.ids)
-        self.ids += ids
-        self.sizes += span.sizes
+        if before:
+            self.ids += ids
+            self.sizes += span.sizes
+        else:
+            self.ids, self.sizes = ids, span.sizes
         if span.statuses and self.statuses is None:
             self.statuses = bytearray(before)
         if self.statuses is not None:
             self.statuses += span.statuses or bytes(len(ids))
-        given = span.optional or {}
+        if span.optional or self.optional:
+            self._add_optional(before, len(ids), span.optional or {})
+        if len(span.payload):
+            self.parts.append(span.payload)
+            self.payload_bytes += len(span.payload)
+
+    def _add_optional(self, before: int, count: int, given: Dict[str, array[int]]) -> None:
         for name in given:
             if name not in self.optional:
                 self.optional[name] = array("Q", bytes(8 * before))
         for name, column in self.optional.items():
-            column += given[name] if name in given else array("Q", bytes(8 * len(ids)))
-        if len(span.payload):
-            self.parts.append(span.payload)
-            self.payload_bytes += len(span.payload)
+            column += given[name] if name in given else array("Q", bytes(8 * count))
 
     def message(self) -> m.TaskResult:
         result = m.TaskResult(ids=self.ids, payload_sizes=self.sizes, codec=self.codec)

@@ -57,7 +57,7 @@ class State:
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
         self.durations: Dict[object, float] = {}  # mean task duration in microseconds, by function
-        self.finished: CounterType[TaskState] = Counter()
+        self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
 
     def log(self, level: str, text: str) -> None:

@@ -91,6 +91,7 @@ TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
 }
 
 _FAULT_BYTE = 255
+_BYTES = tuple(bytes([state]) for state in TaskState)
 
 
 def _translation(event: TaskEvent) -> bytes:
@@ -110,6 +111,11 @@ AFTER: Tuple[bytes, ...] = tuple(_translation(event) for event in TaskEvent)
 
 def apply(states: bytearray, start: int, stop: int, event: TaskEvent) -> None:
     """Let tasks [start, stop) of a batch make the transition of `event`."""
+    if stop - start == 1:  # a lone task, which somebody may be waiting for
+        state = AFTER[event][states[start]]
+        assert state != _FAULT_BYTE, f"{event.name} of {TaskState(states[start]).name}"
+        states[start] = state
+        return
     after = states[start:stop].translate(AFTER[event])
     assert _FAULT_BYTE not in after, f"{event.name} of {[TaskState(state).name for state in set(states[start:stop])]}"
     states[start:stop] = after
@@ -117,10 +123,12 @@ def apply(states: bytearray, start: int, stop: int, event: TaskEvent) -> None:
 
 def first_run(states: Union[bytes, bytearray], start: int, stop: int, state: int) -> Optional[Tuple[int, int]]:
     """The first maximal span of tasks within [start, stop) that are in `state`."""
-    byte = bytes([state])
+    byte = _BYTES[state]
     start = states.find(byte, start, stop)
     if start < 0:
         return None
+    if stop - start == 1:
+        return start, stop
     rest = states[start:stop]
     return start, stop - len(rest.lstrip(byte))
 
@@ -131,5 +139,5 @@ def runs(states: Union[bytes, bytearray], start: int, stop: int, state: int) -> 
     run = first_run(states, start, stop, state)
     while run is not None:
         found.append(run)
-        run = first_run(states, run[1], stop, state)
+        run = first_run(states, run[1], stop, state) if run[1] < stop else None
     return found

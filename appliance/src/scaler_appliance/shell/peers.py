@@ -16,9 +16,9 @@ import os
 import select
 import socket
 import time
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
-from scaler_protocol.addresses import Address, parse_address, resolve
+from scaler_protocol.addresses import Address, parse_address, resolve, shortcut_of
 from scaler_protocol.connection import Connection
 from scaler_protocol.zmtp import Buffer, PeerGoneError, Zmtp, ZmtpError
 
@@ -35,11 +35,8 @@ _NAME_BYTES = 5
 logger = logging.getLogger("scaler")
 
 
-class Arrived(NamedTuple):
-    """A message, and the name of the connection it came on."""
-
-    peer: bytes
-    frames: List[bytes]
+Arrived = Tuple[bytes, List[bytes]]
+"""The name of a connection, and the frames of a message that came on it."""
 
 
 class Peer:
@@ -72,10 +69,15 @@ class Peers:
         self._peers: Dict[bytes, Peer] = {}
         self._by_descriptor: Dict[int, Peer] = {}
         self._last_number = 0
-        self._listener, self.address = _listen(parse_address(address))
+        listener, self.address = _listen(parse_address(address))
+        self._listeners = {listener.fileno(): listener}
+        shortcut = _listen_at_shortcut(parse_address(self.address))
+        if shortcut is not None:
+            self._listeners[shortcut.fileno()] = shortcut
         self._spare = os.open(os.devnull, os.O_RDONLY)  # given up when no descriptors are left, to turn callers away
         self._epoll = select.epoll()
-        self._epoll.register(self._listener.fileno(), select.EPOLLIN)
+        for descriptor in self._listeners:
+            self._epoll.register(descriptor, select.EPOLLIN)
 
     def fileno(self) -> int:
         """Readable whenever `receive` has something to do."""
@@ -83,36 +85,40 @@ class Peers:
 
     # Input ----------------------------------------------------------------------------------------------------------
 
-    def receive(self) -> List[Arrived]:
-        """Look once at every connection that has something: accept, read, and send what waited for room."""
+    def receive(self, timeout_seconds: float) -> List[Arrived]:
+        """Look once at every connection that has something: accept, read, and send what waited for room.
+
+        Parameters:
+            timeout_seconds: how long to wait until any has.
+        """
         arrived: List[Arrived] = []
-        for descriptor, events in self._epoll.poll(0):
+        for descriptor, events in self._epoll.poll(timeout_seconds):
             peer = self._by_descriptor.get(descriptor)
             if peer is None:
-                if descriptor == self._listener.fileno():
-                    self._accept()
+                if descriptor in self._listeners:
+                    self._accept(self._listeners[descriptor])
                 continue
             try:
                 if events & ~select.EPOLLOUT:
                     name = peer.name
                     for frames in peer.connection.receive():
-                        arrived.append(Arrived(name, frames))
+                        arrived.append((name, frames))
                 if events & select.EPOLLOUT:
                     peer.connection.flush()
-                if peer.connection.has_unsent is not peer.is_watched_for_room:
+                if peer.is_watched_for_room or peer.connection.unsent_bytes:
                     self._watch_for_room(peer)
             except (OSError, ZmtpError) as error:
                 self._lose(peer, error)
         return arrived
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                stream, caller = self._listener.accept()
+                stream, caller = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._turn_away(error)
+                self._turn_away(listener, error)
                 return
             self._last_number += 1
             name = self._last_number.to_bytes(_NAME_BYTES, "big")
@@ -128,12 +134,12 @@ class Peers:
             self._peers[name] = self._by_descriptor[connection.fileno()] = peer
             self._epoll.register(connection.fileno(), select.EPOLLIN)
 
-    def _turn_away(self, error: OSError) -> None:
+    def _turn_away(self, listener: socket.socket, error: OSError) -> None:
         """No descriptor is left for a caller: close the call instead of leaving it, and our loop, waiting for ever."""
         logger.error("Scheduler: a connection was turned away: %s; allow the scheduler more open files", error.strerror)
         os.close(self._spare)
         try:
-            self._listener.accept()[0].close()
+            listener.accept()[0].close()
         except OSError:
             pass
         self._spare = os.open(os.devnull, os.O_RDONLY)
@@ -158,7 +164,7 @@ class Peers:
         except OSError as error:
             self._lose(peer, error)
             return
-        if peer.connection.has_unsent and not peer.is_watched_for_room:
+        if peer.connection.unsent_bytes and not peer.is_watched_for_room:
             self._watch_for_room(peer)
 
     def forget(self, name: bytes) -> None:
@@ -189,8 +195,9 @@ class Peers:
 
     def close(self) -> None:
         """Stop listening, give last words LINGER_SECONDS to leave, and close all connections."""
-        self._epoll.unregister(self._listener.fileno())
-        self._listener.close()
+        for descriptor, listener in self._listeners.items():
+            self._epoll.unregister(descriptor)
+            listener.close()
         _remove_socket_file(self.address)
         self._on_peer_gone = lambda name: None
         finishing: set[bytes] = set()
@@ -205,8 +212,7 @@ class Peers:
             remaining = deadline - time.monotonic()
             if not self._peers or remaining <= 0:
                 break
-            self._epoll.poll(remaining, 1)
-            self.receive()
+            self.receive(remaining)
         for peer in list(self._peers.values()):
             self._remove(peer)
         self._epoll.close()
@@ -237,6 +243,23 @@ def _listen(address: Address) -> Tuple[socket.socket, str]:
         return listener, str(address)
     host, port = listener.getsockname()[:2]
     return listener, str(Address(host, port))
+
+
+def _listen_at_shortcut(address: Address) -> Optional[socket.socket]:
+    """A listening socket for callers on this host; without it they use TCP like everybody else."""
+    name = shortcut_of(address)
+    if name is None:
+        return None
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.setblocking(False)
+    try:
+        listener.bind(name)
+        listener.listen(BACKLOG_CONNECTIONS)
+    except OSError as error:
+        logger.warning("Scheduler: callers on this host use TCP: the socket beside %s is taken (%s)", address, error)
+        listener.close()
+        return None
+    return listener
 
 
 def _remove_stale_socket_file(address: Address) -> None:

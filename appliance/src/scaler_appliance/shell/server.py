@@ -37,6 +37,8 @@ from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 
 TICK_INTERVAL_SECONDS = 1.0
+LULL_SECONDS = 0.001
+MAXIMUM_DRAIN_SECONDS = 0.1
 
 logger = logging.getLogger("scaler")
 
@@ -87,10 +89,19 @@ class Server:
     # Input ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        now = self._loop.time()
-        for peer, frames in self._peers.receive():
-            self._on_frames(now, peer, frames)
-        self._settle(now)
+        """Serve as long as something comes every moment, so that the event loop costs nothing while there is work."""
+        begin = now = self._loop.time()
+        arrived = self._peers.receive(0.0)
+        while True:
+            for peer, frames in arrived:
+                self._on_frames(now, peer, frames)
+            self._settle(now)
+            if self._stopped.done() or now > begin + MAXIMUM_DRAIN_SECONDS:
+                break
+            arrived = self._peers.receive(LULL_SECONDS)
+            if not arrived:
+                break
+            now = self._loop.time()
 
     def _on_frames(self, now: float, peer: bytes, frames: list[bytes]) -> None:
         try:

@@ -10,6 +10,7 @@ import resource
 from typing import Counter, List
 
 from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.core.task_states import FINAL_STATES
 from scaler_appliance.shell.monitor import Monitor
 from scaler_protocol import encode
 from scaler_protocol import messages as m
@@ -36,7 +37,7 @@ class StatusReporter:
         self._last_report, self._last_cpu_seconds = now, cpu_seconds
         state = self._core.state
         counts = {"unassigned": len(state.ready), "running": state.running()}
-        counts.update({outcome.name.lower(): count for outcome, count in state.finished.items()})
+        counts.update({outcome.name.lower(): state.finished[outcome] for outcome in FINAL_STATES})
         return m.SchedulerStatus(
             scheduler_id=state.settings.scheduler_id,
             cpu_permille=min(cpu_permille, 0xFFFFFFFF),

@@ -9,10 +9,13 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import socket
+import struct
 from collections import deque
 from typing import Deque, List, Optional, Sequence
 
+from scaler_protocol.addresses import Address, shortcut_of
 from scaler_protocol.zmtp import Buffer, Zmtp, encode
 
 SMALLEST_READ_BYTES = 64 * 1024  # what CPython allocates without asking the kernel
@@ -20,6 +23,32 @@ LARGEST_READ_BYTES = 1024 * 1024
 KEEPALIVE_IDLE_SECONDS = 30  # NAT boxes forget idle connections
 
 _MAXIMUM_BUFFERS_PER_CALL = 512  # below every system's IOV_MAX
+
+
+_PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # which PyPy 3.9 does not name
+_CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
+
+
+def connect_by_shortcut(address: Address) -> Optional[socket.socket]:
+    """A socket connected to the Unix domain socket beside a TCP address, if its owner is this user or root.
+
+    Anybody on this host may take a name in the abstract namespace, so whoever answers there must prove who he is. None
+    means: use TCP.
+    """
+    name = shortcut_of(address)
+    if name is None:
+        return None
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        stream.setblocking(False)
+        stream.connect(name)
+        _, user, _ = _CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size))
+        if user in (0, os.getuid()):
+            return stream
+    except OSError:
+        pass
+    stream.close()
+    return None
 
 
 class Connection:
@@ -59,6 +88,10 @@ class Connection:
         """Whether the kernel has no room for what is to be sent."""
         return bool(self._unsent)
 
+    def take_error(self) -> int:
+        """The error number of the attempt to connect; 0 when it succeeded."""
+        return self._stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
     def start(self) -> None:
         """Begin the handshake; the stream must be connected.
 
@@ -82,7 +115,7 @@ class Connection:
             self._read_bytes = SMALLEST_READ_BYTES
         protocol = self.protocol
         messages = protocol.feed(data)
-        if protocol.has_output:
+        if protocol.output:
             self._write(protocol.take_output())
         if self._held is not None and protocol.is_ready:
             held, self._held = self._held, None

@@ -25,7 +25,7 @@ from array import array
 from enum import IntEnum
 from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
 
-from scaler_protocol.wire import Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire import NOTHING, Column, Reader, Struct, Writer, column, octets
 
 
 class Role(IntEnum):
@@ -327,7 +327,7 @@ class Failure(Struct):
         self.message = message
         self.traceback = traceback
         self.codec = codec
-        self.exception = octets(exception)
+        self.exception = exception if type(exception) is bytes else octets(exception)
         self.worker = worker
         self.attempts = attempts
 
@@ -391,18 +391,18 @@ class ObjectInstruction(Struct):
         self,
         *,
         action: Union[ObjectAction, int] = ObjectAction.CREATE,
-        ids: Column = (),
-        sizes: Column = (),
+        ids: Column = NOTHING,
+        sizes: Column = NOTHING,
         storages: Column = b"",
         kinds: Column = b"",
         names: Iterable[str] = (),
         codec: str = "",
     ) -> None:
         self.action = action
-        self.ids = column("Q", ids)
-        self.sizes = column("Q", sizes)
-        self.storages = octets(storages)
-        self.kinds = octets(kinds)
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.sizes = array("Q") if sizes is NOTHING else column("Q", sizes)
+        self.storages = storages if type(storages) is bytes else octets(storages)
+        self.kinds = kinds if type(kinds) is bytes else octets(kinds)
         self.names = list(names)
         self.codec = codec
 
@@ -721,14 +721,16 @@ class Welcome(Struct):
         self.major = major
         self.minor = minor
         self.implementation = Implementation() if implementation is None else implementation
-        self.scheduler_id = octets(scheduler_id)
+        self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.session = session
         self.features = list(features)
         self.limits = Limits() if limits is None else limits
         self.heartbeat_interval_milliseconds = heartbeat_interval_milliseconds
         self.timeout_milliseconds = timeout_milliseconds
         self.object_directory = object_directory
-        self.object_directory_token = octets(object_directory_token)
+        self.object_directory_token = (
+            object_directory_token if type(object_directory_token) is bytes else octets(object_directory_token)
+        )
         self.protected = protected
         self.monitor_address = monitor_address
 
@@ -1365,7 +1367,7 @@ class SchedulerStatus(Struct):
         workers: Iterable[WorkerStatus] = (),
         clients: int = 0,
     ) -> None:
-        self.scheduler_id = octets(scheduler_id)
+        self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.cpu_permille = cpu_permille
         self.resident_bytes = resident_bytes
         self.objects = objects
@@ -1453,26 +1455,26 @@ class Task(Struct):
     def __init__(
         self,
         *,
-        ids: Column = (),
-        payload_sizes: Column = (),
+        ids: Column = NOTHING,
+        payload_sizes: Column = NOTHING,
         function: int = 0,
         function_name: str = "",
         codec: str = "",
         options: Optional[TaskOptions] = None,
-        dependency_counts: Column = (),
-        dependencies: Column = (),
+        dependency_counts: Column = NOTHING,
+        dependencies: Column = NOTHING,
         attempt: int = 0,
         client: int = 0,
         parent_instance: int = 0,
     ) -> None:
-        self.ids = column("Q", ids)
-        self.payload_sizes = column("I", payload_sizes)
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
         self.function = function
         self.function_name = function_name
         self.codec = codec
         self.options = TaskOptions() if options is None else options
-        self.dependency_counts = column("H", dependency_counts)
-        self.dependencies = column("Q", dependencies)
+        self.dependency_counts = array("H") if dependency_counts is NOTHING else column("H", dependency_counts)
+        self.dependencies = array("Q") if dependencies is NOTHING else column("Q", dependencies)
         self.attempt = attempt
         self.client = client
         self.parent_instance = parent_instance
@@ -1595,25 +1597,27 @@ class TaskResult(Struct):
     def __init__(
         self,
         *,
-        ids: Column = (),
+        ids: Column = NOTHING,
         statuses: Column = b"",
-        payload_sizes: Column = (),
+        payload_sizes: Column = NOTHING,
         codec: str = "",
-        objects: Column = (),
+        objects: Column = NOTHING,
         busy_microseconds: int = 0,
-        durations_microseconds: Column = (),
-        cpu_microseconds: Column = (),
-        peak_memory_bytes: Column = (),
+        durations_microseconds: Column = NOTHING,
+        cpu_microseconds: Column = NOTHING,
+        peak_memory_bytes: Column = NOTHING,
     ) -> None:
-        self.ids = column("Q", ids)
-        self.statuses = octets(statuses)
-        self.payload_sizes = column("I", payload_sizes)
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.statuses = statuses if type(statuses) is bytes else octets(statuses)
+        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
         self.codec = codec
-        self.objects = column("Q", objects)
+        self.objects = array("Q") if objects is NOTHING else column("Q", objects)
         self.busy_microseconds = busy_microseconds
-        self.durations_microseconds = column("Q", durations_microseconds)
-        self.cpu_microseconds = column("Q", cpu_microseconds)
-        self.peak_memory_bytes = column("Q", peak_memory_bytes)
+        self.durations_microseconds = (
+            array("Q") if durations_microseconds is NOTHING else column("Q", durations_microseconds)
+        )
+        self.cpu_microseconds = array("Q") if cpu_microseconds is NOTHING else column("Q", cpu_microseconds)
+        self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_RESULT_WORDS.pack(
@@ -1675,8 +1679,8 @@ class TaskCancel(Struct):
     ids: array[int]
     force: bool
 
-    def __init__(self, *, ids: Column = (), force: bool = False) -> None:
-        self.ids = column("Q", ids)
+    def __init__(self, *, ids: Column = NOTHING, force: bool = False) -> None:
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
         self.force = force
 
     def write(self, writer: Writer, at: int) -> bytes:
@@ -1713,9 +1717,9 @@ class TaskCancelConfirm(Struct):
     ids: array[int]
     outcomes: bytes
 
-    def __init__(self, *, ids: Column = (), outcomes: Column = b"") -> None:
-        self.ids = column("Q", ids)
-        self.outcomes = octets(outcomes)
+    def __init__(self, *, ids: Column = NOTHING, outcomes: Column = b"") -> None:
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.outcomes = outcomes if type(outcomes) is bytes else octets(outcomes)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_CANCEL_CONFIRM_WORDS.pack(
@@ -1810,21 +1814,21 @@ class GraphTask(Struct):
     def __init__(
         self,
         *,
-        ids: Column = (),
-        payload_sizes: Column = (),
-        functions: Column = (),
-        predecessor_offsets: Column = (),
-        predecessors: Column = (),
-        targets: Column = (),
+        ids: Column = NOTHING,
+        payload_sizes: Column = NOTHING,
+        functions: Column = NOTHING,
+        predecessor_offsets: Column = NOTHING,
+        predecessors: Column = NOTHING,
+        targets: Column = NOTHING,
         codec: str = "",
         options: Optional[TaskOptions] = None,
     ) -> None:
-        self.ids = column("Q", ids)
-        self.payload_sizes = column("I", payload_sizes)
-        self.functions = column("Q", functions)
-        self.predecessor_offsets = column("I", predecessor_offsets)
-        self.predecessors = column("I", predecessors)
-        self.targets = column("I", targets)
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
+        self.functions = array("Q") if functions is NOTHING else column("Q", functions)
+        self.predecessor_offsets = array("I") if predecessor_offsets is NOTHING else column("I", predecessor_offsets)
+        self.predecessors = array("I") if predecessors is NOTHING else column("I", predecessors)
+        self.targets = array("I") if targets is NOTHING else column("I", targets)
         self.codec = codec
         self.options = TaskOptions() if options is None else options
 
@@ -1888,17 +1892,17 @@ class GraphTaskResult(Struct):
     def __init__(
         self,
         *,
-        ids: Column = (),
+        ids: Column = NOTHING,
         statuses: Column = b"",
-        payload_sizes: Column = (),
+        payload_sizes: Column = NOTHING,
         codec: str = "",
-        objects: Column = (),
+        objects: Column = NOTHING,
     ) -> None:
-        self.ids = column("Q", ids)
-        self.statuses = octets(statuses)
-        self.payload_sizes = column("I", payload_sizes)
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.statuses = statuses if type(statuses) is bytes else octets(statuses)
+        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
         self.codec = codec
-        self.objects = column("Q", objects)
+        self.objects = array("Q") if objects is NOTHING else column("Q", objects)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _GRAPH_TASK_RESULT_WORDS.pack(
@@ -1978,9 +1982,9 @@ class BalanceResponse(Struct):
     request_id: int
     ids: array[int]
 
-    def __init__(self, *, request_id: int = 0, ids: Column = ()) -> None:
+    def __init__(self, *, request_id: int = 0, ids: Column = NOTHING) -> None:
         self.request_id = request_id
-        self.ids = column("Q", ids)
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _BALANCE_RESPONSE_WORDS.pack(

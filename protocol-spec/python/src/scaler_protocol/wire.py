@@ -39,6 +39,9 @@ TRAVERSAL_FACTOR = 2
 TRAVERSAL_GRACE_WORDS = 1024
 
 Column = Union["array[int]", bytes, bytearray, memoryview, Sequence[int]]
+NOTHING: Tuple[int, ...] = ()
+"""The default of every column: making an empty one costs less than looking at values."""
+
 StructType = TypeVar("StructType", bound="Struct")
 Element = TypeVar("Element")
 ReadStruct = Callable[["Reader", int, int, int, int], Element]

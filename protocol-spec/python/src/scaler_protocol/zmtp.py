@@ -86,20 +86,16 @@ class Zmtp:
         self.peer_minor_version = -1
         self.peer_properties: Dict[bytes, bytes] = {}  # what its READY said; names in lower case
         self._greeted = False
-        self._output = _greeting()
+        self.output = _greeting()  # what must be sent now: see `take_output`
         self._held = b""  # a piece of the greeting or of a frame's header
         self._frames: List[bytes] = []  # of the unfinished message
         self._room = self._maximum_first_frame_bytes  # what the next frame of the unfinished message may have
         self._flags = self._missing = 0  # of the unfinished frame: its flags, bytes yet to come
         self._pieces: List[Union[bytes, bytearray]] = []
 
-    @property
-    def has_output(self) -> bool:
-        return bool(self._output)
-
     def take_output(self) -> bytes:
         """What must be sent now, before any message: greeting, READY, PONG or ERROR; mostly nothing."""
-        output, self._output = self._output, b""
+        output, self.output = self.output, b""
         return output
 
     def feed(self, data: bytes) -> List[List[bytes]]:
@@ -137,7 +133,7 @@ class Zmtp:
             raise ForeignPeerError(f"the peer wants mechanism {data[12:32]!r}; this end has NULL only")
         self._greeted = True
         socket_type = _property(b"Socket-Type", self._socket_type.encode())
-        self._output += _command(b"READY", socket_type + _property(b"Identity", self._identity))
+        self.output += _command(b"READY", socket_type + _property(b"Identity", self._identity))
         return data[GREETING_BYTES:]
 
     def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
@@ -158,7 +154,12 @@ class Zmtp:
             if position > end:
                 self._flags, self._missing, self._pieces = flags, position - end, [data[start:]]
                 return
-            self._take_frame(flags, data[start:position], messages)
+            if flags & MORE or flags & COMMAND:
+                self._take_frame(flags, data[start:position], messages)
+            else:
+                self._frames.append(data[start:position])
+                messages.append(self._frames)
+                self._frames, self._room = [], self._maximum_first_frame_bytes
         self._held = data[position:]
 
     def _check_header(self, flags: int, size: int) -> None:
@@ -215,7 +216,7 @@ class Zmtp:
         elif name == b"PING":
             if not 2 <= len(rest) <= 18:
                 raise MalformedFrameError(f"a PING with {len(rest)} bytes")
-            self._output += _command(b"PONG", rest[2:])  # the first two are how long the peer will wait
+            self.output += _command(b"PONG", rest[2:])  # the first two are how long the peer will wait
         # Others (PONG; what later versions add) ask nothing of us.
 
     def _take_ready(self, data: bytes) -> None:
@@ -229,7 +230,7 @@ class Zmtp:
         socket_type = properties.get(b"socket-type", b"")
         if socket_type not in _COMPATIBLE[self._socket_type]:
             reason = f"a {self._socket_type} socket cannot speak with one of type {socket_type[:16]!r}"
-            self._output += _command(b"ERROR", bytes((len(reason),)) + reason.encode())
+            self.output += _command(b"ERROR", bytes((len(reason),)) + reason.encode())
             raise ForeignPeerError(reason)
         self.is_ready = True
 

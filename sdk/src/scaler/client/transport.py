@@ -36,7 +36,7 @@ from scaler_protocol import (
 )
 from scaler_protocol import messages as m
 from scaler_protocol.addresses import parse_address, resolve
-from scaler_protocol.connection import Connection
+from scaler_protocol.connection import Connection, connect_by_shortcut
 from scaler_protocol.zmtp import Zmtp, ZmtpError
 
 LINGER_SECONDS = 1.0
@@ -189,7 +189,9 @@ def _connect(address: str, deadline: float) -> socket.socket:
     """A connected socket. Somebody who is about to listen there is waited for."""
     parsed = parse_address(address)
     while True:
-        stream = None
+        stream = connect_by_shortcut(parsed)
+        if stream is not None:
+            return stream
         try:
             family, target = resolve(parsed)
             stream = socket.socket(family, socket.SOCK_STREAM)

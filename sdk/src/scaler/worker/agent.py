@@ -32,6 +32,7 @@ from scaler.worker.nursery import Event, NurseryClient, Report
 from scaler.worker.object_store import ObjectStore
 from scaler.worker.processor_handle import ProcessorHandle
 from scaler.worker.resident_memory import private_bytes
+from scaler.worker.rounds import Rounds
 from scaler.worker.session import CODEC, Session
 from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.statistics import HeartbeatFigures
@@ -78,15 +79,15 @@ class Agent:
         self._objects.on_missing = self._core.on_object_missing
         self._objects.on_served = self._core.on_object_served
         self._handles: Dict[int, ProcessorHandle] = {}
+        self._rounds = Rounds(loop, self._turn)
         self._connection = SchedulerConnection(
-            loop, settings.address, self._on_message, self._turn, self._on_congestion, self._on_lost
+            loop, self._rounds, settings.address, self._on_message, self._on_congestion, self._on_lost
         )
         figures = HeartbeatFigures(self._core, self._objects)
         self._session = Session(
             loop, settings, self._connection, self._name, figures.heartbeat, lambda: self._finish(EXIT_NO_SCHEDULER)
         )
         self._finished: asyncio.Future[int] = loop.create_future()
-        self._turn_scheduled = False
         self._tick_scheduled = False
         self._suspended_reported = 0
         self._clients_expected = False
@@ -112,7 +113,7 @@ class Agent:
         loop.set_exception_handler(self._on_unforeseen)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
-        loop.add_reader(self._nursery.fileno(), self._on_nursery)
+        self._rounds.add_reader(self._nursery.fileno(), self._on_nursery)
         try:
             if self._settings.exit_when_stdin_closes:
                 self._watch_stdin()
@@ -130,12 +131,13 @@ class Agent:
             handle.close()
         self._objects.close()
         self._connection.close(0 if self._leaving else GOODBYE_TIMEOUT_SECONDS)
+        self._rounds.close()
 
     def _end_processors(self) -> None:
         """Close the nursery's control socket: it kills all processors and ends."""
         self._core.pool.close()
         if self._nursery.fileno() >= 0:
-            self._loop.remove_reader(self._nursery.fileno())
+            self._rounds.remove_reader(self._nursery.fileno())
             self._nursery.close()
 
     def _finish(self, exit_code: int) -> None:
@@ -285,12 +287,10 @@ class Agent:
                     raise frames.FrameError(f"a frame of unknown kind {frame.kind}")
         except frames.FrameError as error:
             self._on_broken(number, error)
-        self._schedule_turn()
 
     def _on_broken(self, number: int, error: frames.FrameError) -> None:
         logger.error("%s: %s; it is replaced", self._processor_name(number), error)
         self._core.on_processor_broken(number, str(error))
-        self._schedule_turn()
 
     def _expect_clients(self) -> None:
         """Some task uses a client, and others will: processors forked from now on shall have it imported."""
@@ -306,7 +306,6 @@ class Agent:
             return
         for report in reports:
             self._on_report(report)
-        self._schedule_turn()
 
     def _on_report(self, report: Report) -> None:
         if report.event == Event.SPAWNED:
@@ -332,15 +331,6 @@ class Agent:
 
     # Doing ---------------------------------------------------------------------------------------------------------
 
-    def _schedule_turn(self) -> None:
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._loop.call_soon(self._scheduled_turn)
-
-    def _scheduled_turn(self) -> None:
-        self._turn_scheduled = False
-        self._turn()
-
     def _turn(self) -> None:
         """What follows from the events since the last turn."""
         if self._leaving:
@@ -361,7 +351,7 @@ class Agent:
     def _tick(self) -> None:
         self._tick_scheduled = False
         self._core.tick(time.monotonic())
-        self._schedule_turn()
+        self._turn()
 
     def _start_garbage_timer(self) -> None:
         self._loop.call_later(self._settings.garbage_collect_interval_seconds, self._collect_garbage)
@@ -371,7 +361,7 @@ class Agent:
         self._core.collect_garbage(
             time.monotonic(), settings.object_retention_seconds, settings.trim_memory_threshold_bytes
         )
-        self._schedule_turn()
+        self._turn()
         self._start_garbage_timer()
 
     def _perform(self) -> None:
@@ -394,7 +384,7 @@ class Agent:
 
     def _spawn(self, effect: Spawn) -> None:
         handle = self._handles[effect.number] = ProcessorHandle(
-            self._loop, effect.number, self._on_frames, self._on_broken
+            self._rounds, effect.number, self._on_frames, self._on_broken
         )
         handle.read_on(not self._connection.congested)
         if self._session.number:

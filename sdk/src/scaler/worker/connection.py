@@ -17,10 +17,11 @@ import socket
 import time
 from typing import Callable, List, Optional
 
+from scaler.worker.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.addresses import parse_address, resolve
-from scaler_protocol.connection import Connection
+from scaler_protocol.connection import Connection, connect_by_shortcut
 from scaler_protocol.zmtp import Buffer, Zmtp, ZmtpError
 
 logger = logging.getLogger("scaler")
@@ -35,7 +36,7 @@ _MAXIMUM_ATTEMPT_INTERVAL_SECONDS = 2.0
 
 
 class SchedulerConnection:
-    """Hands messages to `on_message(message, payload)`, and calls `on_burst` after those of one read.
+    """Hands messages to `on_message(message, payload)`.
 
     Parameters:
         on_lost: called with the reason when an established connection has ended; `open` makes a new one.
@@ -47,16 +48,16 @@ class SchedulerConnection:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        rounds: Rounds,
         address: str,
         on_message: Callable[[m.Message, bytes], None],
-        on_burst: Callable[[], None],
         on_congestion: Callable[[bool], None],
         on_lost: Callable[[str], None],
     ) -> None:
         self._loop = loop
+        self._rounds = rounds
         self._address = parse_address(address)
         self._on_message = on_message
-        self._on_burst = on_burst
         self._on_congestion = on_congestion
         self._on_lost = on_lost
         self.congested = False  # more is kept than should be: whoever can shall wait
@@ -84,22 +85,28 @@ class SchedulerConnection:
         self._attempt = None
         self._next_attempt_at = self._loop.time() + self._attempt_interval_seconds
         self._attempt_interval_seconds = min(2 * self._attempt_interval_seconds, _MAXIMUM_ATTEMPT_INTERVAL_SECONDS)
+        error_number = 0
         try:
-            family, target = resolve(self._address)
-            stream = socket.socket(family, socket.SOCK_STREAM)
+            stream = connect_by_shortcut(self._address)
+            if stream is None:
+                family, target = resolve(self._address)
+                stream = socket.socket(family, socket.SOCK_STREAM)
+                stream.setblocking(False)
+                error_number = stream.connect_ex(target)
         except OSError as error:
             self._on_attempt_failed(error)
             return
         self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
-        error_number = stream.connect_ex(target)
         if error_number == errno.EINPROGRESS:
-            self._loop.add_writer(stream.fileno(), self._on_attempt_ended, stream)
+            self._rounds.add_writer(stream.fileno(), self._on_attempt_ended)
         else:
             self._finish_attempt(error_number)
 
-    def _on_attempt_ended(self, stream: socket.socket) -> None:
-        self._loop.remove_writer(stream.fileno())
-        self._finish_attempt(stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    def _on_attempt_ended(self) -> None:
+        connection = self._connection
+        assert connection is not None
+        self._rounds.remove_writer(connection.fileno())
+        self._finish_attempt(connection.take_error())
 
     def _finish_attempt(self, error_number: int) -> None:
         connection = self._connection
@@ -116,7 +123,7 @@ class SchedulerConnection:
             return
         self._early.clear()
         self._is_connected = True
-        self._loop.add_reader(connection.fileno(), self._read)
+        self._rounds.add_reader(connection.fileno(), self._read)
         self._watch_for_room(connection)
 
     def _on_attempt_failed(self, error: OSError) -> None:
@@ -136,7 +143,7 @@ class SchedulerConnection:
             connection.send(frames)
         except OSError:
             return  # reading will say so
-        if connection.has_unsent:
+        if connection.unsent_bytes:
             self._watch_for_room(connection)
 
     def _watch_for_room(self, connection: Connection) -> None:
@@ -148,9 +155,9 @@ class SchedulerConnection:
         if connection.has_unsent is not self._is_watched_for_room:
             self._is_watched_for_room = connection.has_unsent
             if self._is_watched_for_room:
-                self._loop.add_writer(connection.fileno(), self._write)
+                self._rounds.add_writer(connection.fileno(), self._write)
             else:
-                self._loop.remove_writer(connection.fileno())
+                self._rounds.remove_writer(connection.fileno())
 
     def _write(self) -> None:
         connection = self._connection
@@ -181,8 +188,6 @@ class SchedulerConnection:
             self._receive(header, payload[0] if payload else b"")
             if self._connection is not connection:
                 return  # a new session was started
-        if received:
-            self._on_burst()
 
     def _receive(self, header: bytes, payload: bytes) -> None:
         try:
@@ -203,8 +208,8 @@ class SchedulerConnection:
             self._attempt.cancel()
             self._attempt = None
         if self._connection is not None:
-            self._loop.remove_reader(self._connection.fileno())
-            self._loop.remove_writer(self._connection.fileno())
+            self._rounds.remove_reader(self._connection.fileno())
+            self._rounds.remove_writer(self._connection.fileno())
             self._connection.close()
             self._connection = None
         self._is_connected = self._is_watched_for_room = False

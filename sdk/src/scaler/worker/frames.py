@@ -28,6 +28,9 @@ Buffers = List[Union[bytes, bytearray, memoryview, "array[int]"]]
 MAXIMUM_BODY_BYTES = 1 << 30
 """No frame is larger; the agent and the processors cut theirs far below."""
 
+JOINED_BELOW_BYTES = 16 * 1024
+"""Small frames become one buffer, which is cheaper to send than several."""
+
 RECEIVE_BYTES = 64 * 1024
 """What a reader takes from its socket at once, and the size its buffer shrinks back to."""
 
@@ -124,7 +127,7 @@ class Results(NamedTuple):
 
 
 def frame(kind: int, flags: int, buffers: Buffers) -> Buffers:
-    """A frame as a list of buffers, the first of them its header.
+    """A frame as a list of buffers; a small frame is one buffer, of bytes.
 
     Raises FrameError when it is too large.
     """
@@ -133,7 +136,8 @@ def frame(kind: int, flags: int, buffers: Buffers) -> Buffers:
         size += part.nbytes if isinstance(part, memoryview) else len(part) * getattr(part, "itemsize", 1)
     if size > MAXIMUM_BODY_BYTES:
         raise FrameError(f"a frame of {size} bytes is above the limit of {MAXIMUM_BODY_BYTES}")
-    return [_HEADER.pack(size, kind, flags), *buffers]
+    header = _HEADER.pack(size, kind, flags)
+    return [b"".join((header, *buffers))] if size < JOINED_BELOW_BYTES else [header, *buffers]
 
 
 # Agent to processor -----------------------------------------------------------------------------------------

@@ -1,26 +1,26 @@
 """The agent's end of one processor's socket pair.
 
 Rules:
-- Never blocks. What the processor does not take at once is kept and written when it does; the core gives a
-processor a few chunks at most, so what is kept is bounded. - One read a turn and processor: nobody is
-starved by a processor that talks a lot. - A broken pipe is no news here: the nursery reports every death,
-and that report is what counts.
+- Never blocks. What the processor does not take at once is kept and written when it does; the core gives a processor a
+  few chunks at most, so what is kept is bounded.
+- One read a round and processor: nobody is starved by a processor that talks a lot.
+- A broken pipe is no news here: the nursery reports every death, and that report is what counts.
 """
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections import deque
 from typing import Callable, Deque, List, Optional
 
 from scaler.worker.frames import Buffers, Frame, FrameError, FrameReader
+from scaler.worker.rounds import Rounds
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
 
 class ProcessorHandle:
-    """Reads and writes frames of one processor on an event loop.
+    """Reads and writes frames of one processor.
 
     Parameters:
         on_frames: called with the processor's number and the frames of one read.
@@ -29,13 +29,13 @@ class ProcessorHandle:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        rounds: Rounds,
         number: int,
         on_frames: Callable[[int, List[Frame]], None],
         on_broken: Callable[[int, FrameError], None],
     ) -> None:
         self.number = number
-        self._loop = loop
+        self._rounds = rounds
         self._on_frames = on_frames
         self._on_broken = on_broken
         self._stream, processor_end = socket.socketpair()
@@ -67,7 +67,12 @@ class ProcessorHandle:
             self._keep(buffers, 0)
             return
         try:
-            sent = self._stream.sendmsg(buffers)
+            if len(buffers) == 1:
+                sent = self._stream.send(buffers[0])
+                if sent == len(buffers[0]):
+                    return
+            else:
+                sent = self._stream.sendmsg(buffers)
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -84,7 +89,7 @@ class ProcessorHandle:
             self._backlog.append(view[sent:])
             sent = 0
         if was_empty and self._backlog:
-            self._loop.add_writer(self._stream.fileno(), self._write)
+            self._rounds.add_writer(self._stream.fileno(), self._write)
 
     def _write(self) -> None:
         try:
@@ -98,7 +103,7 @@ class ProcessorHandle:
             return
         except OSError:
             self._backlog.clear()
-        self._loop.remove_writer(self._stream.fileno())
+        self._rounds.remove_writer(self._stream.fileno())
 
     def _read(self) -> None:
         try:
@@ -131,9 +136,9 @@ class ProcessorHandle:
         """Read what the processor sends, or let it wait."""
         wanted = wanted and self._open
         if wanted and not self._reading:
-            self._loop.add_reader(self._stream.fileno(), self._read)
+            self._rounds.add_reader(self._stream.fileno(), self._read)
         elif self._reading and not wanted:
-            self._loop.remove_reader(self._stream.fileno())
+            self._rounds.remove_reader(self._stream.fileno())
         self._reading = wanted
 
     def read_rest(self) -> None:
@@ -150,7 +155,7 @@ class ProcessorHandle:
         self.read_on(False)
         if self._backlog:
             self._backlog.clear()
-            self._loop.remove_writer(self._stream.fileno())
+            self._rounds.remove_writer(self._stream.fileno())
         self._stream.close()
         if self._processor_end is not None:
             self._processor_end.close()

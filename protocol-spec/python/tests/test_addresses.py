@@ -1,0 +1,55 @@
+"""Addresses: which there are, what they mean, and what an error says."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from scaler_protocol.addresses import Address, AddressError, parse_address, resolve, shortcut_of
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("tcp://127.0.0.1:2345", Address("127.0.0.1", 2345)),
+        ("tcp://host.example:80", Address("host.example", 80)),
+        ("tcp://[::1]:80", Address("::1", 80)),
+        ("tcp://*:0", Address("*", 0)),
+        ("tcp://0.0.0.0:*", Address("0.0.0.0", 0)),
+        ("ipc:///tmp/x", Address("", 0, "/tmp/x")),
+        ("ipc://@name", Address("", 0, "@name")),
+    ],
+)
+def test_an_address_is_read(text: str, address: Address) -> None:
+    assert parse_address(text) == address
+    assert str(address) == text.replace(":*", ":0")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "127.0.0.1:80", "http://here:80", "tcp://", "tcp://:80", "tcp://h:99999", "tcp://h", "ipc://"]
+)
+def test_what_is_none_is_told_what_one_looks_like(text: str) -> None:
+    with pytest.raises(AddressError, match="use one like tcp"):
+        parse_address(text)
+
+
+def test_a_path_has_a_limit() -> None:
+    assert parse_address("ipc://" + "p" * 107).path == "p" * 107
+    with pytest.raises(AddressError, match="longer than 107 bytes"):
+        parse_address("ipc://" + "p" * 108)
+
+
+def test_what_the_system_takes() -> None:
+    assert resolve(Address("127.0.0.1", 80)) == (socket.AF_INET, ("127.0.0.1", 80))
+    assert resolve(Address("*", 0), listens=True) == (socket.AF_INET, ("0.0.0.0", 0))
+    assert resolve(Address("", 0, "/tmp/x")) == (socket.AF_UNIX, "/tmp/x")
+    assert resolve(Address("", 0, "@name")) == (socket.AF_UNIX, "\0name")
+
+
+def test_only_this_host_has_a_shortcut() -> None:
+    here = shortcut_of(Address("127.0.0.1", 80))
+    assert here == shortcut_of(Address("localhost", 80)) == shortcut_of(Address("0.0.0.0", 80))
+    assert shortcut_of(Address("127.0.0.1", 81)) != here or here is None
+    assert shortcut_of(Address("192.0.2.1", 80)) is None
+    assert shortcut_of(Address("", 0, "/tmp/x")) is None

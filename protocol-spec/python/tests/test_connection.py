@@ -1,0 +1,123 @@
+"""A connection over a socket pair: nothing blocks, nothing is lost or mixed, and its end is an error."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Iterator, List, Tuple
+
+import pytest
+
+from scaler_protocol.addresses import parse_address, shortcut_of
+from scaler_protocol.connection import Connection, connect_by_shortcut
+from scaler_protocol.zmtp import PeerGoneError, Zmtp
+
+LIMIT_BYTES = 1 << 30
+LARGE = os.urandom(1 << 20) * 3
+
+
+@pytest.fixture
+def pair() -> Iterator[Tuple[Connection, Connection]]:
+    """Two connected connections, which have not shaken hands yet."""
+    first, second = socket.socketpair()
+    ends = Connection(first, Zmtp("DEALER", LIMIT_BYTES)), Connection(second, Zmtp("ROUTER", LIMIT_BYTES))
+    for end in ends:
+        end.start()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def shake_hands(*ends: Connection) -> None:
+    while not all(end.is_ready for end in ends):
+        for end in ends:
+            assert end.receive() == []
+
+
+def receive(end: Connection, other: Connection, count: int) -> List[List[bytes]]:
+    """`count` messages, which the other end sends as far as there is room."""
+    messages: List[List[bytes]] = []
+    while len(messages) < count:
+        other.flush()
+        messages += end.receive()
+    return messages
+
+
+def test_what_is_sent_before_the_handshake_arrives_after_it(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    dealer.send([b"early", b""])
+    dealer.send([LARGE])
+    assert not dealer.is_ready
+    messages: List[List[bytes]] = []
+    while len(messages) < 2:
+        assert dealer.receive() == []
+        dealer.flush()
+        messages += router.receive()
+    assert messages == [[b"early", b""], [LARGE]]
+
+
+def test_what_finds_no_room_waits_in_order(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    sent = [[b"%d" % number, LARGE if number % 3 == 0 else b"x" * number] for number in range(10)]
+    for frames in sent:
+        dealer.send(frames)
+    assert dealer.has_unsent
+    assert 0 < dealer.unsent_bytes <= 4 * len(LARGE) + 1000
+
+    assert receive(router, dealer, len(sent)) == sent
+    assert not dealer.has_unsent
+    assert dealer.unsent_bytes == 0
+
+
+def test_what_waits_can_be_dropped_but_for_the_message_in_part(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    for number in range(5):
+        dealer.send([b"%d" % number, LARGE])
+    dealer.drop_unsent()
+    dealer.send([b"last"])
+
+    messages = receive(router, dealer, 2)
+    assert [frames[0] for frames in messages] == [b"0", b"last"]
+    assert dealer.unsent_bytes == 0
+
+
+def test_the_end_of_the_stream_comes_after_all_that_was_sent(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    dealer.send([b"last words"])
+    dealer.finish()
+
+    assert router.receive() == [[b"last words"]]
+    with pytest.raises(PeerGoneError):
+        router.receive()
+
+
+def test_sending_to_a_peer_that_is_gone_is_an_error(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    router.close()
+    with pytest.raises(OSError):
+        dealer.send([b"hello?"])
+
+
+def test_nothing_to_read_is_no_message(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    assert router.receive() == []
+
+
+def test_the_shortcut_is_taken_where_its_owner_listens() -> None:
+    address = parse_address("tcp://127.0.0.1:1")  # nobody else listens at this port
+    name = shortcut_of(address)
+    if name is None:
+        pytest.skip("this system has no abstract namespace")
+    assert connect_by_shortcut(address) is None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(name)
+        listener.listen()
+        stream = connect_by_shortcut(address)
+        assert stream is not None
+        stream.close()
+    assert connect_by_shortcut(parse_address("tcp://192.0.2.1:1")) is None
