@@ -81,4 +81,5 @@ class Peer:
 
     def leave(self) -> None:
         """Say good-bye; `left` turns true with the answer."""
+        self.session = 0  # no more heartbeats
         self.socket.send(encode(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING)))
