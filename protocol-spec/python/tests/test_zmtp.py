@@ -125,7 +125,7 @@ def connect(tmp_path: Path) -> Iterator[Connect]:
 @pytest.mark.parametrize("piece", [1, 7, WHOLE])
 def test_messages_go_both_ways_however_they_are_cut(connect: Connect, ours: str, transport: str, piece: int) -> None:
     peer, other = connect(ours, transport, piece)
-    for frames in MESSAGES:
+    for frames in MESSAGES if piece > 1 else MESSAGES[:4]:
         peer.send(frames)
         received = other.recv_multipart()
         name = [received.pop(0)] if ours == "DEALER" else []
