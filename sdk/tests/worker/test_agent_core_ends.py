@@ -12,6 +12,7 @@ from agent_core_bench import (
     short_tasks_on_one_processor,
 )
 
+from scaler.worker import frames
 from scaler.worker.shared_progress import FINISHED
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
@@ -88,6 +89,18 @@ def test_an_unknown_task_is_not_found():
     bench.cancel(99)
 
     assert bench.confirmed() == {99: NOT_FOUND}
+
+
+def test_that_a_task_is_not_found_is_said_after_its_outcome():
+    bench, number, chunk = short_tasks_on_one_processor([10])
+    bench.sent.clear()
+    bench.page(number)[0] = chunk.first_position | FINISHED
+    data = frames.join(frames.results_frame(first_position=chunk.first_position, busy_microseconds=1, payloads=[b"r"]))
+    bench.core.on_results(number, frames.parse_results(0, data[frames._HEADER.size :]))
+    bench.cancel(10, force=True)  # in the same turn
+
+    assert [type(message) for message, _ in bench.sent] == [m.TaskResult, m.TaskCancelConfirm]
+    assert bench.confirmed() == {10: NOT_FOUND}
 
 
 def test_a_running_task_is_left_alone_unless_forced():

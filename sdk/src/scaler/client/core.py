@@ -190,9 +190,6 @@ class ClientCore:
                 self.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
-            with self.lock:
-                futures, self.futures = self.futures, {}
-            self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
 
     # The I/O thread -------------------------------------------------------------------------------------------------
 
@@ -207,14 +204,23 @@ class ClientCore:
             self._fail(DisconnectedError(f"the client's I/O thread failed: {type(error).__name__}: {error}"))
             raise
         finally:
+            with self.lock:
+                futures, self.futures = self.futures, {}
+            self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
             self._transport.close()
             self.objects.close()
             if self._callbacks is not None:
                 self._callbacks.put(None)
 
-    def _turn(self, timeout_seconds: float = 60.0) -> None:
-        """Sleep until there is something to do, take what has arrived, send what has gathered."""
-        if self._transport.wait(min(timeout_seconds, self._next_heartbeat - time.monotonic())):
+    def _turn(self, timeout_seconds: float = 0.0) -> None:
+        """Sleep until there is something to do, take what has arrived, send what has gathered.
+
+        Parameters:
+            timeout_seconds: how long to sleep at most while closing; before, it is until the next heartbeat.
+        """
+        if not self._is_closing:
+            timeout_seconds = self._next_heartbeat - time.monotonic()
+        if self._transport.wait(timeout_seconds):
             self._receive()
         with self._sending:
             with self.lock:
@@ -222,7 +228,7 @@ class ClientCore:
                 self.is_asleep = True  # whoever adds something from now on wakes us
             self._send_all(outgoing)
         now = time.monotonic()
-        if now >= self._next_heartbeat:
+        if now >= self._next_heartbeat and not self._is_closing:
             self._on_timer(now)
 
     def _receive(self) -> None:
@@ -359,10 +365,11 @@ class ClientCore:
         self._fail(ClientShutdownException(f"the cluster was shut down: {message.message}"))
 
     def _fail(self, error: Exception) -> None:
-        """The session is over: every unfinished future gets the reason."""
+        """The session is over: every unfinished future gets the reason, unless this client was leaving anyway."""
         with self.lock:
-            if self.closed_because is None:
-                self.closed_because = error
+            if self.closed_because is not None:
+                return
+            self.closed_because = error
             futures, self.futures = self.futures, {}
             self._is_closing = True
         self._settle(futures.values(), FINISHED, error)

@@ -310,6 +310,9 @@ class AgentCore:
             self.effects.append(Send(confirmation))  # before the outcomes it announces
         for message, payload in self._outcomes.drain():
             self.effects.append(Send(message, payload))
+        unknown = self._cancellations.drain_unknown()
+        if unknown is not None:
+            self.effects.append(Send(unknown))
 
     def _deal(self, now: float) -> bool:
         """Give one processor its next chunk; False when none may have one."""

@@ -2,7 +2,7 @@
 
 Rules:
 - Every id of a TaskCancel is confirmed exactly once. An outcome that arrives first wins: then the answer is
-  "running".
+  "running", which goes out before the outcome, or "not found", which follows it.
 - A task that has not started is not chased: within a few looks of the processor's watchdog it is given back,
   started or finished, and whichever it is decides.
 - Force kills the processor, and with it the one task that runs; its neighbours are run elsewhere.
@@ -26,6 +26,7 @@ class Cancellations:
         self._pending: Dict[int, bool] = {}  # instance -> by force
         self._confirmed_ids: array[int] = array("Q")
         self._confirmed_outcomes = bytearray()
+        self._unknown_ids: array[int] = array("Q")
 
     def __bool__(self) -> bool:
         """Whether `review` has something to look after."""
@@ -49,7 +50,8 @@ class Cancellations:
         for instance, force in list(self._pending.items()):
             place = places.get(instance)
             if place is None:
-                self.confirm([instance], m.CancelOutcome.NOT_FOUND)
+                del self._pending[instance]
+                self._unknown_ids.append(instance)
                 continue
             state, position = place
             if position > state.started:
@@ -83,13 +85,23 @@ class Cancellations:
         return self._pending.get(instance, False)
 
     def drain(self) -> Optional[m.TaskCancelConfirm]:
-        """The answers so far."""
+        """The answers that go out before outcomes."""
         if not self._confirmed_ids:
             return None
         message = m.TaskCancelConfirm(ids=self._confirmed_ids, outcomes=bytes(self._confirmed_outcomes))
         self._confirmed_ids, self._confirmed_outcomes = array("Q"), bytearray()
         return message
 
+    def drain_unknown(self) -> Optional[m.TaskCancelConfirm]:
+        """The answers that follow outcomes: of tasks that are not here any more, or never were."""
+        if not self._unknown_ids:
+            return None
+        outcomes = bytes([m.CancelOutcome.NOT_FOUND]) * len(self._unknown_ids)
+        message = m.TaskCancelConfirm(ids=self._unknown_ids, outcomes=outcomes)
+        self._unknown_ids = array("Q")
+        return message
+
     def clear(self) -> None:
         self._pending.clear()
         self._confirmed_ids, self._confirmed_outcomes = array("Q"), bytearray()
+        self._unknown_ids = array("Q")
