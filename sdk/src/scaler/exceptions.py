@@ -3,8 +3,7 @@
 Rules:
 - A message says what happened, where, and what to do next.
 - All derive from ScalerError; where a builtin category fits (ConnectionError, TimeoutError), they derive from it as
-  well,
-  so that code which knows nothing of Scaler catches them.
+  well, so that code which knows nothing of Scaler catches them.
 """
 
 from __future__ import annotations

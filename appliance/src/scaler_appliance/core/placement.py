@@ -29,7 +29,7 @@ from scaler_protocol import messages as m
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
-LEAST_MESSAGE_MICROSECONDS = 500.0  # some ten times what a message costs here and at the worker
+LEAST_MESSAGE_MICROSECONDS = 1000.0  # some ten times what a message costs here and at the worker
 LOSSES_OF_A_SUSPECT = 2
 
 

@@ -4,8 +4,7 @@ Rules:
 - A function is known by identity while it lives, and by the digest of its serialised form: two equal lambdas are one
   object.
 - It dies with its last use: when the function object here is gone, the scheduler is told, and keeps it only until the
-  tasks
-  that need it are done.
+  tasks that need it are done.
 - A callable that allows no weak reference, or is made anew at each access (a bound method), is known by digest only; of
   those the most recently used are kept.
 """

@@ -3,11 +3,9 @@
 Rules:
 - Items are cut into chunks; one chunk is one task, one pickle there and one back.
 - The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that
-  the last
-  chunks leave slots idle. The first chunks are single items, because nothing is known yet.
+  the last chunks leave slots idle. The first chunks are single items, because nothing is known yet.
 - An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its
-  chunks, which
-  run again elsewhere, not the call.
+  chunks, which run again elsewhere, not the call.
 """
 
 from __future__ import annotations

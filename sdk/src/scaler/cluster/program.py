@@ -2,8 +2,7 @@
 
 Rules:
 - The child's standard input is a pipe that only this process holds: when this process ends, however it ends, the pipe
-  closes
-  and the child stops.
+  closes and the child stops.
 - The child has a session of its own, so that Ctrl-C reaches this program alone, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
 """

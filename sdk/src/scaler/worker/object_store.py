@@ -1,17 +1,18 @@
-"""Objects on this host: where their content is, fetching those that are elsewhere, serving those that were
-made here.
+"""Objects on this host: where their content is, fetching those that are elsewhere, serving those that were made here.
 
-    inline ── in memory ────────────────────────────────┐ shared ── a file in the scheduler's directory
-    ──────┼──▶ processors (bytes, or a path to map) elsewhere ── fetched, chunk by chunk, to our own ───┘
-    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler
-    has fetched it
+    inline ── in memory ───────────────────────────────────────┐
+    shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
+    elsewhere ── fetched, chunk by chunk, to a file of our own ┘
+
+    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler has
+                    fetched it
 
 Rules:
-- Whatever is not known is asked for: the scheduler answers every ObjectRequest, if only with "missing". - A
-fetch keeps WINDOW requests open and no more, so that a large object never fills the connection. - An
-outcome whose result is here is not sent before the scheduler has all of it (see
-`AgentCore.on_object_served`). - Effects and file operations only; ZeroMQ is elsewhere. Files are small
-enough, or memory-backed, for writing in the loop: a chunk at a time.
+- Whatever is not known is asked for: the scheduler answers every ObjectRequest, if only with "missing".
+- A fetch keeps WINDOW requests open and no more, so that a large object never fills the connection.
+- An outcome whose result is here is not sent before the scheduler has all of it (see `AgentCore.on_object_served`).
+- Effects and file operations only; sockets are elsewhere. Files are small enough, or memory-backed, for writing in the
+  loop: a chunk at a time.
 """
 
 from __future__ import annotations

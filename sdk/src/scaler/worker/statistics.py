@@ -1,8 +1,9 @@
 """Figures about processes for heartbeats: CPU time and memory, of the agent and its processors.
 
 Rules:
-- Linux answers from /proc, at a few tens of microseconds a process; elsewhere psutil answers, if it is
-installed, or nobody. - A process that is gone has no figures: 0.
+- Linux answers from /proc, at a few tens of microseconds a process; elsewhere psutil answers, if it is installed, or
+  nobody.
+- A process that is gone has no figures: 0.
 """
 
 from __future__ import annotations
