@@ -319,10 +319,13 @@ def _processor_name() -> str:
 
 
 def _revision() -> str:
-    asked = subprocess.run(
-        ["git", "-C", str(FOLDER), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(FOLDER), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "unknown, since there is no git here"
     return asked.stdout.strip() or "unknown"

@@ -63,6 +63,8 @@ def test_interrupted_demo_leaves_no_process_behind() -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Whoever runs the tests in the background may have told them, and so their children, to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         text=True,
         start_new_session=True,
     ) as demo:

@@ -59,6 +59,11 @@ def wait_for_ends(pids: Set[int]) -> None:
         poll = select.poll()
 
 
+def listen_to_ctrl_c() -> None:
+    """Whoever runs the tests in the background may have told them, and so their children, to ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for the end of processes that are no children")
 @pytest.mark.parametrize(
     ("end", "signal_number"),
@@ -77,7 +82,11 @@ def test_nothing_is_left(end: str, signal_number: int | None, tmp_path: Path) ->
     script = tmp_path / "program.py"
     script.write_text(PROGRAM.format(end=end))
     program = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=listen_to_ctrl_c,
     )
     assert program.stdout is not None
     monitor_address, object_directory = program.stdout.readline().split()
