@@ -39,20 +39,25 @@ class Client(Peer):
     def __init__(self, world: World) -> None:
         self.tasks: Dict[int, Submitted] = {}
         self.unfinished = 0
-        self.outcomes = 0
         self.unanswered: Set[int] = set()
         self.next_id = 0
         self.objects: List[int] = []
         self.deleted: List[int] = []
         self.function = 0
+        self.again: List[Submitted] = []
         super().__init__(world)
 
     def on_joined(self) -> None:
         self.function = self.new_object_id()
         self.create(self.function, content_of(self.function), m.ObjectStorage.INLINE)
+        again, self.again = self.again, []
+        for task in again:
+            name = task.payload.rsplit(b" ", 1)[0].decode()
+            self.submit(1, name, task.options)
 
     def on_session_ended(self) -> None:
-        """A real client would submit again what is unfinished, in a new session; nothing is left to be checked."""
+        """What has no outcome is submitted again in the next session, unless it was to be cancelled."""
+        self.again += [task for task in self.tasks.values() if not task.outcome and not task.is_cancel_asked]
         self.tasks.clear()
         self.unanswered.clear()
         self.objects.clear()
@@ -66,13 +71,13 @@ class Client(Peer):
         if not self.session or not self.is_alive:
             return
         choice = self.random.random()
-        if choice < 0.5:
+        if choice < 0.45:
             self.submit_some()
-        elif choice < 0.65:
+        elif choice < 0.55:
             self.make_object()
-        elif choice < 0.72 and self.objects:
+        elif choice < 0.62 and self.objects:
             self.forget(self.random.choice(self.objects))
-        elif choice < 0.74:
+        elif choice < 0.64:
             self.send(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
             self.deleted += [*self.objects, self.function]
             self.objects.clear()
@@ -100,6 +105,8 @@ class Client(Peer):
             options.capabilities = [m.Capability(name="gpu", amount=self.random.choice((0.0, 0.5, 1.0, 2.0)))]
         name = "parent" if self.world.chance(self.world.rates.nest) else self.random.choice(FUNCTIONS)
         self.submit(self.random.choice((1, 1, 3, 20)), name, options)
+        if self.world.chance(self.world.rates.cancel / 4):
+            self.cancel_some()
 
     def submit(self, count: int, name: str, options: m.TaskOptions) -> List[int]:
         """Submit tasks of a function; returns their ids."""
@@ -134,14 +141,18 @@ class Client(Peer):
     def cancel_some(self) -> None:
         if not self.tasks:
             return
-        ids = self.random.sample(list(self.tasks), min(len(self.tasks), self.random.choice((1, 2, 10))))
+        newest = list(self.tasks)[-30:]
+        ids = self.random.sample(newest, min(len(newest), self.random.choice((1, 2, 10))))
         if self.random.random() < 0.1:
             ids.append(10**9)
         for task_id in ids:
             self.unanswered.add(task_id)
             if task_id in self.tasks:
                 self.tasks[task_id].is_cancel_asked = True
-        self.send(m.TaskCancel(ids=column(ids), force=self.random.random() < 0.5))
+        is_forced = self.random.random() < 0.5
+        self.send(m.TaskCancel(ids=column(ids), force=is_forced))
+        if self.random.random() < 0.2:  # an impatient user
+            self.send(m.TaskCancel(ids=column(ids), force=self.random.random() < 0.5))
 
     # What it is told ------------------------------------------------------------------------------------------------
 
@@ -151,7 +162,6 @@ class Client(Peer):
         assert not task.outcome, f"task {task_id} is {outcome}, after it was {task.outcome}"
         task.outcome = outcome
         self.unfinished -= 1
-        self.outcomes += 1
         starts = self.world.starts.get((self.session, task.payload), 0)
         assert starts <= 1 or not task.options.at_most_once, f"task {task_id} may run once, and ran {starts} times"
 
@@ -181,13 +191,13 @@ class Client(Peer):
             if failure.kind == m.FailureKind.OBJECT_MISSING:
                 assert task.must_be_lost or not self.is_whole(task)
             elif failure.kind == m.FailureKind.WORKER_LOST:
-                limit = 1 if task.options.at_most_once else self.world.core.state.settings.maximum_attempts
+                limit = 1 if task.options.at_most_once else self.world.settings.maximum_attempts
                 assert failure.attempts == limit
             elif failure.kind == m.FailureKind.PROCESSOR_DIED:
                 assert self.world.rates.processor_death
             else:
                 assert failure.kind == m.FailureKind.REJECTED, failure
-                assert self.world.core.state.settings.max_number_of_tasks_waiting >= 0
+                assert self.world.settings.max_number_of_tasks_waiting >= 0
 
     def is_whole(self, task: Submitted) -> bool:
         """Whether everything the task needs exists still: only then may it not be lost for want of it."""

@@ -66,13 +66,21 @@ class Peer:
 
     def on_refused(self, message: object) -> None:
         """The session has ended; others of its messages may be refused as well before the new one begins."""
+        self.end_session()
+        if not self.is_greeting and isinstance(message, m.Refusal):
+            self.greet()
+
+    def on_connection_lost(self) -> None:
+        """The scheduler is another one."""
+        self.end_session()
+        self.greet()
+
+    def end_session(self) -> None:
         if self.session:
             self.session = 0
             self.last_object = 0
             self.fetches.clear()
             self.on_session_ended()
-        if not self.is_greeting and isinstance(message, m.Refusal):
-            self.greet()
 
     def on_joined(self) -> None:
         raise NotImplementedError
@@ -97,7 +105,7 @@ class Peer:
         if world.chance(rates.crash):
             self.die()
         elif world.chance(rates.pause):
-            self.link.paused_until = world.now + self.random.choice((1.0, 5.0, 15.0))
+            self.link.paused_until = world.now + self.random.choice((1.0, 4.0, 9.0))
         elif world.chance(rates.leave):
             self.send(m.DisconnectRequest())
             self.die()
@@ -107,6 +115,12 @@ class Peer:
     def violate(self) -> None:
         error = PeerError(m.RefusalReason.MALFORMED, "junk")
         self.send(self.random.choice((error, m.Welcome(), m.TaskEcho())))  # type: ignore[arg-type]
+
+    def leave(self) -> None:
+        """Say goodbye, or just be gone."""
+        if self.random.random() < 0.5:
+            self.send(m.DisconnectRequest())
+        self.die()
 
     def die(self) -> None:
         if self.is_alive:

@@ -48,19 +48,31 @@ class Run:
                 self.all_clients.append(self.clients[place])
 
     def go(self) -> Summary:
-        world, core = self.world, self.world.core
-        world.run(SAFETY_SECONDS)
+        world = self.world
+        safety_seconds = world.random.choice(SAFETY_SECONDS)
+        if world.random.random() < world.rates.restart:
+            world.run(safety_seconds / 2)
+            world.restart_scheduler()
+        world.run(safety_seconds)
         world.is_calm = True
+        if world.random.random() < 0.1:
+            return self.shut_down()
         self.workers.append(Worker(world, 2, 2.0))  # whatever a task needs, somebody offers it now
         deadline = world.now + LIVENESS_SECONDS
         world.run(deadline, self.is_finished)
         unfinished = sum(client.unfinished for client in self.clients)
-        assert self.is_finished(), f"{unfinished} tasks have no outcome; {core.state.running()} are at workers"
+        assert self.is_finished(), f"{unfinished} tasks have no outcome; {world.core.state.running()} are at workers"
         self.check_all_is_free(deadline)
-        core.shut_down(world.now, "the end")
-        world.run(world.now + 20, lambda: bool(world.stopped))
+        return self.shut_down()
+
+    def shut_down(self) -> Summary:
+        """However much is under way, the scheduler ends in time, and once."""
+        world = self.world
+        world.shut_down("the end")
+        world.run(world.now + 10, lambda: bool(world.stopped))
         assert world.stopped
-        return Summary(world.events, sum(client.outcomes for client in self.all_clients))
+        assert not world.core.state.clients
+        return Summary(world.events, world.outcomes + world.checker.outcomes)
 
     def is_finished(self) -> bool:
         return all(
@@ -71,15 +83,17 @@ class Run:
 
     def check_all_is_free(self, deadline: float) -> None:
         """Once all clients have left, nothing is kept for any."""
-        world, state = self.world, self.world.core.state
+        world = self.world
         for client in self.clients:
             client.die()
-        world.run(deadline, lambda: not state.clients and not any(worker.running for worker in self.workers))
-        world.run(world.now + 20)
+        state = world.core.state
+        world.run(deadline, lambda: not state.clients and not world.files and not any(map(Worker.is_busy, self.workers)))
+        self.world.checker.check_all_is_over()
         assert not state.clients and not len(state.ready) and not state.dispatches
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]
         assert not world.files, world.files.keys()
         for worker in self.workers:
+            assert not worker.reports and not worker.queue
             assert not worker.whole | worker.broken | set(worker.fetches), "not told of the end of objects"
 
 

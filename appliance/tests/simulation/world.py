@@ -5,8 +5,10 @@
 Rules:
 - All chance comes from the seed, and all time from the virtual clock: a run can be repeated exactly.
 - A link keeps its own order; links are reordered against each other.
-- After each event the core's invariants are checked. Whether the outcome is right is checked by the clients alone, who
-  see only what real clients see.
+- After each event the core's invariants are checked. Whether the outcome is right is judged from outside: by the clients,
+  who see only what real clients see, and by the Checker, who sees the messages of all.
+- A scheduler may be killed and started anew: connections break then, what was under way on them is lost, and the peers
+  join again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from array import array
 from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Tuple
+
+from simulation.checker import Checker
 
 from scaler_appliance.core.effects import (
     Effect,
@@ -36,9 +40,9 @@ from scaler_protocol import messages as m
 if TYPE_CHECKING:
     from simulation.peers import Peer
 
-SAFETY_SECONDS = 15.0
+SAFETY_SECONDS = (2.0, 4.0, 8.0)
 LIVENESS_SECONDS = 3000.0
-TIMEOUT_SECONDS = 8.0
+TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 16
 
 
@@ -53,7 +57,9 @@ class Rates(NamedTuple):
     duplicate: float
     processor_death: float
     nest: float
+    restart: float
     delay_seconds: float
+    burst_seconds: Tuple[float, ...]  # for how long the scheduler gathers messages before it decides
 
     @staticmethod
     def draw(random: Random) -> Rates:
@@ -65,11 +71,13 @@ class Rates(NamedTuple):
             pause=rate(0.08),
             leave=rate(0.05),
             violate=rate(0.04),
-            cancel=rate(0.5),
+            cancel=rate(1.0),
             duplicate=rate(0.2),
             processor_death=rate(0.1),
             nest=rate(0.3),
+            restart=rate(0.5),
             delay_seconds=random.choice((0.0005, 0.01, 0.3)),
+            burst_seconds=random.choice(((0.0, 0.0, 0.001), (0.0, 0.005), (0.01, 0.1))),
         )
 
 
@@ -81,6 +89,7 @@ class Link:
         self._peer = peer
         self.name = name
         self.is_open = True
+        self.epoch = 0  # of the connection: it may break and be made again
         self.paused_until = 0.0
         self._inbox: Deque[Tuple[object, bytes]] = deque()
         self._last_arrival = {"up": 0.0, "down": 0.0}
@@ -93,17 +102,30 @@ class Link:
 
     def send_up(self, message: m.Member, payload: bytes) -> None:
         """From the peer to the scheduler; what was sent before a crash still arrives."""
-        self._world.at(self._arrival("up"), lambda: self._world.deliver(self.name, message, payload))
+        epoch = self.epoch
+        self._world.at(self._arrival("up"), lambda: self._arrive(epoch, message, payload))
+
+    def _arrive(self, epoch: int, message: m.Member, payload: bytes) -> None:
+        if epoch == self.epoch:
+            self._world.deliver(self.name, message, payload)
+
+    def break_off(self) -> None:
+        """What is under way is lost; the peer makes the connection again."""
+        self.epoch += 1
+        self._inbox.clear()
+        if self.is_open:
+            self._peer.on_connection_lost()
 
     def send_down(self, message: object, payload: bytes) -> None:
         self._inbox.append((message, payload))
-        self._world.at(self._arrival("down"), self._read_next)
+        epoch = self.epoch
+        self._world.at(self._arrival("down"), lambda: self._read_next(epoch))
 
-    def _read_next(self) -> None:
+    def _read_next(self, epoch: int) -> None:
         """The peer reads a message, unless it sleeps or is dead."""
         if self._world.now < self.paused_until:
-            self._world.at(self.paused_until, self._read_next)
-        elif self.is_open:
+            self._world.at(self.paused_until, lambda: self._read_next(epoch))
+        elif self.is_open and epoch == self.epoch:
             self._peer.on_message(*self._inbox.popleft())
 
 
@@ -128,7 +150,7 @@ class World:
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._tick_is_due = False
-        settings = Settings(
+        self.settings = Settings(
             client_timeout_seconds=TIMEOUT_SECONDS,
             worker_timeout_seconds=TIMEOUT_SECONDS,
             heartbeat_interval_seconds=2.0,
@@ -136,8 +158,33 @@ class World:
             max_number_of_tasks_waiting=self.random.choice((-1, -1, -1, 30)),
             chunk_bytes=CHUNK_BYTES,
         )
-        self.core = Scheduler(settings)
+        self.contents: Dict[int, bytes] = {}  # of large results
+        self.outcomes = 0
+        self.start_scheduler()
         self.every(1.0, self._tick)
+
+    def start_scheduler(self) -> None:
+        self.stopped = ""
+        self.files.clear()
+        self.contents.clear()
+        self.shared_objects.clear()
+        self.starts.clear()
+        self.core = Scheduler(self.settings)
+        self.checker = Checker(
+            TIMEOUT_SECONDS, self.settings.maximum_attempts, self.settings.max_number_of_tasks_waiting >= 0
+        )
+
+    def restart_scheduler(self) -> None:
+        """It is killed; another one takes its place, and knows nothing."""
+        self.outcomes += self.checker.outcomes
+        self.start_scheduler()
+        for link in list(self.links.values()):
+            link.break_off()
+
+    def shut_down(self, why: str) -> None:
+        self.checker.shut_down()
+        self.core.shut_down(self.now, why)
+        self._tick()
 
     # Clock ----------------------------------------------------------------------------------------------------------
 
@@ -174,6 +221,9 @@ class World:
 
     def deliver(self, name: bytes, message: Any, payload: bytes) -> None:
         """A message reaches the scheduler; the decision on it comes with the next tick."""
+        if self.stopped:
+            return
+        self.checker.received(self.now, name, message, payload)
         if isinstance(message, PeerError):  # bytes that are no message
             self.core.on_peer_error(self.now, name, message)
         else:
@@ -181,7 +231,7 @@ class World:
         self._check()
         if not self._tick_is_due:
             self._tick_is_due = True
-            self.after(self.random.choice((0.0, 0.0, 0.001)), self._tick)
+            self.after(self.random.choice(self.rates.burst_seconds), self._tick)
 
     def _check(self) -> None:
         self.events += 1
@@ -189,6 +239,8 @@ class World:
 
     def _tick(self) -> None:
         self._tick_is_due = False
+        if self.stopped:
+            return
         self.core.tick(self.now)
         self._check()
         gone: List[bytes] = []
@@ -197,11 +249,13 @@ class World:
             for effect in effects:
                 self._perform(effect, gone)
             for name in gone:
+                self.checker.gone(name)
                 self.core.on_peer_gone(self.now, name)
                 self._check()
             gone.clear()
             self.core.tick(self.now)
             effects = self.core.take_effects()
+        self.checker.round_ended()
 
     def _perform(self, effect: Effect, gone: List[bytes]) -> None:
         if isinstance(effect, Send):
@@ -229,6 +283,7 @@ class World:
 
     def _send(self, name: bytes, message: object, payload: bytes, gone: List[bytes]) -> None:
         link = self.links[name]
+        self.checker.sent(self.now, name, message, payload)
         if link.is_open:
             link.send_down(message, payload)
         else:

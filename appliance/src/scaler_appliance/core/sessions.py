@@ -172,6 +172,8 @@ class WorkerSession(Session):
 
     def check_invariants(self) -> None:
         """Capabilities in use and free are what there is."""
+        if not self.capabilities:
+            return
         used = dict.fromkeys(self.capabilities, 0.0)
         for dispatch in self.dispatches.values():
             for name, amount in dispatch.batch.requirement.capabilities:

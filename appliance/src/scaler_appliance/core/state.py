@@ -7,16 +7,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Counter as CounterType
 from typing import Dict, List, NamedTuple, Sequence
 
-from scaler_appliance.core.batches import Dispatch
+from scaler_appliance.core.batches import Dispatch, TaskBatch
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.objects import ObjectTable
 from scaler_appliance.core.ready import ReadyQueues
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
-from scaler_appliance.core.task_states import FINAL_STATES, TaskState
+from scaler_appliance.core.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 
 
@@ -73,49 +71,68 @@ class State:
     def check_invariants(self) -> None:
         """Cross-check all indexes; costs time in proportion to everything there is."""
         queued = 0
-        assigned: CounterType[int] = Counter()
-        for client in self.clients.values():
+        references: Dict[int, int] = {}  # by object
+        for number, client in self.clients.items():
             for batch in client.batches():
-                assert batch.client == client.number
-                counts = Counter(batch.states)
-                queued += counts[TaskState.QUEUED]
-                open_tasks = counts[TaskState.QUEUED] + counts[TaskState.ASSIGNED] + counts[TaskState.CANCELLING]
-                assert batch.unfinished == open_tasks > 0, f"{batch.unfinished} counted, {open_tasks} open"
-                for index, state in enumerate(batch.states):
-                    if state in (TaskState.ASSIGNED, TaskState.CANCELLING):
-                        assigned[batch.dispatch_of(index).worker] += 1
-                for dispatch in batch.dispatches.values():
-                    assert self.dispatches[dispatch.number] is dispatch
+                assert batch.client == number
+                queued += self._check_batch(batch)
+                references[batch.function] = references.get(batch.function, 0) + 1
+                if batch.dependency_counts:
+                    for start, stop in runs(batch.states.translate(_IS_FINAL), 0, len(batch), False):
+                        for object_id in batch.dependencies_of(start, stop):
+                            references[object_id] = references.get(object_id, 0) + 1
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
-        self._check_workers(assigned)
+        self._check_workers()
         assert len(self.sessions) == len(self.clients) + len(self.workers)
-        self._check_objects()
+        self._check_objects(references)
 
-    def _check_workers(self, assigned: CounterType[int]) -> None:
-        for worker in self.workers.values():
-            assert worker.assigned == assigned[worker.number], f"{worker.title}: {worker.assigned} counted"
-            assert worker.assigned == sum(dispatch.open_count for dispatch in worker.dispatches.values())
+    def _check_batch(self, batch: TaskBatch) -> int:
+        """Each task at a worker is an open instance of one dispatch; returns how many are QUEUED."""
+        states = batch.states
+        queued = states.count(_QUEUED)
+        held = open_tasks = 0
+        for number, dispatch in batch.dispatches.items():
+            assert self.dispatches[number] is dispatch
+            open_tasks += dispatch.open_count
+            held += int.from_bytes(dispatch.open, "little") << 8 * dispatch.start  # one byte a task: counts of holders
+        at_workers = int.from_bytes(states.translate(_IS_AT_WORKER), "little")
+        assert held == at_workers, f"tasks at workers {at_workers:x}, held {held:x}"
+        open_tasks += queued
+        assert batch.unfinished == open_tasks > 0, f"{batch.unfinished} counted, {open_tasks} open"
+        return queued
+
+    def _check_workers(self) -> None:
+        total_slots = dispatches = 0
+        for number, worker in self.workers.items():
+            assigned = 0
+            for dispatch in worker.dispatches.values():
+                assert dispatch.worker == number and self.dispatches[dispatch.number] is dispatch
+                assert dispatch.batch.dispatches[dispatch.number] is dispatch
+                assert dispatch.open_count == dispatch.open.count(True) > 0
+                assigned += dispatch.open_count
+            assert worker.assigned == assigned, f"{worker.title}: {worker.assigned} counted, {assigned} open"
             worker.check_invariants()
-        assert self.total_slots == sum(worker.hello.slots for worker in self.workers.values())
-        assert len(self.dispatches) == sum(len(worker.dispatches) for worker in self.workers.values())
-        for dispatch in self.dispatches.values():
-            assert dispatch.open_count == sum(dispatch.open) > 0
-            assert dispatch.batch.dispatches[dispatch.number] is dispatch
+            total_slots += worker.hello.slots
+            dispatches += len(worker.dispatches)
+        assert self.total_slots == total_slots
+        assert len(self.dispatches) == dispatches
 
-    def _check_objects(self) -> None:
-        references: CounterType[int] = Counter()
-        for client in self.clients.values():
-            for batch in client.batches():
-                references[batch.function] += 1
-                for index, state in enumerate(batch.states):
-                    if state not in FINAL_STATES and batch.dependency_counts:
-                        references.update(batch.dependencies_of(index, index + 1))
+    def _check_objects(self, references: Dict[int, int]) -> None:
+        total_bytes = 0
         for record in self.objects.records():
-            assert record.references == references[record.object_id], f"object {record.object_id:x}"
-            assert record.held or record.references > 0
+            object_id = record.object_id
+            assert record.references == references.get(object_id, 0), f"object {object_id:x}"
             if record.held:
                 owner = self.clients.get(record.owner) or self.workers.get(record.owner)
-                assert owner is not None and record.object_id in owner.objects
+                assert owner is not None and object_id in owner.objects
+            else:
+                assert record.references > 0
             for number in record.holders:
-                assert record.object_id in self.workers[number].known_objects
-        assert self.objects.total_bytes == sum(record.size for record in self.objects.records())
+                assert object_id in self.workers[number].known_objects
+            total_bytes += record.size
+        assert self.objects.total_bytes == total_bytes
+
+
+_QUEUED = int(TaskState.QUEUED)
+_IS_AT_WORKER = bytes(state in (TaskState.ASSIGNED, TaskState.CANCELLING) for state in range(256))
+_IS_FINAL = bytes(state in FINAL_STATES for state in range(256))

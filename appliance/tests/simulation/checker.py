@@ -1,0 +1,435 @@
+"""A judge beside the wire: sees each message that reaches or leaves the scheduler, and knows nothing of its insides.
+
+What it holds the scheduler to:
+- Each task that was accepted gets exactly one outcome while its client's session lasts, in the very round in which the
+  outcome is decided; it is the outcome that a worker reported, or is lost for a reason that the wire bears out.
+- A task is at one worker at a time, and never again once it has an outcome. An instance id is given once. What is heard
+  of an instance that was reported, given back, cancelled, or whose worker or client is gone does not count.
+- A task that may run once is never given again once it may have started; attempts are counted as they happened.
+- Each cancel is answered, and truthfully; a forced one reaches the worker, as does one for tasks of a client that left.
+- No slot idles while a task waits that it could run; nothing is given to a worker that it has no room for.
+- A worker is told of objects before it needs them and of their end once; a well-behaved peer is never refused.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from scaler_appliance.core.effects import PeerError
+from scaler_protocol import decode_struct
+from scaler_protocol import messages as m
+
+Outcome = m.CancelOutcome
+SUCCESS, LOST = int(m.TaskStatus.SUCCESS), int(m.TaskStatus.LOST)
+CANCELLED = -1
+WORKER_LOST, OBJECT_MISSING, REJECTED = (
+    m.FailureKind.WORKER_LOST,
+    m.FailureKind.OBJECT_MISSING,
+    m.FailureKind.REJECTED,
+)
+NAME_ONLY, ROUNDING = 0.0, 1e-6
+
+
+class Due(NamedTuple):
+    """The outcome that a task must get now."""
+
+    status: int
+    data: bytes = b""  # as the worker reported it
+    object_id: int = 0
+    kind: Optional[m.FailureKind] = None  # of a failure that the scheduler itself tells of
+    attempts: int = 1
+
+
+class Task:
+    __slots__ = ("client", "id", "payload", "once", "need", "needed", "outcome", "worker", "instance", "losses",
+                 "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
+
+    def __init__(self, client: Party, task_id: int, payload: bytes, options: m.TaskOptions, needed: Set[int]) -> None:
+        self.client = client
+        self.id = task_id
+        self.payload = payload
+        self.once = options.at_most_once
+        self.need = options.capabilities[0].amount if options.capabilities else None
+        self.needed = needed
+        self.outcome: Optional[int] = None
+        self.worker: Optional[Party] = None  # that holds it, by `instance`
+        self.instance = 0
+        self.losses = 0
+        self.is_new = True  # came in this round
+        self.is_asked = False  # to be cancelled, ever
+        self.is_cancelling = False  # a cancel waits for its worker's answer
+        self.due: Optional[Due] = None
+
+    def __repr__(self) -> str:
+        return f"task {self.id} of session {self.client.session} ({self.payload.decode()})"
+
+
+class Party:
+    """A session, as the wire shows it."""
+
+    def __init__(self, link: bytes, session: int, hello: m.Hello, now: float) -> None:
+        self.link = link
+        self.session = session
+        self.is_worker = hello.role == m.Role.WORKER
+        self.last_heard = now
+        self.hello_slots = self.slots = hello.slots
+        self.queue_size = hello.queue_size
+        self.gpu = hello.capabilities[0].amount if hello.capabilities else None
+        self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
+        self.known: Set[int] = set()  # objects that a worker was told of
+        self.owned: Set[int] = set()
+
+    def fits(self, need: Optional[float]) -> bool:
+        """Whether the worker has room for a task with this need."""
+        if need is None:
+            return True
+        if self.gpu is None or self.gpu < need:
+            return False
+        return need == NAME_ONLY or self.gpu_in_use() + need <= self.gpu + ROUNDING
+
+    def gpu_in_use(self) -> float:
+        return sum(task.need or 0.0 for task in self.tasks.values())
+
+
+class Checker:
+    """Watches one scheduler. `on_` methods see what arrives before the scheduler does, `sent` what it answers.
+
+    Parameters:
+        timeout_seconds: after which silence a peer may be given up.
+        maximum_attempts: how often a task is tried.
+        has_waiting_limit: whether tasks may be rejected for being too many.
+    """
+
+    def __init__(self, timeout_seconds: float, maximum_attempts: int, has_waiting_limit: bool) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._maximum_attempts = maximum_attempts
+        self._has_waiting_limit = has_waiting_limit
+        self._greetings: Dict[bytes, Tuple[float, m.Hello]] = {}
+        self._parties: Dict[bytes, Party] = {}
+        self._clients: Dict[int, Party] = {}
+        self._workers: Dict[int, Party] = {}
+        self._given: Set[int] = set()
+        self._waiting: Dict[Task, None] = {}
+        self._due: Dict[Task, None] = {}
+        self._answers_due: Set[Tuple[int, int]] = set()  # client session, task id
+        self._cancels_due: Dict[Tuple[int, int], bool] = {}  # forced? by worker session, instance
+        self._new: List[Task] = []
+        self._held: Set[int] = set()  # objects
+        self._is_stopping = False
+        self.outcomes = 0
+
+    # What reaches the scheduler -------------------------------------------------------------------------------------
+
+    def received(self, now: float, link: bytes, message: object, payload: bytes) -> None:
+        """A message reaches the scheduler."""
+        party = self._parties.get(link)
+        if isinstance(message, m.Hello):
+            if party is not None:
+                self._end(party, is_fault=False)
+            self._greetings[link] = now, message
+        elif party is not None:
+            party.last_heard = now
+            if isinstance(message, (PeerError, m.Welcome, m.TaskEcho)):
+                self._end(party, is_fault=True)
+            else:
+                reaction = self._RECEIVED.get(type(message))
+                if reaction is not None:
+                    reaction(self, party, message, payload)
+
+    def gone(self, link: bytes) -> None:
+        """The scheduler is told that a connection does not exist any more."""
+        party = self._parties.get(link)
+        if party is not None:
+            self._end(party, is_fault=True)
+
+    def shut_down(self) -> None:
+        """The scheduler is told to stop."""
+        self._is_stopping = True
+
+    def _on_left(self, party: Party, message: object, payload: bytes) -> None:
+        self._end(party, is_fault=False)
+
+    def _on_heartbeat(self, party: Party, message: m.Heartbeat, payload: bytes) -> None:
+        party.slots = party.hello_slots + sum(processor.suspended for processor in message.processors)
+
+    def _on_task(self, client: Party, message: m.Task, payload: bytes) -> None:
+        counts = message.dependency_counts or [0] * len(message.ids)
+        offset = first = 0
+        for task_id, size, count in zip(message.ids, message.payload_sizes, counts):
+            needed = set(message.dependencies[first : first + count])
+            if message.function:
+                needed.add(message.function)
+            task = Task(client, task_id, payload[offset : offset + size], message.options, needed)
+            offset, first = offset + size, first + count
+            client.tasks[task_id] = task
+            self._new.append(task)
+            if needed <= self._held:
+                self._waiting[task] = None
+            else:
+                self._decide(task, Due(LOST, kind=OBJECT_MISSING))
+
+    def _on_task_cancel(self, client: Party, message: m.TaskCancel, payload: bytes) -> None:
+        for task_id in message.ids:
+            task = client.tasks.get(task_id)
+            if task is not None and task.worker is not None:
+                if message.force or not task.is_cancelling:
+                    key = task.worker.session, task.instance
+                    self._cancels_due[key] = message.force or self._cancels_due.get(key, False)
+                task.is_cancelling = task.is_asked = True
+                continue
+            self._answers_due.add((client.session, task_id))
+            if task is not None and task in self._waiting:
+                task.is_asked = True
+                self._decide(task, Due(CANCELLED))
+
+    def _on_objects(self, party: Party, message: m.ObjectInstruction, payload: bytes) -> None:
+        if message.action == m.ObjectAction.CREATE:
+            party.owned.update(message.ids)
+            self._held.update(message.ids)
+        else:
+            dropped = set(message.ids) if message.action == m.ObjectAction.DELETE else set(party.owned)
+            self._held -= dropped & party.owned
+            party.owned -= dropped
+
+    def _on_task_result(self, worker: Party, message: m.TaskResult, payload: bytes) -> None:
+        offset = 0
+        for position, instance in enumerate(message.ids):
+            size = message.payload_sizes[position]
+            data, offset = payload[offset : offset + size], offset + size
+            object_id = message.objects[position] if message.objects else 0
+            task = worker.tasks.get(instance)
+            if task is not None:
+                self._close(task)
+                self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
+            if object_id:
+                worker.owned.discard(object_id)
+                if task is None:
+                    self._held.discard(object_id)
+                else:
+                    task.client.owned.add(object_id)
+
+    def _on_confirm(self, worker: Party, message: m.TaskCancelConfirm, payload: bytes) -> None:
+        for instance, outcome in zip(message.ids, message.outcomes):
+            task = worker.tasks.get(instance)
+            if task is None:
+                continue
+            if outcome == Outcome.CANCELLED:
+                self._close(task)
+                self._decide(task, Due(CANCELLED))
+            elif task.is_cancelling:
+                task.is_cancelling = False
+                self._answers_due.add((task.client.session, task.id))
+
+    def _on_balance_response(self, worker: Party, message: m.BalanceResponse, payload: bytes) -> None:
+        for instance in message.ids:
+            task = worker.tasks.get(instance)
+            if task is not None:
+                self._close(task)
+                self._come_back(task)
+
+    _RECEIVED = {
+        m.DisconnectRequest: _on_left,
+        m.DisconnectResponse: _on_left,
+        m.Heartbeat: _on_heartbeat,
+        m.Task: _on_task,
+        m.TaskCancel: _on_task_cancel,
+        m.ObjectInstruction: _on_objects,
+        m.TaskResult: _on_task_result,
+        m.TaskCancelConfirm: _on_confirm,
+        m.BalanceResponse: _on_balance_response,
+    }
+
+    # What follows from it -------------------------------------------------------------------------------------------
+
+    def _close(self, task: Task) -> None:
+        """Its instance counts no more."""
+        assert task.worker is not None
+        self._cancels_due.pop((task.worker.session, task.instance), None)
+        del task.worker.tasks[task.instance]
+        task.worker = None
+
+    def _decide(self, task: Task, due: Due) -> None:
+        self._waiting.pop(task, None)
+        task.due = due
+        self._due[task] = None
+        if task.is_cancelling:
+            self._answers_due.add((task.client.session, task.id))
+
+    def _come_back(self, task: Task) -> None:
+        """It is at no worker any more, and has no outcome of one."""
+        if task.is_cancelling:
+            self._decide(task, Due(CANCELLED))
+        else:
+            self._waiting[task] = None
+
+    def _lose(self, task: Task, is_fault: bool) -> None:
+        """It was at a worker whose session ended."""
+        self._close(task)
+        if not task.is_cancelling and (is_fault or task.once):
+            task.losses += 1
+            limit = 1 if task.once else self._maximum_attempts
+            if task.losses >= limit:
+                self._decide(task, Due(LOST, kind=WORKER_LOST, attempts=limit))
+                return
+        self._come_back(task)
+
+    def _end(self, party: Party, is_fault: bool) -> None:
+        """A session ends."""
+        del self._parties[party.link]
+        self._held -= party.owned
+        if party.is_worker:
+            del self._workers[party.session]
+            for task in list(party.tasks.values()):
+                self._lose(task, is_fault)
+            self._cancels_due = {key: force for key, force in self._cancels_due.items() if key[0] != party.session}
+            return
+        del self._clients[party.session]
+        self._answers_due = {key for key in self._answers_due if key[0] != party.session}
+        for task in party.tasks.values():
+            self._waiting.pop(task, None)
+            self._due.pop(task, None)
+            if task.worker is not None:
+                key = task.worker.session, task.instance
+                self._close(task)
+                self._cancels_due[key] = True
+
+    # What the scheduler sends ---------------------------------------------------------------------------------------
+
+    def sent(self, now: float, link: bytes, message: object, payload: bytes) -> None:
+        """The scheduler sends a message."""
+        party = self._parties.get(link)
+        if isinstance(message, m.Welcome):
+            assert party is None
+            since, hello = self._greetings.pop(link)
+            party = self._parties[link] = Party(link, message.session, hello, since)
+            (self._workers if party.is_worker else self._clients)[party.session] = party
+        elif isinstance(message, m.Refusal):
+            if party is not None:
+                silence_seconds = now - party.last_heard
+                assert silence_seconds > self._timeout_seconds, f"{link!r} did no wrong: {message.message}"
+                self._end(party, is_fault=True)
+        elif isinstance(message, m.DisconnectRequest):
+            assert self._is_stopping
+            if party is not None and not party.is_worker:
+                self._end(party, is_fault=False)
+        else:
+            reaction = self._SENT.get(type(message))
+            if reaction is not None:
+                assert party is not None, f"{message} for a peer without session"
+                reaction(self, party, message, payload)
+
+    def _on_given(self, worker: Party, message: m.Task, payload: bytes) -> None:
+        client = self._clients.get(message.client)
+        assert client is not None, "a task of a client that has left is given to a worker"
+        assert not message.function or message.function in worker.known
+        assert worker.known.issuperset(message.dependencies), "objects are announced before the tasks that need them"
+        offset = 0
+        for instance, size in zip(message.ids, message.payload_sizes):
+            data, offset = payload[offset : offset + size], offset + size
+            task = client.tasks[int(data.rsplit(b" ", 1)[-1])]
+            assert task.payload == data
+            assert task in self._waiting, f"{task} is given, though it is {task.due or task.outcome or 'at a worker'}"
+            assert instance not in self._given, f"instance {instance} is given twice"
+            assert message.attempt == task.losses + 1
+            assert worker.fits(task.need), f"{task} does not fit its worker"
+            self._given.add(instance)
+            del self._waiting[task]
+            task.worker, task.instance = worker, instance
+            worker.tasks[instance] = task
+        assert offset == len(payload)
+        assert len(worker.tasks) <= worker.slots * worker.queue_size, "a worker is given more than it can hold"
+
+    def _on_outcomes(self, client: Party, message: m.TaskResult, payload: bytes) -> None:
+        offset = 0
+        for position, task_id in enumerate(message.ids):
+            size = message.payload_sizes[position]
+            data, offset = payload[offset : offset + size], offset + size
+            status = message.statuses[position] if message.statuses else SUCCESS
+            object_id = message.objects[position] if message.objects else 0
+            task = client.tasks[task_id]
+            if status == LOST and task.is_new and self._has_waiting_limit:
+                if decode_struct(m.Failure, data).kind == REJECTED:  # also if a cancel came right behind it
+                    self._decide(task, Due(LOST, kind=REJECTED))
+            self._settle(task, status)
+            due = task.due
+            assert due is not None
+            if due.kind is None:
+                assert (status, data, object_id) == due[:3], (
+                    f"{task} gets {(status, data, object_id)}, and {due} was reported"
+                )
+            else:
+                failure = decode_struct(m.Failure, data)
+                assert (status, failure.kind, failure.attempts) == (LOST, due.kind, due.attempts), (task, failure, due)
+        assert offset == len(payload)
+
+    def _on_answers(self, client: Party, message: m.TaskCancelConfirm, payload: bytes) -> None:
+        for task_id, outcome in zip(message.ids, message.outcomes):
+            self._answers_due.discard((client.session, task_id))
+            task = client.tasks.get(task_id)
+            if outcome == Outcome.CANCELLED:
+                assert task is not None and task.is_asked, f"{task} is cancelled, and nobody asked"
+                assert task.due is not None and task.due.status == CANCELLED, f"{task} may run still"
+                self._settle(task, CANCELLED)
+            elif outcome == Outcome.NOT_FOUND:
+                assert task is None or task.outcome is not None, f"{task} is not found, and has no outcome"
+            else:
+                assert task is not None and task.outcome is None, f"{task} runs, they say, and has an outcome"
+
+    def _settle(self, task: Task, outcome: int) -> None:
+        assert task.outcome is None, f"{task} gets outcome {outcome}, after {task.outcome}"
+        assert task.due is not None, f"{task} gets outcome {outcome} for no reason"
+        del self._due[task]
+        task.outcome = outcome
+        self.outcomes += 1
+
+    def _on_told_of_objects(self, worker: Party, message: m.ObjectInstruction, payload: bytes) -> None:
+        ids = set(message.ids)
+        assert len(ids) == len(message.ids)
+        if message.action == m.ObjectAction.CREATE:
+            assert ids.isdisjoint(worker.known), "a worker is told twice of an object"
+            worker.known |= ids
+            return
+        assert ids <= worker.known, "a worker is told of the end of an object that it does not know"
+        assert ids.isdisjoint(self._held), "an object ends that its owner holds"
+        worker.known -= ids
+        for task in worker.tasks.values():
+            assert ids.isdisjoint(task.needed), f"an object ends that {task} needs"
+
+    def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
+        for instance in message.ids:
+            key = worker.session, instance
+            if message.force or not self._cancels_due.get(key, False):
+                self._cancels_due.pop(key, None)
+
+    _SENT = {
+        m.Task: _on_given,
+        m.TaskResult: _on_outcomes,
+        m.TaskCancelConfirm: _on_answers,
+        m.ObjectInstruction: _on_told_of_objects,
+        m.TaskCancel: _on_cancel_sent,
+    }
+
+    # What must be true when the scheduler has had its say -----------------------------------------------------------
+
+    def round_ended(self) -> None:
+        """All that the messages so far called for was sent."""
+        assert not self._due, f"{len(self._due)} outcomes are withheld: {next(iter(self._due))}"
+        assert not self._answers_due, f"cancels are not answered: {self._answers_due}"
+        assert not self._cancels_due, f"cancels did not reach their worker: {self._cancels_due}"
+        for task in self._new:
+            task.is_new = False
+        self._new.clear()
+        if self._waiting and not self._is_stopping:
+            self._check_no_slot_idles()
+
+    def _check_no_slot_idles(self) -> None:
+        needs = {task.need for task in self._waiting}
+        for worker in self._workers.values():
+            if len(worker.tasks) < worker.slots:
+                assert not any(map(worker.fits, needs)), "a task waits that a free slot could run"
+
+    def check_all_is_over(self) -> None:
+        """No client is left: nothing is at a worker, and no worker knows any object."""
+        assert not self._clients and not self._waiting and not self._held
+        for worker in self._workers.values():
+            assert not worker.tasks and not worker.known
