@@ -155,8 +155,8 @@ class Bench:
         self.core.on_results(number, frames.parse_results(flags, data[frames._HEADER.size :]))
         self.turn()
 
-    def die(self, number: int, description: str = "was ended by signal 9 (SIGKILL)") -> None:
-        self.core.on_processor_died(number, description)
+    def die(self, number: int, description: str = "was ended by signal 9 (SIGKILL)", stack: str = "") -> None:
+        self.core.on_processor_died(number, description, stack)
         self.turn()
 
     def outcomes(self) -> Dict[int, Tuple[int, bytes]]:

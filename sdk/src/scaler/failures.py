@@ -4,6 +4,7 @@ can be.
 Rules:
 - Writing a failure never fails: what cannot be pickled is described.
 - Reading a failure never fails: an exception that cannot be loaded becomes a named error with the same text.
+- Whoever reads one learns which function failed, on which worker, at which attempt, why, and what to do about it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,17 @@ _ERRORS: Dict[int, Type[ScalerError]] = {
     m.FailureKind.CODEC_UNKNOWN: exceptions.NoWorkerError,
 }
 
+_ADVICE: Dict[int, str] = {
+    m.FailureKind.PROCESSOR_DIED: "the worker's log may say more; client.options(retries=...) runs such tasks again",
+    m.FailureKind.WORKER_LOST: "see the logs of that worker and its host; --maximum-attempts says how often to try",
+    m.FailureKind.TIME_LIMIT: "its stack says where it was; options(timeout=...) and --task-timeout-seconds set the"
+    " limit",
+    m.FailureKind.MEMORY_LIMIT: "its stack says where it was; options(memory_limit=...) sets the limit",
+    m.FailureKind.FUNCTION_NOT_LOADED: "what the function imports must be installed on the workers",
+    m.FailureKind.ARGUMENT_NOT_LOADED: "what the arguments' classes import must be installed on the workers",
+    m.FailureKind.RESULT_NOT_SERIALIZABLE: "return what can be pickled",
+}
+
 
 def failure_payload(
     kind: m.FailureKind,
@@ -43,6 +55,7 @@ def failure_payload(
     message: str = "",
     worker: str = "",
     attempts: int = 1,
+    stack: str = "",
 ) -> bytes:
     """The payload of a failed or lost task.
 
@@ -51,8 +64,9 @@ def failure_payload(
             if not, the kind becomes `exceptionNotSerializable`.
         exception: the exception at the bottom of it; its traceback is sent as text.
         message: what to tell the user; by default the exception's own text.
+        stack: where the task was when it was stopped, for people.
     """
-    failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts)
+    failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts, traceback=stack)
     if exception is not None:
         failure.type_name = f"{type(exception).__module__}.{type(exception).__qualname__}"
         failure.traceback = _traceback_text(exception)
@@ -90,8 +104,12 @@ def _traceback_text(exception: BaseException) -> str:
         return f"{type(exception).__name__} (its traceback cannot be shown)\n"
 
 
-def load_failure(payload: bytes) -> BaseException:
-    """The exception that `future.result()` raises for a failure payload."""
+def load_failure(payload: bytes, function: str = "") -> BaseException:
+    """The exception that `future.result()` raises for a failure payload.
+
+    Parameters:
+        function: the name of the function whose task it was.
+    """
     try:
         failure = decode_struct(m.Failure, payload)
     except MalformedMessageError as error:
@@ -111,7 +129,17 @@ def load_failure(payload: bytes) -> BaseException:
         if known is None:
             known = exceptions.TaskExceptionNotSerializableError
             message = message or f"the task raised {failure.type_name}"
-        exception = known(message)
+        advice = _ADVICE.get(int(failure.kind))
+        exception = known(f"{_place(failure, function)}: {message}" + (f" ({advice})" if advice else ""))
     if failure.traceback:
-        exception.__cause__ = RemoteTraceback(failure.traceback)
+        exception.__cause__ = RemoteTraceback(f"{_place(failure, function)}:\n{failure.traceback}")
     return exception
+
+
+def _place(failure: m.Failure, function: str) -> str:
+    """Which task it was: function, worker and attempt, as far as they are known."""
+    parts = [f"task {function}" if function else "a task"]
+    if failure.worker:
+        parts.append(f"on {failure.worker}")
+    parts.append(f"attempt {max(1, failure.attempts)}")
+    return ", ".join(parts)

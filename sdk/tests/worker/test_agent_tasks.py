@@ -218,6 +218,9 @@ def test_a_running_task_is_cancelled_by_force_and_its_neighbours_run(scheduler, 
     wait_for_heartbeat(scheduler, lambda h: h.processors and h.processors[0].has_task)
     scheduler.send(m.TaskCancel(ids=[1], force=True))
 
+    stack = scheduler.receive(m.TaskLog).message
+    assert (stack.id, stack.stream) == (1, 3)
+    assert "in wait_at" in stack.text.splitlines()[-1]
     assert scheduler.confirmations(1) == {1: CANCELLED}
     gate.open()
     assert scheduler.result(2).value == "went through"

@@ -1,36 +1,24 @@
 """Client: the interface that users program against.
 
-Rules: this module turns calls into payloads and futures; what is in flight lives in `core`. Bad arguments fail here, at
-once, with a named error; nothing that cannot be sent ever reaches the scheduler.
+Rules: this module and `submitting` turn calls into payloads and futures; what is in flight lives in `core`. Bad
+arguments fail here, at once, with a named error; nothing that cannot be sent ever reaches the scheduler.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import queue
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Optional, Tuple, Type, Union
 
 from scaler.client.core import ClientCore
-from scaler.client.functions import FunctionRecord, function_name
-from scaler.client.future import ScalerFuture
-from scaler.client.mapping import run_map
-from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
-from scaler.payload import (
-    BY_DEPENDENCY,
-    INLINE_BYTES,
-    PROTOCOL,
-    ObjectReference,
-    Parts,
-    dump_arguments,
-    dump_value,
-    is_plain,
-    join,
-    parts_size,
-)
+from scaler.client.options import DEFAULTS
+from scaler.client.output import OutputCallback
+from scaler.client.submitting import Submitter
+from scaler.exceptions import DisconnectedError, SerializeObjectError
+from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
 from scaler_protocol import messages as m
 
@@ -42,18 +30,20 @@ _shared_lock = threading.Lock()
 _open_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
-class Client:
+class Client(Submitter):
     """A connection to a scheduler; submits tasks and returns futures.
 
     Parameters:
         address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
             says; inside a task, the scheduler that the task came from.
-        profiling: reserved; has no effect yet.
+        profiling: measure every task, for `ScalerFuture.profiling_info`.
         timeout_seconds: after so long without a word from the scheduler, unfinished futures fail with
-        DisconnectedError.
+            DisconnectedError.
         heartbeat_interval_seconds: how often to tell the scheduler that this client lives.
         serializer: how functions, arguments and results become bytes; by default cloudpickle.
         connect_timeout_seconds: how long to wait for a scheduler at the address.
+        stream_output: what tasks print comes here: True prints it, a function is called with each `TaskOutput`, in a
+            thread of the client.
 
     Raises:
         SchedulerUnreachableError: nobody listens at the address.
@@ -73,6 +63,7 @@ class Client:
         heartbeat_interval_seconds: float = 2.0,
         serializer: Optional[Serializer] = None,
         connect_timeout_seconds: float = 5.0,
+        stream_output: Union[bool, OutputCallback] = False,
     ) -> None:
         address = address or os.environ.get(ADDRESS_VARIABLE)
         if not address:
@@ -81,12 +72,15 @@ class Client:
                 f" or set the environment variable {ADDRESS_VARIABLE}"
             )
         self._address = address
-        self._profiling = profiling
+        self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
+        self._task_options = self._options.message()
         self._timeout_seconds = timeout_seconds
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._connect_timeout_seconds = connect_timeout_seconds
         self._serializer = serializer
         self._core = self._make_core()
+        if callable(stream_output):
+            self._core.output.callback = stream_output
 
     def _make_core(self) -> ClientCore:
         core = ClientCore(
@@ -99,99 +93,7 @@ class Client:
         _open_cores.add(core)
         return core
 
-    # Submitting -----------------------------------------------------------------------------------------------------
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ScalerFuture:
-        """Run `fn(*args, **kwargs)` somewhere in the cluster.
-
-        Any argument may be, or contain, an ObjectReference from `send_object`; the function gets the object itself.
-
-        Raises:
-            SerializeObjectError: the function or an argument cannot be serialised.
-            MissingObjects: an object reference is stale.
-            DisconnectedError: this client is closed, or has lost its scheduler.
-        """
-        core = self._core
-        record = core.functions.find(fn) or self._register(fn)
-        if kwargs or not is_plain(args) or self._serializer is not None:
-            return self._submit_general(record, fn, args, kwargs)
-        future = ScalerFuture(self, -1)
-        payload = pickle.dumps(args, PROTOCOL) if args else b""
-        if len(payload) >= INLINE_BYTES:
-            return self._submit_general(record, fn, args, kwargs)
-        with core.lock:
-            if core.closed_because is not None:
-                core.check_open()
-            core.submit(record.object_id, payload, (), future)
-        return future
-
-    def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
-        if not callable(fn):
-            raise TypeError(f"a task needs a function to call, not {type(fn).__name__}")
-        self._core.check_open()
-        try:
-            return self._core.functions.add(fn)
-        except (DisconnectedError, OSError):
-            raise
-        except Exception as error:
-            raise SerializeObjectError(
-                f"function {function_name(fn)} cannot be serialised: {type(error).__name__}: {error};"
-                " what it closes over must be picklable (locks, sockets and open files are not)"
-            ) from error
-
-    def _submit_general(
-        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
-    ) -> ScalerFuture:
-        """Any arguments at all: large ones become an object of their own."""
-        core = self._core
-        references: List[ObjectReference] = []
-        try:
-            parts = dump_arguments(args, kwargs, self._serializer, references)
-        except Exception as error:
-            raise SerializeObjectError(
-                f"an argument of {function_name(fn)} cannot be serialised: {type(error).__name__}: {error}"
-            ) from error
-        dependencies = [self._check_reference(reference) for reference in references]
-        arguments_id = 0
-        if parts_size(parts) >= INLINE_BYTES:
-            arguments_id = core.send_object(parts, "", m.ObjectKind.VALUE)
-            dependencies.insert(0, arguments_id)
-            payload = BY_DEPENDENCY
-        else:
-            payload = join(parts)
-        future = ScalerFuture(self, -1)
-        with core.lock:
-            core.check_open()
-            core.submit(record.object_id, payload, dependencies, future)
-        if arguments_id:
-            core.delete_object(arguments_id)  # the task alone holds it now
-        return future
-
-    def _check_reference(self, reference: ObjectReference) -> int:
-        core = self._core
-        if reference.object_id >> 40 == core.welcome.session and reference.object_id not in core.value_objects:
-            raise MissingObjects(
-                f"object {reference.name!r} does not exist any more: it was cleared, send it again with send_object()"
-            )
-        return reference.object_id
-
-    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any]) -> List[Any]:
-        """Like the builtin `map`, run by the cluster; returns the list of results.
-
-        With one iterable that holds only tuples or lists, each of them is a set of arguments, as in `starmap`.
-
-        Raises the exception of the first item that failed, by its order, with the item's position in a note; and what
-        `submit` raises.
-        """
-        items = list(zip(*iterables)) if len(iterables) != 1 else [(item,) for item in iterables[0]]
-        if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
-            if not any(type(item[0]) is ObjectReference for item in items):
-                items = [tuple(item[0]) for item in items]
-        return run_map(self, fn, items)
-
-    def starmap(self, fn: Callable[..., Any], iterable: Iterable[Sequence[Any]]) -> List[Any]:
-        """Run `fn(*item)` for each item; otherwise as `map`."""
-        return run_map(self, fn, [tuple(item) for item in iterable])
+    # Objects ----------------------------------------------------------------------------------------------------------
 
     def send_object(self, obj: Any, name: Optional[str] = None) -> ObjectReference:
         """Place an object in the cluster once, for use by many tasks.
@@ -260,7 +162,7 @@ class Client:
     def __getstate__(self) -> Dict[str, Any]:
         return {
             "address": self._address,
-            "profiling": self._profiling,
+            "options": self._options,
             "timeout_seconds": self._timeout_seconds,
             "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
             "connect_timeout_seconds": self._connect_timeout_seconds,
@@ -271,6 +173,7 @@ class Client:
         """A client that arrives in a process shares one connection with all its like that arrived there before."""
         for name, value in state.items():
             setattr(self, f"_{name}", value)
+        self._task_options = self._options.message()
         key = (os.getpid(), self._address, type(self._serializer))
         with _shared_lock:
             core = _shared_cores.get(key)

@@ -27,6 +27,7 @@ from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import ObjectChannel
 from scaler.client.outgoing import Outbox, Outgoing
+from scaler.client.output import OutputChannel
 from scaler.client.transport import Transport, refusal_error
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.payload import Buffer, Parts
@@ -35,6 +36,7 @@ from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
 
 CLOSE_TIMEOUT_SECONDS = 2.0
+STACK_STREAM = 3  # of a TaskLog: where a task was when it was cancelled
 
 
 class ClientCore:
@@ -64,6 +66,7 @@ class ClientCore:
         self._transport = Transport(address, hello, connect_timeout_seconds)
         self.welcome = self._transport.welcome
         self.objects = ObjectChannel(self.welcome)
+        self.output = OutputChannel()
         self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object)
         self.value_objects: Set[int] = set()
         self._last_heard = time.monotonic()
@@ -77,6 +80,7 @@ class ClientCore:
         self._reactions: Dict[type, Callable[..., None]] = {
             m.TaskResult: self._on_task_result,
             m.TaskCancelConfirm: lambda message, payload: self._on_task_cancel_confirm(message),
+            m.TaskLog: lambda message, payload: self._on_task_log(message),
             m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
             m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.ObjectRequest: lambda message, payload: self.objects.on_request(message, self._transport.send),
@@ -96,13 +100,20 @@ class ClientCore:
         if self.closed_because is not None:
             raise DisconnectedError(str(self.closed_because))
 
-    def submit(self, function: int, payload: bytes, dependencies: Iterable[int], future: ScalerFuture) -> None:
+    def submit(
+        self,
+        function: int,
+        payload: bytes,
+        dependencies: Iterable[int],
+        future: ScalerFuture,
+        options: Optional[m.TaskOptions] = None,
+    ) -> None:
         """Give the future its id and queue its task. The lock is held."""
         is_alone = not self.futures
         task_id = future._task_id = self.next_task_id
         self.next_task_id = task_id + 1
         self.futures[task_id] = future
-        self._outbox.add_task(function, task_id, payload, tuple(dependencies))
+        self._outbox.add_task(function, task_id, payload, tuple(dependencies), options)
         if is_alone and self._sending.acquire(blocking=False):
             try:
                 self._send_all(self._outbox.take())
@@ -140,11 +151,14 @@ class ClientCore:
         with self.lock:
             self.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
 
-    def cancel(self, future: ScalerFuture, timeout_seconds: float) -> bool:
-        """Ask for a task's cancellation and wait for the answer."""
+    def cancel(self, future: ScalerFuture, timeout_seconds: float, force: bool) -> bool:
+        """Ask for a task's cancellation and wait for the answer; whether the future is cancelled now.
+
+        By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
+        """
         with self.lock:
-            self.check_open()
-            self.send(m.TaskCancel(ids=array("Q", [future.task_id])))
+            if self.closed_because is None:
+                self.send(m.TaskCancel(ids=array("Q", [future.task_id]), force=force))
         deadline = time.monotonic() + timeout_seconds
         with self.condition:
             self._cancels_waiting += 1
@@ -152,7 +166,12 @@ class ClientCore:
                 self.condition.wait(deadline - time.monotonic())
             self._cancels_waiting -= 1
             outcome, future._cancel_outcome = future._cancel_outcome, None
-            return outcome == m.CancelOutcome.CANCELLED or future.cancelled()
+            if future.done() or outcome is not None or not force:
+                return future.cancelled()
+            if self.futures.pop(future.task_id, None) is None:
+                return future.cancelled()
+        self._settle([future], CANCELLED_AND_NOTIFIED, None)
+        return True
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once, after the first word about it."""
@@ -209,6 +228,7 @@ class ClientCore:
             self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
             self._transport.close()
             self.objects.close()
+            self.output.close()
             if self._callbacks is not None:
                 self._callbacks.put(None)
 
@@ -273,7 +293,7 @@ class ClientCore:
         take = self.futures.pop
         offset = 0
         with self.condition:
-            if message.statuses or message.objects:
+            if message.statuses or message.objects or message.durations_microseconds:
                 watched = self._on_mixed_results(message, payload)
             else:
                 for task_id, size in zip(message.ids, message.payload_sizes):
@@ -299,11 +319,13 @@ class ClientCore:
             end = offset + message.payload_sizes[position]
             object_id = message.objects[position] if message.objects else 0
             future = self.futures.get(task_id)
+            if future is not None and message.durations_microseconds:
+                figures = message.durations_microseconds, message.peak_memory_bytes, message.cpu_microseconds
+                future._profile = tuple(column[position] for column in figures)
             if object_id and (future is None or not self._open_object(object_id, future)):
                 if future is None:
                     self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
-            elif future is not None:
-                del self.futures[task_id]
+            elif self.futures.pop(task_id, None) is not None and future is not None:
                 future._has_failed = bool(message.statuses and message.statuses[position])
                 if not object_id:
                     future._payload = payload[offset:end]
@@ -337,12 +359,22 @@ class ClientCore:
         with self.condition:
             for task_id, outcome in zip(message.ids, message.outcomes):
                 future = self.futures.get(task_id)
-                if future is not None:
+                if future is None:
+                    continue
+                if outcome == m.CancelOutcome.CANCELLED:
+                    cancelled.append(self.futures.pop(task_id))
+                else:
                     future._cancel_outcome = outcome
-                    if outcome == m.CancelOutcome.CANCELLED:
-                        cancelled.append(self.futures.pop(task_id))
             self.condition.notify_all()
         self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
+
+    def _on_task_log(self, message: m.TaskLog) -> None:
+        if message.stream != STACK_STREAM:
+            self.output.on_task_log(message)
+            return
+        future = self.futures.get(message.id)
+        if future is not None:
+            future._stack = message.text
 
     def _on_heartbeat_echo(self, message: m.HeartbeatEcho) -> None:
         self.slots = message.slots

@@ -26,10 +26,11 @@ RECENT_FUNCTIONS = 128
 
 
 class FunctionRecord:
-    __slots__ = ("object_id", "digest", "takes_profiling", "uses")
+    __slots__ = ("object_id", "name", "digest", "takes_profiling", "uses")
 
-    def __init__(self, object_id: int, digest: bytes, takes_profiling: bool) -> None:
+    def __init__(self, object_id: int, name: str, digest: bytes, takes_profiling: bool) -> None:
         self.object_id = object_id
+        self.name = name
         self.digest = digest
         self.takes_profiling = takes_profiling  # has a parameter named `profiling`
         self.uses = 0  # live function objects here, plus one while it is among the recent
@@ -82,8 +83,9 @@ class FunctionRegistry:
         with self._lock:
             record = self._by_digest.get(digest.digest())
             if record is None:
-                object_id = self._send(parts, function_name(function))
-                record = FunctionRecord(object_id, digest.digest(), _takes_profiling(function))
+                name = function_name(function)
+                object_id = self._send(parts, name)
+                record = FunctionRecord(object_id, name, digest.digest(), _takes_profiling(function))
                 self._by_digest[record.digest] = record
             self._hold(function, record)
             return record
@@ -97,8 +99,11 @@ class FunctionRegistry:
         except TypeError:
             self._hold_recent(record)
             return
+        before = self._known.get(key)
         self._known[key] = _Known(reference, record)
         record.uses += 1
+        if before is not None:  # it was serialised again, or its predecessor at the same address has just died
+            self._release(before.record)
 
     def _hold_recent(self, record: FunctionRecord) -> None:
         if record.digest in self._recent:

@@ -14,15 +14,35 @@ import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
-from typing import TYPE_CHECKING, Any, Generator, List, Optional, Type
+from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type, cast
 
 from scaler import blocking
-from scaler.exceptions import DeserializeObjectError
+from scaler.client.profiling import ProfileResult
+from scaler.exceptions import DeserializeObjectError, RemoteTraceback
 from scaler.failures import load_failure
 from scaler.payload import Buffer, load_value
 
 if TYPE_CHECKING:
-    from scaler.client.client import Client
+    from typing_extensions import TypeVar
+
+    from scaler.client.functions import FunctionRecord
+    from scaler.client.submitting import Submitter
+
+    R = TypeVar("R", default=Any)  # of the function
+    _Future = Future
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
+
+    class _Future(Future):
+        """Subscriptable on every Python: the standard library's is so only from 3.9.2 on."""
+
+        def __class_getitem__(cls, result):
+            return cls
+
+
+CANCEL_TIMEOUT_SECONDS = 1.0
 
 _DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
 
@@ -63,10 +83,10 @@ class _Waiter:
     add_exception = add_cancelled = add_result
 
 
-class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run time only from Python 3.9.2 on
+class ScalerFuture(_Future[R]):
     """The outcome of one task; everything that `concurrent.futures.Future` promises holds.
 
-    It can also be awaited, and knows its `task_id`.
+    It can also be awaited, and knows its `task_id`. For type checkers it is generic in the function's return type.
     """
 
     _state: str = PENDING
@@ -76,12 +96,16 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
     _has_failed = False
     _is_watched = False
     _cancel_outcome: Optional[int] = None
+    _profile: Tuple[int, ...] = ()
+    _stack = ""  # where the task was when it was cancelled
     _waiters = _ListMadeWhenAsked()
     _done_callbacks = _ListMadeWhenAsked()
 
-    def __init__(self, client: Client, task_id: int) -> None:  # the base class's would make a lock for each future
+    # The base class's would make a lock for each future.
+    def __init__(self, client: Submitter, task_id: int, function: Optional[FunctionRecord] = None) -> None:
         self._client = client
         self._task_id = task_id
+        self._function = function
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -96,22 +120,43 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
         """True from submission until the outcome is known: the client does not see when a worker begins."""
         return self._state not in _DONE_STATES
 
-    def cancel(self, timeout_seconds: float = 10.0) -> bool:
-        """Cancel the task unless it has begun.
+    def profiling_info(self) -> ProfileResult:
+        """What was measured of the task, when it was submitted with profiling.
 
-        Waits for the scheduler's answer, at most `timeout_seconds`.
+        Raises ValueError when the task is not done, was not profiled, or did not run to an end.
+        """
+        if not self.done():
+            raise ValueError(f"task {self._task_id} is not done: its profile comes with its outcome, see result()")
+        if not self._profile or not self._profile[0]:
+            raise ValueError(
+                f"task {self._task_id} has no profile: it did not run to an end, or was submitted without profiling;"
+                " ask for it with client.options(profiling=True), or Client(profiling=True) for all tasks"
+            )
+        return ProfileResult(*self._profile)
 
-        Returns:
-            True when the task is cancelled and will not run; False when it has begun, has an outcome, or no answer
-            came.
+    def cancel(self, timeout_seconds: Optional[float] = None, *, force: bool = True) -> bool:
+        """Cancel the task, also when it runs already: its process is stopped, and other tasks are not touched.
+
+        Waits until the task has been stopped, at most `timeout_seconds`. If there is no answer by then, because a
+        worker or the scheduler is out of reach, the future is cancelled here, and whatever the task still does is
+        ignored.
+
+        Parameters:
+            timeout_seconds: None is CANCEL_TIMEOUT_SECONDS, or 0 in a thread that runs an event loop, which is not to
+                wait.
+            force: False leaves a task alone that runs already, or whose worker does not answer in time.
+
+        Returns True when the future is cancelled now; False when it has an outcome, or runs and was not forced.
         """
         if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED):
             return True
         if self._state == FINISHED:
             return False
-        return self._client._core.cancel(self, timeout_seconds)
+        if timeout_seconds is None:
+            timeout_seconds = CANCEL_TIMEOUT_SECONDS if asyncio._get_running_loop() is None else 0.0
+        return self._client._core.cancel(self, timeout_seconds, force)
 
-    def result(self, timeout: Optional[float] = None) -> Any:
+    def result(self, timeout: Optional[float] = None) -> R:
         """The task's result.
 
         Parameters:
@@ -128,7 +173,7 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
                 raise self._exception
             finally:
                 self = None  # type: ignore[assignment]  # break the cycle with the traceback, as the base class does
-        return self._result
+        return cast(R, self._result)
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """The task's exception, or None when it has a result; waits and raises as `result` does."""
@@ -152,7 +197,7 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
                     self._waiters.remove(waiter)
                 raise FutureTimeoutError()
         if self._state != FINISHED:
-            raise CancelledError()
+            raise CancelledError() from (RemoteTraceback(self._stack) if self._stack else None)
 
     def _load(self) -> None:
         """Turn the payload into the result or the exception."""
@@ -160,7 +205,7 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
         if payload is None:
             return  # another thread was faster
         if self._has_failed:
-            self._exception = load_failure(bytes(payload))
+            self._exception = load_failure(bytes(payload), self._function.name if self._function else "")
         else:
             try:
                 self._result = load_value(payload, self._client._core.serializer)
@@ -168,7 +213,7 @@ class ScalerFuture(Future):  # type: ignore[type-arg]  # subscriptable at run ti
                 self._exception = _not_loadable(error)
         self._payload = None
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, R]:
         return asyncio.wrap_future(self).__await__()
 
     # Called by the client's core, with the condition held -----------------------------------------------------------

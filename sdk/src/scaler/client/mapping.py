@@ -4,6 +4,7 @@ Rules:
 - Items are cut into chunks; one chunk is one task, one pickle there and one back.
 - The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that
   the last chunks leave slots idle. The first chunks are single items, because nothing is known yet.
+- With a time limit or at most once, a chunk is a single item: these hold for the user's calls, not for our chunks.
 - An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its
   chunks, which run again elsewhere, not the call.
 """
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 from scaler import blocking
 
 if TYPE_CHECKING:
-    from scaler.client.client import Client
     from scaler.client.future import ScalerFuture
+    from scaler.client.submitting import Submitter
 
 TARGET_SECONDS = 0.05
 CHUNKS_AHEAD = 2  # for each slot
@@ -60,7 +61,7 @@ def _name_item(error: BaseException, position: int) -> None:
         error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
 
 
-def run_map(client: Client, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
+def run_map(client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
     """Run `function(*item)` for each item in the cluster; returns the results in order."""
     if not items:
         return []
@@ -68,11 +69,14 @@ def run_map(client: Client, function: Callable[..., Any], items: List[Tuple[Any,
 
 
 class _Map:
-    def __init__(self, client: Client, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> None:
+    def __init__(self, client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> None:
         self._client = client
         self._chunk = Chunk(function)
         self._items = items
         self._slots = max(1, client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS))
+        # What may end a whole task, or must not run twice, concerns one item only where that is the task.
+        is_fragile = client._options.timeout or client._options.at_most_once
+        self._maximum_items = 1 if is_fragile else MAXIMUM_CHUNK_ITEMS
         self._next = 0
         self._item_seconds = 0.0  # 0 while unknown
         self._running: Dict[ScalerFuture, int] = {}  # position of the first item
@@ -86,7 +90,7 @@ class _Map:
                 self._collect()
         finally:
             for future in self._running:
-                future.cancel(0.0)
+                future.cancel(0.0, force=False)
         if self._failed:
             raise self._failed[min(self._failed)]
         return [result for first in sorted(self._results) for result in self._results[first]]
@@ -103,7 +107,7 @@ class _Map:
         if self._item_seconds == 0.0:
             return 1
         fair = (len(self._items) - self._next) // (CHUNKS_AHEAD * self._slots) + 1
-        return max(1, min(int(TARGET_SECONDS / self._item_seconds), fair, MAXIMUM_CHUNK_ITEMS))
+        return max(1, min(int(TARGET_SECONDS / self._item_seconds), fair, self._maximum_items))
 
     def _collect(self) -> None:
         with blocking.announced():

@@ -23,10 +23,11 @@ CODEC = "cloudpickle"
 class TaskRun:
     """Tasks of one function with consecutive ids, on their way."""
 
-    __slots__ = ("function", "first_id", "payloads", "payload_bytes", "dependency_counts", "dependencies")
+    __slots__ = ("function", "options", "first_id", "payloads", "payload_bytes", "dependency_counts", "dependencies")
 
-    def __init__(self, function: int, first_id: int) -> None:
+    def __init__(self, function: int, options: Optional[m.TaskOptions], first_id: int) -> None:
         self.function = function
+        self.options = options
         self.first_id = first_id
         self.payloads: List[bytes] = []
         self.payload_bytes = 0
@@ -48,6 +49,8 @@ class TaskRun:
             function=self.function,
             codec=CODEC,
         )
+        if self.options is not None:
+            task.options = self.options
         if self.dependency_counts is not None:
             self.dependency_counts.extend([0] * (count - len(self.dependency_counts)))
             task.dependency_counts = self.dependency_counts
@@ -71,10 +74,22 @@ class Outbox:
         self._items: List[Outgoing] = []
         self._open: Optional[TaskRun] = None
 
-    def add_task(self, function: int, task_id: int, payload: bytes, dependencies: Sequence[int] = ()) -> None:
+    def add_task(
+        self,
+        function: int,
+        task_id: int,
+        payload: bytes,
+        dependencies: Sequence[int] = (),
+        options: Optional[m.TaskOptions] = None,
+    ) -> None:
         run = self._open
-        if run is None or run.function != function or run.payload_bytes > MAXIMUM_BATCH_BYTES:
-            run = self._open = TaskRun(function, task_id)
+        if (
+            run is None
+            or run.function != function
+            or run.options is not options  # equal options are one object
+            or run.payload_bytes > MAXIMUM_BATCH_BYTES
+        ):
+            run = self._open = TaskRun(function, options, task_id)
             self._items.append(run)
         run.payloads.append(payload)
         run.payload_bytes += len(payload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 from scaler.cluster.program import Program, option_arguments
 
@@ -16,6 +16,8 @@ class Cluster(Program):
         address: of the scheduler.
         n_workers: how many tasks to run at once; by default one for each name, else one less than there are CPUs.
         worker_names: a name for each worker, for monitors.
+        per_worker_capabilities: what each worker offers, such as `{"gpu": 1}`.
+        capabilities: what all workers of this machine offer together.
         Others are the options of `scaler_cluster`, by the same names; `scaler_cluster -h` explains them.
     """
 
@@ -37,6 +39,8 @@ class Cluster(Program):
         logging_paths: Sequence[str] = ("/dev/stdout",),
         logging_level: str = "INFO",
         logging_config_file: Optional[str] = None,
+        per_worker_capabilities: Optional[Mapping[str, float]] = None,
+        capabilities: Optional[Mapping[str, float]] = None,
     ) -> None:
         if n_workers is None and worker_names:
             n_workers = len(worker_names)
@@ -63,8 +67,14 @@ class Cluster(Program):
                     logging_paths=list(logging_paths),
                     logging_level=logging_level,
                     logging_config_file=logging_config_file,
+                    per_worker_capabilities=_capability_list(per_worker_capabilities),
+                    capabilities=_capability_list(capabilities),
                 ),
             ],
             # Tasks import what this program can import, also from beside its script.
             environment={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
         )
+
+
+def _capability_list(capabilities: Optional[Mapping[str, float]]) -> Optional[str]:
+    return ",".join(f"{name}={amount:.17g}" for name, amount in capabilities.items()) if capabilities else None

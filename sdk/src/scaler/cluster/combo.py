@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Optional, Sequence, Type
+from typing import Mapping, Optional, Sequence, Type
 
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
@@ -44,6 +44,8 @@ class SchedulerClusterCombo:
         logging_paths: Sequence[str] = ("/dev/stdout",),
         logging_level: str = "INFO",
         logging_config_file: Optional[str] = None,
+        per_worker_capabilities: Optional[Mapping[str, float]] = None,
+        capabilities: Optional[Mapping[str, float]] = None,
     ) -> None:
         self._scheduler = Scheduler(
             address=address,
@@ -77,6 +79,8 @@ class SchedulerClusterCombo:
             logging_paths=logging_paths,
             logging_level=logging_level,
             logging_config_file=logging_config_file,
+            per_worker_capabilities=per_worker_capabilities,
+            capabilities=capabilities,
         )
         self._cluster.start()
 

@@ -35,6 +35,7 @@ from scaler.worker.resident_memory import private_bytes
 from scaler.worker.rounds import Rounds
 from scaler.worker.session import CODEC, Session
 from scaler.worker.shared_progress import ProgressPage
+from scaler.worker.stacks import user_stack
 from scaler.worker.statistics import HeartbeatFigures
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
@@ -320,10 +321,15 @@ class Agent:
         handle.close()
         text = report.text if report.event == Event.FAILED else _describe_end(report.status)
         state = self._core.pool.get(report.number)
+        stack = user_stack(report.text) if report.event == Event.DIED else ""
+        name = self._processor_name(report.number)
         if state is not None and not state.killed:
-            logger.warning("%s: process %d %s", self._processor_name(report.number), report.process_id, text)
+            logger.warning("%s: process %d %s", name, report.process_id, text)
+        elif state is not None and state.doom is not None:
+            level = logging.DEBUG if state.doom.kind is None else logging.INFO  # a cancel is everyday life
+            logger.log(level, "%s: process %d: %s. %s", name, report.process_id, state.doom.message, stack)
         self._objects.remove_leftovers(f"{report.process_id}-")
-        self._core.on_processor_died(report.number, text)
+        self._core.on_processor_died(report.number, text, stack)
 
     def _processor_name(self, number: int) -> str:
         names = self._settings.names
@@ -378,7 +384,7 @@ class Agent:
                 elif isinstance(effect, Spawn):
                     self._spawn(effect)
                 elif isinstance(effect, Kill):
-                    self._kill(effect.number)
+                    self._kill(effect.number, effect.wants_stack)
                 elif isinstance(effect, Stop):
                     self._handles[effect.number].send(frames.signal_frame(Kind.STOP))
 
@@ -399,12 +405,14 @@ class Agent:
             name = f"{self._name} {self._processor_name(handle.number)}"
             handle.release_processor_end(lambda end: self._nursery.spawn(handle.number, name, end))
 
-    def _kill(self, number: int) -> None:
+    def _kill(self, number: int, wants_stack: bool) -> None:
         handle = self._handles.get(number)
         if handle is not None and handle.waits_for_fork:
             del self._handles[number]
             handle.close()
             self._core.on_processor_died(number, "was not started")
+        elif wants_stack and not self._leaving:
+            self._nursery.stop(number)
         elif not self._leaving:
             self._nursery.kill(number)
 

@@ -12,6 +12,7 @@ Rules:
 - Credit: a processor gets as many tasks at once as make about CHUNK_SECONDS of work by the measured mean of
   their function, one at a time when nothing is known. A second chunk may wait behind a chunk of several
   tasks, never behind a chunk of one: only the former are watched by the processor (see `processor`).
+- A task that must not run again shares its chunk with no other, so that none is lost for another's sake.
 - An outcome that was accepted from a processor is the task's outcome; whatever was not is run again, unless
   the task forbids it.
 """
@@ -25,6 +26,7 @@ from scaler.worker.cancellations import Cancellations
 from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
 from scaler.worker.frames import Buffer, Results
 from scaler.worker.outcomes import Outcomes
+from scaler.worker.output_outbox import OutputOutbox
 from scaler.worker.processor_pool import Chunk, Doom, ProcessorPool, ProcessorState
 from scaler.worker.task_durations import TaskDurations
 from scaler.worker.task_limits import TaskLimits
@@ -44,6 +46,11 @@ WORTHWHILE_SECONDS = 0.0001
 
 TICK_SECONDS = 0.02
 MAXIMUM_CHUNK_TASKS = 1000
+
+STACK_STREAM = 3
+"""The stream of a TaskLog that says where a cancelled task was."""
+
+NO_STACK = "Its Python stack is not known: the function blocks signals, or was not running Python code.\n"
 MAXIMUM_CHUNK_BYTES = 1024 * 1024
 
 
@@ -80,6 +87,7 @@ class AgentCore:
         self._objects = objects
         self._durations = TaskDurations()
         self._outcomes = Outcomes(objects, settings.name)
+        self._output = OutputOutbox()
         self._cancellations = Cancellations(self.pool)
         self._limits = TaskLimits(self.pool, resident_bytes)
 
@@ -144,6 +152,7 @@ class AgentCore:
         self.queue = TaskQueue()
         self.waiting.clear()
         self._outcomes.clear()
+        self._output.drain()
         self._cancellations.clear()
         self._durations.clear()
         for state in self.pool.states():
@@ -207,7 +216,7 @@ class AgentCore:
         for chunk in state.chunks if state is not None else ():
             index = position - chunk.first_position
             if 0 <= index < chunk.count and chunk.reported < chunk.count:
-                self.effects.append(Send(m.TaskLog(id=chunk.batch.ids[index], stream=stream, text=text)))
+                self._output.add(chunk.batch.ids[index], stream, text)
 
     def on_processor_started(self, number: int, process_id: int) -> None:
         state = self.pool.get(number)
@@ -221,18 +230,22 @@ class AgentCore:
             text = f"processor {state.process_id} was replaced while it ran the task: {description}"
             self.pool.kill(state, Doom(state.started, m.FailureKind.PROCESSOR_DIED, text))
 
-    def on_processor_died(self, number: int, description: str) -> None:
-        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled."""
+    def on_processor_died(self, number: int, description: str, stack: str = "") -> None:
+        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled.
+
+        Parameters:
+            stack: where its task was, if that was wanted and is known.
+        """
         state = self.pool.get(number)
         if state is None:
             return
         self.pool.remove(state)
         for chunk in reversed(state.chunks):
             if chunk.reported < chunk.count:
-                self._settle_chunk_of_dead(state, chunk, description)
+                self._settle_chunk_of_dead(state, chunk, description, stack)
         self.pool.fill()
 
-    def _settle_chunk_of_dead(self, state: ProcessorState, chunk: Chunk, description: str) -> None:
+    def _settle_chunk_of_dead(self, state: ProcessorState, chunk: Chunk, description: str, stack: str) -> None:
         index = state.started - chunk.first_position  # of the task that started last, counted in this chunk
         if not chunk.reported <= index < chunk.count:
             rest = self._part(chunk, chunk.reported, chunk.count)
@@ -244,19 +257,21 @@ class AgentCore:
         self._requeue(self._part(chunk, index + 1, chunk.count))
         culprit = self._part(chunk, index, index + 1)
         if state.running:
-            self._settle_culprit(state, culprit, description)
+            self._settle_culprit(state, culprit, description, stack)
         else:
             self._run_again(culprit)
         self._run_again(self._part(chunk, chunk.reported, index))
 
-    def _settle_culprit(self, state: ProcessorState, task: TaskBatch, description: str) -> None:
+    def _settle_culprit(self, state: ProcessorState, task: TaskBatch, description: str, stack: str) -> None:
         """The task during which its processor died: cancelled, lost, or run again."""
         doom, traits = state.doom, task.traits
         doomed = doom is not None and doom.position == state.started
         if (doomed and doom is not None and doom.kind is None) or self._cancellations.by_force(task.ids[0]):
-            self._cancellations.confirm(task.ids, m.CancelOutcome.CANCELLED)
+            if stack:
+                self.effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
+            self._cancellations.confirm(task.ids[task.start :], m.CancelOutcome.CANCELLED)
         elif doomed and doom is not None and doom.kind is not None:
-            self._lose(task, doom.kind, doom.message)
+            self._lose(task, doom.kind, doom.message, stack or NO_STACK)
         elif state.killed:
             self._run_again(task)  # killed because of another task, which ended in the meantime
         elif traits.attempt <= traits.retries and not traits.at_most_once:
@@ -278,9 +293,9 @@ class AgentCore:
         self._cancellations.take_out(batch)
         self.queue.put_back(batch)
 
-    def _lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str) -> None:
+    def _lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
         self._cancellations.finished(tasks.ids[tasks.start :])
-        self._outcomes.lose(tasks, kind, text)
+        self._outcomes.lose(tasks, kind, text, stack)
 
     def _end_chunks(self, state: ProcessorState) -> None:
         """Forget chunks all of whose outcomes are there."""
@@ -305,6 +320,8 @@ class AgentCore:
         """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
         while self.queue.count and self._deal(now):
             pass
+        for log in self._output.drain():
+            self.effects.append(Send(log))  # before the outcomes of the tasks that printed it
         confirmation = self._cancellations.drain()
         if confirmation is not None:
             self.effects.append(Send(confirmation))  # before the outcomes it announces
@@ -326,7 +343,7 @@ class AgentCore:
         chunk = Chunk(self.queue.take(self._chunk_size(head, mean)), state.next_position)
         state.next_position += chunk.count
         state.chunks.append(chunk)
-        self._limits.dealt(state, chunk, now)
+        self._limits.dealt(chunk)
         self._define_objects(state, chunk.batch, now)
         batch = chunk.batch
         buffers = frames.tasks_frame(
@@ -345,7 +362,7 @@ class AgentCore:
         return True
 
     def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
-        if mean is None or mean >= LONG_TASK_SECONDS:
+        if mean is None or mean >= LONG_TASK_SECONDS or batch.traits.at_most_once:
             return 1
         mean = max(mean, 1e-7)
         share = -(-self.queue.count // self.pool.slots)

@@ -59,7 +59,7 @@ class Cancellations:
             if position < state.started or not state.running or not force:
                 self.confirm([instance], m.CancelOutcome.RUNNING)
             else:
-                self._pool.kill(state, Doom(position, None, "cancelled"))
+                self._pool.kill(state, Doom(position, None, "its task was cancelled"))
 
     def _places(self) -> Dict[int, Tuple[ProcessorState, int]]:
         """Processor and position of each task that is to be cancelled."""

@@ -268,7 +268,8 @@ class _Profile:
         duration = time.perf_counter() - self._start
         cpu_time = time.process_time() - self._cpu_start
         peak = resident_memory.peak_bytes() if self._resettable else resident_memory.resident_bytes()
-        return int(duration * 1e6), int(cpu_time * 1e6), max(0, peak - self._resident)
+        # A duration of 0 says that nothing was measured.
+        return max(1, int(duration * 1e6)), int(cpu_time * 1e6), max(0, peak - self._resident)
 
 
 class _CapturedOutput:

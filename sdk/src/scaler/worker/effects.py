@@ -26,9 +26,10 @@ class Spawn(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Kill a processor; `on_processor_died` follows."""
+    """Kill a processor; `on_processor_died` follows, and says where it was, if that is wanted and can be told."""
 
     number: int
+    wants_stack: bool = False
 
 
 class Stop(NamedTuple):

@@ -1,6 +1,6 @@
 """The nursery: a single-threaded process that forks processors on the agent's order, and reaps them.
 
-    agent ── SPAWN (with a socket), KILL, REMOVE ──▶ nursery ──fork──▶ processor …
+    agent ── SPAWN (with a socket), KILL, STOP … ──▶ nursery ──fork──▶ processor …
     agent ◀── SPAWNED, DIED, FAILED ──────────────── nursery ◀─SIGCHLD─ processor …
 
 Rules:
@@ -33,8 +33,10 @@ import signal
 import socket
 import struct
 import sys
+import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from scaler.worker import stacks
 from scaler.worker.preload import PreloadError, preload
 from scaler.worker.processor import Processor, ProcessorSettings
 from scaler.worker.shared_progress import ProgressPage
@@ -43,6 +45,8 @@ logger = logging.getLogger("scaler")
 
 _ORDER = struct.Struct("<BxHI")  # Order, bytes of text that follow, processor number
 _REPORT = struct.Struct("<BxHIiI")  # Report, bytes of text that follow, processor number, process id, wait status
+
+_MAXIMUM_TEXT_BYTES = 60_000
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -55,13 +59,14 @@ class Order(enum.IntEnum):
     KILL = 2  # a processor
     IMPORT = 4  # a module of ours that processors forked from now on will need
     REMOVE = 3  # at the end, the files and folders that match the pattern in the text
+    STOP = 5  # a processor, which says where it was: DIED has the text; it is killed if it does not end soon
 
 
 class Event(enum.IntEnum):
     """What the nursery has to say."""
 
     SPAWNED = 1
-    DIED = 2
+    DIED = 2  # the text is what the processor wrote of its stack, if it was asked for that
     FAILED = 3  # the processor could not be forked, or nothing can (processor number 0): the text says why
 
 
@@ -103,6 +108,10 @@ class NurseryClient:
     def kill(self, number: int) -> None:
         """Kill a processor; its end is reported like any other."""
         self._control.sendall(_ORDER.pack(Order.KILL, 0, number))
+
+    def stop(self, number: int) -> None:
+        """End a processor; the report of its end says where it was, if it can."""
+        self._control.sendall(_ORDER.pack(Order.STOP, 0, number))
 
     def import_module(self, name: str) -> None:
         """Import a module that starts no thread, so that processors forked from now on need not do it each."""
@@ -173,6 +182,8 @@ class _Nursery:
         self._settings = settings
         self._process_id = os.getpid()
         self._children: Dict[int, int] = {}  # process id -> processor number
+        self._stack_files: Dict[int, int] = {}  # process id -> descriptor
+        self._deadlines: Dict[int, float] = {}  # process id -> when to kill what was told to stop
         self._patterns: List[str] = []
         self._wakeup_read, self._wakeup_write = os.pipe()
 
@@ -204,13 +215,24 @@ class _Nursery:
     def _serve(self) -> None:
         control = self._control.fileno()
         while True:
-            ready, _, _ = select.select([control, self._wakeup_read], [], [])
+            ready, _, _ = select.select([control, self._wakeup_read], [], [], self._kill_overdue())
             if self._wakeup_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakeup_read, 4096)
                 self._reap()
             if control in ready and not self._obey():
                 return
+
+    def _kill_overdue(self) -> Optional[float]:
+        """Kill what was told to stop and has not; seconds until the next look, None: no need."""
+        if not self._deadlines:
+            return None
+        now = time.monotonic()
+        for process_id, deadline in list(self._deadlines.items()):
+            if now >= deadline:
+                del self._deadlines[process_id]
+                _kill_group(process_id)
+        return max(0.0, min(self._deadlines.values()) - now) if self._deadlines else None
 
     def _obey(self) -> bool:
         """Carry out one order; False when the agent is gone."""
@@ -220,15 +242,23 @@ class _Nursery:
         order, number, text, descriptors = received
         if order == Order.SPAWN and descriptors:
             self._spawn(number, text.decode("utf-8", "replace"), descriptors[0])
-        elif order == Order.KILL:
+        elif order in (Order.KILL, Order.STOP):
             for process_id, child_number in self._children.items():
                 if child_number == number:
-                    _kill_group(process_id)
+                    self._end_child(process_id, at_once=order == Order.KILL)
         elif order == Order.IMPORT:
             self._import(text.decode())
         elif order == Order.REMOVE:
             self._patterns.append(os.fsdecode(text))
         return True
+
+    def _end_child(self, process_id: int, at_once: bool) -> None:
+        if at_once:
+            _kill_group(process_id)
+        elif process_id not in self._deadlines:
+            self._deadlines[process_id] = time.monotonic() + stacks.GRACE_SECONDS
+            with contextlib.suppress(OSError):
+                os.kill(process_id, stacks.STACK_SIGNAL)  # it is not reaped yet, so the id is still its own
 
     def _import(self, name: str) -> None:
         try:
@@ -238,9 +268,13 @@ class _Nursery:
         _freeze()
 
     def _spawn(self, number: int, name: str, descriptor: int) -> None:
+        stack_file = -1
         try:
-            process_id = self._fork_processor(number, name, descriptor)
+            stack_file = stacks.make_stack_file()
+            process_id = self._fork_processor(number, name, descriptor, stack_file)
         except OSError as error:
+            if stack_file >= 0:
+                os.close(stack_file)
             self._report(Event.FAILED, number, text=f"cannot fork a processor: {error.strerror}")
             return
         finally:
@@ -248,14 +282,15 @@ class _Nursery:
         with contextlib.suppress(OSError):
             os.setpgid(process_id, process_id)  # the child does so too: whoever is first
         self._children[process_id] = number
+        self._stack_files[process_id] = stack_file
         self._report(Event.SPAWNED, number, process_id)
 
-    def _fork_processor(self, number: int, name: str, descriptor: int) -> int:
+    def _fork_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> int:
         process_id = os.fork()
         if process_id:
             return process_id
         try:
-            self._become_processor(number, name, descriptor)
+            self._become_processor(number, name, descriptor, stack_file)
         except BaseException:
             logger.exception("processor %s: ended by an error of its own", name)
             os._exit(1)
@@ -265,7 +300,7 @@ class _Nursery:
                 sys.stderr.flush()
             os._exit(0)
 
-    def _become_processor(self, number: int, name: str, descriptor: int) -> None:
+    def _become_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._process_id:
             return  # the nursery ended before the line above
@@ -274,10 +309,11 @@ class _Nursery:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for unneeded in (self._wakeup_read, self._wakeup_write):
+        for unneeded in (self._wakeup_read, self._wakeup_write, *self._stack_files.values()):
             os.close(unneeded)
         self._control.close()
         _enable_faulthandler()
+        stacks.write_stack_on_signal(stack_file)
         _reseed_random_generators()
         os.set_inheritable(descriptor, False)
         stream = socket.socket(fileno=descriptor)
@@ -295,10 +331,13 @@ class _Nursery:
             number = self._children.pop(process_id, None)
             if number is not None:  # else it is an orphan that some processor left
                 _kill_group(process_id)  # what the processor started and did not end
-                self._report(Event.DIED, number, process_id, status)
+                self._deadlines.pop(process_id, None)
+                stack_file = self._stack_files.pop(process_id)
+                self._report(Event.DIED, number, process_id, status, stacks.read_stack_file(stack_file))
+                os.close(stack_file)
 
     def _report(self, event: Event, number: int = 0, process_id: int = 0, status: int = 0, text: str = "") -> None:
-        data = text.encode("utf-8", "replace")[:1000]
+        data = text.encode("utf-8", "replace")[:_MAXIMUM_TEXT_BYTES]
         with contextlib.suppress(ConnectionError):
             self._control.sendall(_REPORT.pack(event, len(data), number, process_id, status) + data)
 

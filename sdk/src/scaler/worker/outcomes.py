@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler.failures import failure_payload
 from scaler.worker import frames
@@ -23,6 +23,8 @@ from scaler_protocol import messages as m
 class _HeldResult(NamedTuple):
     codec: str
     instance: int
+    busy_microseconds: int
+    profiles: Optional[Tuple[array[int], array[int], array[int]]]
 
 
 class Outcomes:
@@ -106,18 +108,27 @@ class Outcomes:
                 profiles=result.profiles,
             )
         else:
-            self._held[object_id] = _HeldResult(traits.codec, instance)
+            self._held[object_id] = _HeldResult(traits.codec, instance, result.busy_microseconds, result.profiles)
 
     def on_served(self, object_id: int) -> None:
         """The scheduler has fetched a large result to its end."""
         held = self._held.pop(object_id, None)
         if held is not None:
             ids, objects = array("Q", [held.instance]), array("Q", [object_id])
-            self._outbox.add(held.codec, ids, array("I", [0]), b"", objects=objects)
+            self._outbox.add(
+                held.codec,
+                ids,
+                array("I", [0]),
+                b"",
+                objects=objects,
+                busy_microseconds=held.busy_microseconds,
+                profiles=held.profiles,
+            )
 
-    def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str) -> None:
+    def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
         """Tasks end without having run to an end."""
-        payload = failure_payload(kind, message=text, worker=self._worker_name, attempts=tasks.traits.attempt)
+        attempts = tasks.traits.attempt
+        payload = failure_payload(kind, message=text, worker=self._worker_name, attempts=attempts, stack=stack)
         count = len(tasks)
         sizes = array("I", [len(payload)]) * count
         ids = tasks.ids[tasks.start :]

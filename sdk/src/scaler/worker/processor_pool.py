@@ -203,7 +203,7 @@ class ProcessorPool:
             state.doom = doom
             if not state.chunks:
                 self._idle.remove(state)
-            self._effects.append(Kill(state.number))
+            self._effects.append(Kill(state.number, wants_stack=doom is not None))
 
     def remove(self, state: ProcessorState) -> None:
         """A processor has died; its chunks are the caller's to deal with."""

@@ -15,7 +15,8 @@ import os
 import resource
 import sys
 import time
-from typing import Any, Callable, Optional, Sequence, Tuple
+from math import isfinite
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from scaler.version import __version__
 from scaler.worker.nursery import NurseryClient, NurserySettings, start_nursery
@@ -45,6 +46,24 @@ def _number(minimum: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def _names(text: str) -> Tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+UNCOUNTED_AMOUNT = float(1 << 31)
+"""Of a capability that is there and has no amount: more than any number of tasks takes."""
+
+
+def _capabilities(text: str) -> Dict[str, float]:
+    amounts: Dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, has_amount, number = (piece.strip() for piece in part.partition("="))
+        try:
+            amount = float(number) if has_amount else -1.0
+        except ValueError:
+            amount = float("nan")
+        if not name or name in amounts or not isfinite(amount) or (amount < 0 and amount != -1):
+            raise argparse.ArgumentTypeError(f"{part!r}: write NAME=AMOUNT, or NAME alone, and each name once")
+        amounts[name] = UNCOUNTED_AMOUNT if amount == -1 else amount
+    return amounts
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -88,6 +107,20 @@ def _add_worker_options(parser: argparse.ArgumentParser) -> None:
         type=_number(0, int),
         default=_DEFAULTS.trim_memory_threshold_bytes,
         help="a worker with more resident memory gives freed memory back to the system",
+    )
+    add(
+        *("-pwc", "--per-worker-capabilities"),
+        type=_capabilities,
+        default="",
+        metavar="NAME[=AMOUNT][,...]",
+        help="what each worker offers to tasks that ask for it, such as gpu=1,linux; amounts are counted",
+    )
+    add(
+        "--capabilities",
+        type=_capabilities,
+        default="",
+        metavar="NAME[=AMOUNT][,...]",
+        help="likewise, what all workers of this host offer together",
     )
     add(
         "--preload",
@@ -182,6 +215,9 @@ def _settings(parser: argparse.ArgumentParser, options: Any) -> WorkerSettings:
         parser.error(f"--worker-names has {len(names)} names for {slots} workers: give one, or one for each")
     if "://" not in options.address:
         parser.error(f"{options.address!r} is no address: write tcp://HOST:PORT")
+    capabilities: Dict[str, float] = dict(options.capabilities)
+    for name, amount in options.per_worker_capabilities.items():
+        capabilities[name] = capabilities.get(name, 0.0) + amount * slots
     for text in options.preload:
         try:
             parse_preload(text)
@@ -201,6 +237,7 @@ def _settings(parser: argparse.ArgumentParser, options: Any) -> WorkerSettings:
         event_loop=options.event_loop,
         io_threads=options.io_threads,
         exit_when_stdin_closes=options.exit_when_stdin_closes,
+        capabilities=tuple(sorted(capabilities.items())),
     )
 
 

@@ -94,6 +94,7 @@ class Session:
                 name=self._name,
                 slots=self._settings.slots,
                 queue_size=self._settings.per_worker_queue_size,
+                capabilities=[m.Capability(name=name, amount=amount) for name, amount in self._settings.capabilities],
                 previous_session=self._previous_number,
                 heartbeat_interval_milliseconds=int(self._settings.heartbeat_interval_seconds * 1000),
             )

@@ -26,13 +26,11 @@ class TaskLimits:
         self._resident_bytes = resident_bytes
         self.active = False  # whether some processor may have a task with a limit
 
-    def dealt(self, state: ProcessorState, chunk: Chunk, now: float) -> None:
-        """A processor was given a chunk."""
+    def dealt(self, chunk: Chunk) -> None:
+        """A processor was given a chunk. It may have to be forked, or to load much, before it begins."""
         traits = chunk.batch.traits
         if traits.time_limit_seconds or traits.memory_limit_bytes:
             self.active = True
-            if len(state.chunks) == 1:  # it starts at once
-                state.limit_position, state.limit_since = chunk.first_position, now
 
     def tick(self, now: float) -> None:
         """Stop what has overstepped its limit."""

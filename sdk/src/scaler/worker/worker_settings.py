@@ -33,3 +33,4 @@ class WorkerSettings:
     event_loop: str = "builtin"
     io_threads: int = 1
     exit_when_stdin_closes: bool = False
+    capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together

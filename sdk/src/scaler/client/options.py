@@ -1,0 +1,126 @@
+"""What a task can ask for besides its function and arguments.
+
+Rules:
+- Options are values: equal ones are equal however they were made, and share one wire message, so that tasks of equal
+  options share batches.
+- A bad option fails here, where it is written, with an error that names it; nothing that the scheduler would refuse
+  is made.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil, isfinite
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
+
+from scaler_protocol import messages as m
+
+ANY_AMOUNT = -1
+"""Of a capability: what the second generation writes for one that is there or not, and is not counted."""
+
+_PRIORITY_LIMIT = 1 << 31
+_RETRIES_LIMIT = 1 << 16
+_MILLISECONDS_LIMIT = 1 << 63
+
+
+class Options(NamedTuple):
+    """The options of a task; `Client.options` explains them."""
+
+    capabilities: Tuple[Tuple[str, float], ...] = ()  # sorted by name
+    priority: int = 0
+    retries: int = 0
+    timeout: float = 0.0  # seconds; 0: none
+    memory_limit: int = 0  # bytes; 0: none
+    at_most_once: bool = False
+    profiling: bool = False
+    stream_output: bool = False
+
+    def refined(
+        self,
+        capabilities: Optional[Mapping[str, float]] = None,
+        priority: Optional[int] = None,
+        retries: Optional[int] = None,
+        timeout: Optional[float] = None,
+        memory_limit: Optional[int] = None,
+        at_most_once: Optional[bool] = None,
+        profiling: Optional[bool] = None,
+        stream_output: Optional[bool] = None,
+    ) -> Options:
+        """These options with some changed; None leaves one as it is.
+
+        Raises TypeError and ValueError when an option is none.
+        """
+        changed = Options(
+            self.capabilities if capabilities is None else _checked_capabilities(capabilities),
+            self.priority if priority is None else _whole("priority", priority, -_PRIORITY_LIMIT, _PRIORITY_LIMIT),
+            self.retries if retries is None else _whole("retries", retries, 0, _RETRIES_LIMIT),
+            self.timeout if timeout is None else _checked_timeout(timeout),
+            self.memory_limit if memory_limit is None else _whole("memory_limit", memory_limit, 0, 1 << 64),
+            self.at_most_once if at_most_once is None else _switch("at_most_once", at_most_once),
+            self.profiling if profiling is None else _switch("profiling", profiling),
+            self.stream_output if stream_output is None else _switch("stream_output", stream_output),
+        )
+        if changed.at_most_once and changed.retries:
+            raise ValueError("retries and at_most_once contradict each other: ask for one of them")
+        return changed
+
+    def message(self) -> Optional[m.TaskOptions]:
+        """What travels with a batch, the same object for equal options; None when there is nothing to say."""
+        return _message(self) if self != DEFAULTS else None
+
+
+DEFAULTS = Options()
+
+
+@lru_cache(maxsize=1024)
+def _message(options: Options) -> m.TaskOptions:
+    return m.TaskOptions(
+        priority=options.priority,
+        capabilities=[m.Capability(name=name, amount=amount) for name, amount in options.capabilities],
+        retries=options.retries,
+        time_limit_milliseconds=ceil(options.timeout * 1000),
+        memory_limit_bytes=options.memory_limit,
+        profiling=options.profiling,
+        at_most_once=options.at_most_once,
+        stream_output=options.stream_output,
+    )
+
+
+def _checked_capabilities(capabilities: Mapping[Any, Any]) -> Tuple[Tuple[str, float], ...]:
+    if not isinstance(capabilities, Mapping):
+        raise TypeError(f"capabilities must be a dict such as {{'gpu': 1}}, not {type(capabilities).__name__}")
+    checked = []
+    for name, amount in capabilities.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"capabilities: {name!r} is no name; write them as {{'gpu': 1}}")
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+            raise TypeError(f"capabilities: the amount of {name!r} must be a number, not {type(amount).__name__}")
+        if amount == ANY_AMOUNT:
+            amount = 0
+        if not isfinite(amount) or amount < 0:
+            raise ValueError(f"capabilities: {amount} is no amount of {name!r}")
+        checked.append((name, float(amount)))
+    return tuple(sorted(checked))
+
+
+def _checked_timeout(timeout: Any) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
+    if not 0 <= timeout * 1000 < _MILLISECONDS_LIMIT:
+        raise ValueError(f"timeout: {timeout} is no number of seconds that a task can take; 0 is no limit")
+    return float(timeout)
+
+
+def _whole(name: str, value: Any, minimum: int, limit: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    number: int = value.__index__()
+    if not minimum <= number < limit:
+        raise ValueError(f"{name} must be at least {minimum} and below {limit}, not {number}")
+    return number
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+    return value

@@ -1,0 +1,95 @@
+"""What tasks print, at the client: shown, or handed to a callback.
+
+    I/O thread: on_task_log ──▶ queue ──▶ own thread: callback, or standard output and standard error
+
+Rules:
+- Whatever shows output may block or raise, so it has a thread of its own, which is there once a task has printed.
+- In order, as the scheduler sent it: the output of one task in the order in which it printed, both streams together.
+- Bounded: when output comes faster than it is shown, what exceeds MAXIMUM_WAITING_BYTES is dropped, and it is said how
+  much that was.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+from typing import Callable, NamedTuple, Optional
+
+from scaler_protocol import messages as m
+
+logger = logging.getLogger("scaler")
+
+MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
+CLOSE_TIMEOUT_SECONDS = 2.0
+
+_STDERR = 2
+
+
+class TaskOutput(NamedTuple):
+    """Some text that a task printed: whole lines, unless the task flushed or ended within one."""
+
+    task_id: int
+    """As in `future.task_id`."""
+
+    stream: str
+    """`stdout` or `stderr`."""
+
+    text: str
+
+
+OutputCallback = Callable[[TaskOutput], object]
+
+
+class OutputChannel:
+    """Shows what tasks print; `callback` may be set while there is none yet."""
+
+    def __init__(self) -> None:
+        self.callback: OutputCallback = print_output
+        self._waiting: queue.SimpleQueue[Optional[TaskOutput]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting_bytes = 0
+        self._dropped = 0
+        self._thread: Optional[threading.Thread] = None
+
+    def on_task_log(self, message: m.TaskLog) -> None:
+        """A task printed something. I/O thread."""
+        output = TaskOutput(message.id, "stderr" if message.stream == _STDERR else "stdout", message.text)
+        with self._lock:
+            if self._waiting_bytes >= MAXIMUM_WAITING_BYTES:
+                self._dropped += len(output.text)
+                return
+            self._waiting_bytes += len(output.text)
+        self._waiting.put(output)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="scaler-client-output", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Nothing more comes; wait until what came is shown, but not for ever."""
+        self._waiting.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_TIMEOUT_SECONDS)
+
+    def _run(self) -> None:
+        output = self._waiting.get()
+        while output is not None:
+            try:
+                self.callback(output)
+            except Exception:
+                logger.exception("the output of task %d could not be shown", output.task_id)
+            with self._lock:
+                self._waiting_bytes -= len(output.text)
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                logger.warning("%d characters of tasks' output came faster than they could be shown", dropped)
+            output = self._waiting.get()
+
+
+def print_output(output: TaskOutput) -> None:
+    """Print each line behind the number of its task."""
+    stream = sys.stderr if output.stream == "stderr" else sys.stdout
+    mark = f"[task {output.task_id}] "
+    stream.write("".join(f"{mark}{line}\n" for line in output.text.splitlines()))
+    stream.flush()

@@ -1,0 +1,270 @@
+"""Submitting tasks: what a client and its views with options have in common.
+
+    client.submit(…)                   ─┐
+    client.options(retries=2).submit(…) ┴▶ Submitter ─▶ core
+
+Rules:
+- Keyword arguments belong to the function; options are given to `options`. The one exception is `profiling=True`, as in
+  earlier generations, for functions that have no such parameter.
+- A view is a few references: making one costs about as much as submitting a task, and it needs no closing.
+- The path of a task with plain arguments is `submit` itself, whatever the options are: what is paid there is paid by
+  every task.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    overload,
+)
+
+from scaler.client.core import ClientCore
+from scaler.client.functions import FunctionRecord, function_name
+from scaler.client.future import ScalerFuture
+from scaler.client.mapping import run_map
+from scaler.client.options import Options
+from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
+from scaler.payload import (
+    BY_DEPENDENCY,
+    INLINE_BYTES,
+    PROTOCOL,
+    ObjectReference,
+    dump_arguments,
+    is_plain,
+    join,
+    parts_size,
+)
+from scaler.serializer import Serializer
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+
+R = TypeVar("R")
+
+
+class Submitter:
+    """Submits tasks with certain options to one client's core."""
+
+    _core: ClientCore
+    _serializer: Optional[Serializer]
+    _options: Options
+    _task_options: Optional[m.TaskOptions]  # of `_options`, as they travel; None: nothing out of the ordinary
+
+    def options(
+        self,
+        *,
+        capabilities: Optional[Mapping[str, float]] = None,
+        priority: Optional[int] = None,
+        retries: Optional[int] = None,
+        timeout: Optional[float] = None,
+        memory_limit: Optional[int] = None,
+        at_most_once: Optional[bool] = None,
+        profiling: Optional[bool] = None,
+        stream_output: Optional[bool] = None,
+    ) -> SubmitterWithOptions:
+        """The same client with other options for what is submitted through it.
+
+        What is not given stays as it is here, so views can be refined further.
+
+        Parameters:
+            capabilities: what a worker must offer, such as `{"gpu": 1}`. Amounts are counted: a worker with two of
+                something runs two tasks at a time that need one each. An amount of 0 (or -1) asks for the name alone.
+            priority: tasks of a higher one start first, whoever submitted them; 0 by default.
+            retries: how often to run the task again after the process that ran it died; 0 by default.
+            timeout: stop the task when it runs longer, in seconds; 0, the default, is no limit.
+            memory_limit: stop the task when its process takes more memory of its own, in bytes; 0 is no limit.
+            at_most_once: never run the task again once a worker has it: if that is lost, so is the task.
+            profiling: measure the task, for `ScalerFuture.profiling_info`.
+            stream_output: what the task prints comes to this client.
+
+        Raises TypeError and ValueError when an option is none, or two contradict each other.
+        """
+        return SubmitterWithOptions(
+            self,
+            self._options.refined(
+                capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output
+            ),
+        )
+
+    @overload
+    def submit(self, fn: Callable[..., R], /, *args: Any, profiling: bool, **kwargs: Any) -> ScalerFuture[R]: ...
+
+    @overload
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ScalerFuture[R]: ...
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ScalerFuture[Any]:
+        """Run `fn(*args, **kwargs)` somewhere in the cluster.
+
+        Any argument may be, or contain, an ObjectReference from `send_object`; the function gets the object itself.
+        `profiling=True` measures the task, unless the function has a parameter of that name.
+
+        Raises:
+            SerializeObjectError: the function or an argument cannot be serialised.
+            MissingObjects: an object reference is stale.
+            DisconnectedError: this client is closed, or has lost its scheduler.
+        """
+        core = self._core
+        record = core.functions.find(fn) or self._register(fn)
+        if kwargs or not is_plain(args) or self._serializer is not None:
+            if "profiling" in kwargs and not record.takes_profiling:
+                return self.options(profiling=kwargs.pop("profiling"))._submit_general(record, fn, args, kwargs)
+            return self._submit_general(record, fn, args, kwargs)
+        future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
+        payload = pickle.dumps(args, PROTOCOL) if args else b""
+        if len(payload) >= INLINE_BYTES:
+            return self._submit_general(record, fn, args, kwargs)
+        with core.lock:
+            if core.closed_because is not None:
+                core.check_open()
+            core.submit(record.object_id, payload, (), future, self._task_options)
+        return future
+
+    def submit_verbose(
+        self,
+        fn: Callable[..., R],
+        args: Tuple[Any, ...],
+        kwargs: Dict[str, Any],
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+    ) -> ScalerFuture[R]:
+        """Run `fn(*args, **kwargs)` in the cluster, with nothing that could be mistaken for an argument of it.
+
+        Parameters:
+            capabilities: as of `options`; None: those of this client or view.
+            reserialize: serialise the function again, because what it holds has changed since it was submitted last.
+                Arguments are serialised at each call in any case.
+
+        Raises as `submit` and `options`.
+        """
+        if capabilities is not None:
+            return self.options(capabilities=capabilities).submit_verbose(fn, args, kwargs, None, reserialize)
+        record = (None if reserialize else self._core.functions.find(fn)) or self._register(fn)
+        return self._submit_general(record, fn, tuple(args), dict(kwargs))
+
+    def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
+        if not callable(fn):
+            raise TypeError(f"a task needs a function to call, not {type(fn).__name__}")
+        self._core.check_open()
+        try:
+            return self._core.functions.add(fn)
+        except (DisconnectedError, OSError):
+            raise
+        except Exception as error:
+            raise SerializeObjectError(
+                f"function {function_name(fn)} cannot be serialised: {type(error).__name__}: {error};"
+                " what it closes over must be picklable (locks, sockets and open files are not)"
+            ) from error
+
+    def _submit_general(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
+        """Any arguments at all: large ones become an object of their own."""
+        core = self._core
+        references: List[ObjectReference] = []
+        try:
+            parts = dump_arguments(args, kwargs, self._serializer, references)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"an argument of {function_name(fn)} cannot be serialised: {type(error).__name__}: {error}"
+            ) from error
+        dependencies = [self._check_reference(reference) for reference in references]
+        arguments_id = 0
+        if parts_size(parts) >= INLINE_BYTES:
+            arguments_id = core.send_object(parts, "", m.ObjectKind.VALUE)
+            dependencies.insert(0, arguments_id)
+            payload = BY_DEPENDENCY
+        else:
+            payload = join(parts)
+        future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
+        with core.lock:
+            core.check_open()
+            core.submit(record.object_id, payload, dependencies, future, self._task_options)
+        if arguments_id:
+            core.delete_object(arguments_id)  # the task alone holds it now
+        return future
+
+    def _check_reference(self, reference: ObjectReference) -> int:
+        core = self._core
+        if reference.object_id >> 40 == core.welcome.session and reference.object_id not in core.value_objects:
+            raise MissingObjects(
+                f"object {reference.name!r} does not exist any more: it was cleared, send it again with send_object()"
+            )
+        return reference.object_id
+
+    def map(
+        self,
+        fn: Callable[..., R],
+        *iterables: Iterable[Any],
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+    ) -> List[R]:
+        """Like the builtin `map`, run by the cluster; returns the list of results.
+
+        With one iterable that holds only tuples or lists, each of them is a set of arguments, as in `starmap`.
+
+        Parameters:
+            capabilities: as of `options`; None: those of this client or view.
+            reserialize: accepted for programs of earlier generations; `map` always serialises its function.
+
+        Raises the exception of the first item that failed, by its order, with the item's position in a note; and what
+        `submit` raises.
+        """
+        items = list(zip(*iterables)) if len(iterables) != 1 else [(item,) for item in iterables[0]]
+        if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
+            if not any(type(item[0]) is ObjectReference for item in items):
+                items = [tuple(item[0]) for item in items]
+        return run_map(self._for_map(capabilities), fn, items)
+
+    def starmap(
+        self,
+        fn: Callable[..., R],
+        iterable: Iterable[Sequence[Any]],
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+    ) -> List[R]:
+        """Run `fn(*item)` for each item; otherwise as `map`."""
+        return run_map(self._for_map(capabilities), fn, [tuple(item) for item in iterable])
+
+    def _for_map(self, capabilities: Optional[Mapping[str, float]]) -> Submitter:
+        """Whoever submits the chunks of a map: nobody would see their profiles, so there are none."""
+        if capabilities is None and not self._options.profiling:
+            return self
+        return self.options(capabilities=capabilities, profiling=False)
+
+
+class SubmitterWithOptions(Submitter):
+    """What `Client.options` returns: a view of a client; what is submitted through it has the options.
+
+    It lives no longer than the client is connected, and can be passed to tasks, as the client can.
+    """
+
+    __slots__ = ("_client", "_core", "_serializer", "_options", "_task_options")
+
+    def __init__(self, client: Submitter, options: Options) -> None:
+        self._client = getattr(client, "_client", client)
+        self._core = client._core
+        self._serializer = client._serializer
+        self._options = options
+        self._task_options = options.message()
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (SubmitterWithOptions, (self._client, self._options))
+
+    def __repr__(self) -> str:
+        defaults = Options()
+        given = {name: value for name, value in self._options._asdict().items() if value != getattr(defaults, name)}
+        return f"<{self._client!r} with options {given}>"
