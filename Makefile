@@ -6,6 +6,8 @@
 PYTHON ?= python3
 PYPY ?= pypy3
 ARGS ?=
+FIRST ?= 0
+SEEDS ?= 10000
 
 DISTRIBUTIONS := protocol-spec/python appliance sdk conformance-tests
 IN_VENV := .venv/bin/python
@@ -35,6 +37,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m ruff check .
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -m 'not slow' $(ARGS)
+
+.PHONY: simulate
+simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
+	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
 
 .PHONY: bench
 bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tree

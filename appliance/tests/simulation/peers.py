@@ -26,6 +26,7 @@ class Peer:
         self.random = world.random
         self.link = world.open_link(self)
         self.session = 0
+        self.era = 0  # how many of its sessions have ended, with whatever scheduler
         self.is_alive = True
         self.is_greeting = False
         self.fetches: Dict[int, Fetch] = {}
@@ -78,6 +79,7 @@ class Peer:
     def end_session(self) -> None:
         if self.session:
             self.session = 0
+            self.era += 1
             self.last_object = 0
             self.fetches.clear()
             self.on_session_ended()

@@ -145,13 +145,13 @@ class Worker(Peer):
         del self.running[job.instance]
         self.reports.append(Report(job.instance, status, data, large))
         if len(self.reports) == 1:
-            session = self.session
-            self.world.after(self.random.choice((0.0, 0.001, 0.1)), lambda: self.report(session))
+            era = self.era
+            self.world.after(self.random.choice((0.0, 0.001, 0.1)), lambda: self.report(era))
         self.start_some()
 
-    def report(self, session: int) -> None:
+    def report(self, era: int) -> None:
         """Send the results that have gathered, and sometimes old ones again."""
-        if not self.reports or session != self.session:
+        if not self.reports or era != self.era:
             return
         reports, self.reports = self.reports, []
         self.reported += reports
@@ -168,13 +168,13 @@ class Worker(Peer):
         self.send(message, b"".join(report.data for report in reports))
 
     def on_task_cancel(self, message: m.TaskCancel, payload: bytes) -> None:
-        session = self.session
-        self.world.after(self.random.choice((0.0, 0.5)), lambda: self.cancel(session, message))
+        era = self.era
+        self.world.after(self.random.choice((0.0, 0.5)), lambda: self.cancel(era, message))
 
-    def cancel(self, session: int, message: m.TaskCancel) -> None:
-        if session != self.session:
+    def cancel(self, era: int, message: m.TaskCancel) -> None:
+        if era != self.era:
             return
-        self.report(session)  # what is done is told before a cancel of it is answered
+        self.report(era)  # what is done is told before a cancel of it is answered
         outcomes = bytes(self.cancel_one(instance, message.force) for instance in message.ids)
         self.send(m.TaskCancelConfirm(ids=message.ids, outcomes=outcomes))
         self.start_some()

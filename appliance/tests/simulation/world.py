@@ -40,7 +40,7 @@ from scaler_protocol import messages as m
 if TYPE_CHECKING:
     from simulation.peers import Peer
 
-SAFETY_SECONDS = (2.0, 4.0, 8.0)
+SAFETY_SECONDS = (1.5, 3.0, 6.0)
 LIVENESS_SECONDS = 3000.0
 TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 16
@@ -252,8 +252,10 @@ class World:
                 self.checker.gone(name)
                 self.core.on_peer_gone(self.now, name)
                 self._check()
-            gone.clear()
-            self.core.tick(self.now)
+            if gone:
+                gone.clear()
+                self.core.tick(self.now)
+                self._check()
             effects = self.core.take_effects()
         self.checker.round_ended()
 

@@ -76,7 +76,8 @@ class State:
             for batch in client.batches():
                 assert batch.client == number
                 queued += self._check_batch(batch)
-                references[batch.function] = references.get(batch.function, 0) + 1
+                if batch.function:
+                    references[batch.function] = references.get(batch.function, 0) + 1
                 if batch.dependency_counts:
                     for start, stop in runs(batch.states.translate(_IS_FINAL), 0, len(batch), False):
                         for object_id in batch.dependencies_of(start, stop):
