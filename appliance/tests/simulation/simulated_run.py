@@ -8,6 +8,8 @@ from simulation.clients import Client
 from simulation.workers import Worker
 from simulation.world import LIVENESS_SECONDS, SAFETY_SECONDS, World
 
+MOST_WORKERS = 6
+
 
 class Summary(NamedTuple):
     events: int
@@ -30,6 +32,8 @@ class Run:
         return Worker(self.world, random.choice((1, 1, 2, 4)), random.choice((0.0, 2.0)))
 
     def step_workers(self) -> None:
+        if len(self.workers) < MOST_WORKERS and self.world.chance(self.world.rates.join):
+            self.workers.append(self.new_worker())
         for place, worker in enumerate(self.workers):
             if not worker.is_alive:
                 if self.world.is_calm or self.world.random.random() < 0.3:
@@ -87,7 +91,9 @@ class Run:
         for client in self.clients:
             client.die()
         state = world.core.state
-        world.run(deadline, lambda: not state.clients and not world.files and not any(map(Worker.is_busy, self.workers)))
+        world.run(
+            deadline, lambda: not state.clients and not world.files and not any(map(Worker.is_busy, self.workers))
+        )
         self.world.checker.check_all_is_over()
         assert not state.clients and not len(state.ready) and not state.dispatches
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]

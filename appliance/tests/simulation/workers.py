@@ -170,6 +170,8 @@ class Worker(Peer):
     def on_task_cancel(self, message: m.TaskCancel, payload: bytes) -> None:
         era = self.era
         self.world.after(self.random.choice((0.0, 0.5)), lambda: self.cancel(era, message))
+        if self.world.chance(self.world.rates.give_back):  # which crosses the cancel
+            self.give_back(era, self.random.choice((1, 3, 10)), 0)
 
     def cancel(self, era: int, message: m.TaskCancel) -> None:
         if era != self.era:
@@ -196,10 +198,22 @@ class Worker(Peer):
         return Outcome.CANCELLED
 
     def on_balance_request(self, message: m.BalanceRequest, payload: bytes) -> None:
-        given, self.queue = self.queue[-message.count :], self.queue[: -message.count]
+        era = self.era
+        self.world.after(self.random.choice((0.0, 0.3)), lambda: self.give_back(era, message.count, message.request_id))
+
+    def give_back(self, era: int, count: int, request_id: int) -> None:
+        """Give back tasks that have not started, the newest of them."""
+        if era != self.era:
+            return
+        given, self.queue = self.queue[-count:], self.queue[:-count]
         ids = [job.instance for job in given]
         self.random.shuffle(ids)
-        self.send(m.BalanceResponse(request_id=message.request_id, ids=column(ids)))
+        self.send(m.BalanceResponse(request_id=request_id, ids=column(ids)))
+
+    def misfortune(self) -> None:
+        super().misfortune()
+        if self.session and self.world.chance(self.world.rates.give_back):
+            self.give_back(self.era, self.random.choice((1, 3, 10)), 0)
 
     # Objects --------------------------------------------------------------------------------------------------------
 

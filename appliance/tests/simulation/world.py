@@ -55,6 +55,8 @@ class Rates(NamedTuple):
     violate: float
     cancel: float
     duplicate: float
+    give_back: float  # by a worker that was not asked to
+    join: float  # of one more worker
     processor_death: float
     nest: float
     restart: float
@@ -73,6 +75,8 @@ class Rates(NamedTuple):
             violate=rate(0.04),
             cancel=rate(1.0),
             duplicate=rate(0.2),
+            give_back=rate(0.2),
+            join=rate(0.1),
             processor_death=rate(0.1),
             nest=rate(0.3),
             restart=rate(0.5),
