@@ -13,7 +13,7 @@ What it holds the scheduler to:
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, ClassVar, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
@@ -28,6 +28,8 @@ WORKER_LOST, OBJECT_MISSING, REJECTED = (
     m.FailureKind.REJECTED,
 )
 NAME_ONLY, ROUNDING = 0.0, 1e-6
+
+Reactions = Dict[type, Callable[..., None]]
 
 
 class Due(NamedTuple):
@@ -227,7 +229,7 @@ class Checker:
                 self._close(task)
                 self._come_back(task)
 
-    _RECEIVED = {
+    _RECEIVED: ClassVar[Reactions] = {
         m.DisconnectRequest: _on_left,
         m.DisconnectResponse: _on_left,
         m.Heartbeat: _on_heartbeat,
@@ -401,7 +403,7 @@ class Checker:
             if message.force or not self._cancels_due.get(key, False):
                 self._cancels_due.pop(key, None)
 
-    _SENT = {
+    _SENT: ClassVar[Reactions] = {
         m.Task: _on_given,
         m.TaskResult: _on_outcomes,
         m.TaskCancelConfirm: _on_answers,

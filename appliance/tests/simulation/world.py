@@ -5,8 +5,8 @@
 Rules:
 - All chance comes from the seed, and all time from the virtual clock: a run can be repeated exactly.
 - A link keeps its own order; links are reordered against each other.
-- After each event the core's invariants are checked. Whether the outcome is right is judged from outside: by the clients,
-  who see only what real clients see, and by the Checker, who sees the messages of all.
+- After each event the core's invariants are checked. Whether the outcome is right is judged from outside: by the
+  clients, who see only what real clients see, and by the Checker, who sees the messages of all.
 - A scheduler may be killed and started anew: connections break then, what was under way on them is lost, and the peers
   join again.
 """
