@@ -233,7 +233,7 @@ def test_a_cancel_that_the_scheduler_did_not_answer_is_one(scheduler: Restarted)
     with Client(scheduler.address) as client:
         future = client.submit(identity, 1)
         scheduler.signal(signal.SIGSTOP)
-        assert not future.cancel(0.01)
+        assert not future.cancel(0.01, force=False)
         scheduler.restart()
         assert future.cancel() and future.cancelled()
 
@@ -428,15 +428,17 @@ def kill_agent(_: int = 0) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
-def test_a_killed_agent_is_replaced_and_its_tasks_run_again() -> None:
+@pytest.mark.parametrize("victim", ["agent", "nursery"])
+def test_a_killed_agent_is_replaced_and_its_tasks_run_again(victim: str) -> None:
     with SchedulerClusterCombo(n_workers=2, logging_level="CRITICAL") as combo:
         with Client(combo.get_address()) as client:
             first = combo.cluster.pid
             assert client.submit(agent_of_this_task).result(TIMEOUT_SECONDS) == first
+            nursery = client.submit(os.getppid).result(TIMEOUT_SECONDS)
             futures = [client.submit(nap, number) for number in range(300)]
             futures[10].result(TIMEOUT_SECONDS)
             assert first is not None
-            os.kill(first, signal.SIGKILL)
+            os.kill(first if victim == "agent" else nursery, signal.SIGKILL)
             assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(300))
             second = client.submit(agent_of_this_task).result(TIMEOUT_SECONDS)
             assert second != first and second == combo.cluster.pid and combo.cluster.is_alive()

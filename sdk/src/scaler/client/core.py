@@ -170,8 +170,8 @@ class ClientCore:
     def cancel(self, future: ScalerFuture, timeout_seconds: float, force: bool) -> bool:
         """Ask for a task's cancellation and wait for the answer; whether the future is cancelled now.
 
-        By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored. Without
-        a scheduler nobody runs the task, nor ever will: it is cancelled at once.
+        By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
+        Without a scheduler nobody runs the task, nor ever will: it is cancelled at once.
         """
         is_ours = False
         with self.lock:
@@ -303,9 +303,10 @@ class ClientCore:
     def _reconnect(self) -> None:
         with self._sending, self.lock:
             self.is_connected = self.is_asleep = False
+            outcomes = self.next_task_id - len(self.futures)
             cancelled = self._recovery.take_cancelled(self.futures)
         self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
-        welcome = self._recovery.connect(len(self.futures), lambda: not self._is_closing)
+        welcome = self._recovery.connect(outcomes, len(self.futures), lambda: not self._is_closing)
         if isinstance(welcome, Exception):
             self._fail(welcome)
             return
@@ -334,7 +335,7 @@ class ClientCore:
             )
         self._next_heartbeat = now + self._heartbeat_interval_seconds
         self._sequence += 1
-        self._recovery.on_time(now)
+        self._recovery.on_time(now, self.next_task_id - len(self.futures))
         self._transport.send(m.Heartbeat(sequence=self._sequence))
         self.functions.forget_dead()
 

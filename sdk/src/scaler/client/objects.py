@@ -54,6 +54,7 @@ class KeptObject:
         "path",
         "is_held",
         "references",
+        "_owner",
         "__weakref__",
     )
 
@@ -67,6 +68,7 @@ class KeptObject:
         self.path = ""
         self.is_held = False  # by the client or its user
         self.references = 0  # unfinished tasks that have it among their arguments
+        self._owner = os.getpid()
 
     def read(self, offset: int, length: int) -> Buffer:
         """A part of the content. Raises OSError when its file is gone."""
@@ -77,7 +79,7 @@ class KeptObject:
     def remove(self) -> None:
         """Nobody needs the content any more."""
         path, self.path = self.path, ""
-        if path:
+        if path and self._owner == os.getpid():  # and not a fork of it
             with contextlib.suppress(OSError):
                 os.unlink(path)
 

@@ -11,8 +11,9 @@ Rules:
 - One outcome for each future: a task without one is sent again, under its number; outcomes of the old session cannot
   arrive in the new one, for that is another connection. A task that may run at most once is not sent a second time.
 - A scheduler that drops us again and again, soon after it has welcomed us, does not keep anybody waiting for ever: time
-  counts from the first loss until a session has lasted.
-- Called by the I/O thread; `take_cancelled` and `start_session` with the client's lock held.
+  counts from the first loss until a session has lasted, or has brought an outcome.
+- Called by the I/O thread; `take_cancelled` and `start_session` with the client's lock held. Whoever takes a future out
+  of the table gives it its outcome; others may do so at any time, when they cancel.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from scaler.exceptions import DisconnectedError, ProtocolVersionError, Scheduler
 from scaler_protocol import messages as m
 
 LASTING_SECONDS = 5.0
-"""A session that has lasted for so long is no failed attempt."""
+"""A session that has lasted for so long, or for half the client's time-out, is no failed attempt."""
 
 logger = logging.getLogger("scaler")
 
@@ -58,25 +59,33 @@ class Recovery:
         self._timeout_seconds = timeout_seconds
         self._lost_at: Optional[float] = None  # first, since a session has lasted
         self._welcomed_at = time.monotonic()
+        self._outcomes_before = 0  # of all sessions before this one
+        self._lasting_seconds = min(LASTING_SECONDS, timeout_seconds / 2)
 
-    def on_time(self, now: float) -> None:
-        """Notice that the present session lasts."""
-        if self._lost_at is not None and now - self._welcomed_at > LASTING_SECONDS:
+    def on_time(self, now: float, outcomes: int) -> None:
+        """Notice that the present session lasts.
+
+        Parameters:
+            outcomes: how many tasks of this client have ended, in whatever way.
+        """
+        has_lasted = now - self._welcomed_at > self._lasting_seconds or outcomes > self._outcomes_before
+        if self._lost_at is not None and has_lasted:
             self._lost_at = None
             self._transport.came_to_stay()
 
     def take_cancelled(self, futures: Dict[int, ScalerFuture]) -> List[ScalerFuture]:
         """Tasks whose cancellation was asked for and not answered: they are not sent again, and that is the answer."""
-        cancelled = [future for future in futures.values() if future._is_cancel_asked]
-        for future in cancelled:
-            del futures[future.task_id]
-        return cancelled
+        asked = [future for future in list(futures.values()) if future._is_cancel_asked]
+        return [future for future in asked if futures.pop(future.task_id, None) is not None]
 
-    def connect(self, unfinished: int, is_wanted: Callable[[], bool]) -> Union[m.Welcome, Exception, None]:
+    def connect(
+        self, outcomes: int, unfinished: int, is_wanted: Callable[[], bool]
+    ) -> Union[m.Welcome, Exception, None]:
         """A new session, the error that ends this client, or None when it is not wanted any more."""
         cause, self.lost_because = self.lost_because, None
         now = time.monotonic()
-        self.on_time(now)
+        self.on_time(now, outcomes)
+        self._outcomes_before = outcomes
         if self._lost_at is None:
             self._lost_at = now
         address, timeout_seconds = self._transport.address, self._timeout_seconds
@@ -116,9 +125,8 @@ class Recovery:
             again = list(group)
             why_not = self._why_not_again(run)
             if run is None or why_not:
-                for future in again:
-                    del futures[future.task_id]
-                    lost.append((future, _not_again(why_not)))
+                taken = [future for future in again if futures.pop(future.task_id, None) is not None]
+                lost += [(future, _not_again(why_not)) for future in taken]
                 continue
             if run.function_object is not None:
                 self._announce(run.function_object, announced)
@@ -131,7 +139,7 @@ class Recovery:
     def _why_not_again(self, run: Optional[TaskRun]) -> str:
         if run is None:
             return "it cannot be sent a second time"
-        if run.was_sent and run.message(self._objects.wire_id)[0].options.at_most_once:
+        if run.was_sent and run.options is not None and run.options.at_most_once:
             return "it may have begun, and may run at most once"
         return ""
 
