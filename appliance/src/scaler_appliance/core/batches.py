@@ -45,7 +45,7 @@ class TaskBatch:
 
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
-        "unfinished", "dispatches", "attempts", "dependency_counts", "dependencies", "_offsets",
+        "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies", "_offsets",
         "_dependency_offsets",
     )  # fmt: skip
 
@@ -63,6 +63,7 @@ class TaskBatch:
         self.unfinished = len(self.ids)
         self.dispatches: Dict[int, Dispatch] = {}  # by number
         self.attempts: Optional[bytearray] = None  # how often each was lost with its worker; most never are
+        self.history: Dict[int, Tuple[str, ...]] = {}  # by position: what was said of each of these losses
         self.dependency_counts: array[int] = message.dependency_counts
         self.dependencies: array[int] = message.dependencies
         self._offsets: Optional[array[int]] = None
@@ -102,11 +103,12 @@ class TaskBatch:
         """How often the task was lost with its worker."""
         return 0 if self.attempts is None else self.attempts[index]
 
-    def count_loss(self, index: int) -> int:
+    def count_loss(self, index: int, what: str) -> int:
         """Note that the task was lost with its worker, and return how often it was."""
         if self.attempts is None:
             self.attempts = bytearray(len(self.ids))
         self.attempts[index] = min(MAXIMUM_COUNTED_ATTEMPTS, self.attempts[index] + 1)
+        self.history[index] = (*self.history.get(index, ()), what)
         return self.attempts[index]
 
     def dispatch_of(self, index: int) -> Dispatch:

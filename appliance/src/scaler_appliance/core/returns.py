@@ -3,7 +3,7 @@
 Rules:
 - Tasks go back to the front of their queue, in their order. Those that were to be cancelled are cancelled by it.
 - A worker that is lost counts as an attempt of every task it held, whether started or not: nobody can tell any more.
-  A task that is lost too often, or may run at most once, ends as `lost`.
+  A task that is lost too often, or may run at most once, ends as `lost`, and its error names every worker lost with it.
 - Balancing never takes a task away: it asks, and the worker gives back what it has not started. It corrects what the
   estimate of durations got wrong; it is not how work is spread.
 """
@@ -39,7 +39,7 @@ class Returns:
                 self._outcomes.close(worker, dispatch, start, stop)
                 self._finish_cancelled(batch, start, stop)
                 if is_fault or batch.options.at_most_once:
-                    self._count_losses(batch, start, stop, why)
+                    self._count_losses(batch, start, stop, f"{worker.title}: {why}")
                 self._requeue(batch, start, stop)
 
     def _finish_cancelled(self, batch: TaskBatch, start: int, stop: int) -> None:
@@ -50,18 +50,23 @@ class Returns:
                 client.confirm_cancel(task_id, m.CancelOutcome.CANCELLED)
             self._outcomes.finish(client, batch, first, end)
 
-    def _count_losses(self, batch: TaskBatch, start: int, stop: int, why: str) -> None:
-        """Count an attempt of each task; those that have no more are lost."""
+    def _count_losses(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
+        """Count an attempt of each task; those that have no more are lost.
+
+        Parameters:
+            what: who was lost and why, for the tasks' history.
+        """
         limit = min(self._state.settings.maximum_attempts, MAXIMUM_COUNTED_ATTEMPTS)
         if batch.options.at_most_once:
             limit = 1
         for index in range(start, stop):
             if batch.states[index] != TaskState.ASSIGNED:
                 continue
-            losses = batch.count_loss(index)
+            losses = batch.count_loss(index, what)
             if losses >= limit:
                 times = "once" if losses == 1 else f"{losses} times"
-                text = f"the task was lost with its worker {times}, the last time because {why}; it is not run again"
+                history = "; ".join(batch.history[index])
+                text = f"the task was lost with its worker {times}, and is not run again; lost were: {history}"
                 self._outcomes.lose(Span(batch, index, index + 1), m.FailureKind.WORKER_LOST, text, losses)
 
     def _requeue(self, batch: TaskBatch, start: int, stop: int) -> None:

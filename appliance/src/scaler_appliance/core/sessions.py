@@ -2,6 +2,7 @@
 
 Rules:
 - A session number is granted once and never again while the scheduler lives; a peer that comes back is a new peer.
+- A session ends with its connection: nothing is kept for a peer that might come back (see ADR 0005).
 - A session holds what must end with it: a worker's dispatches, a client's batches and objects.
 """
 

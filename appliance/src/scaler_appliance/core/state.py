@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     inline_bytes: int = 64 * 1024
     implementation: m.Implementation = m.Implementation(name="scaler-appliance")
     scheduler_id: bytes = bytes(16)
+    last_session: int = 0  # session numbers begin above it: no two schedulers at an address shall grant the same ones
     object_directory: str = ""
     object_directory_token: bytes = b""
     monitor_address: str = ""
@@ -48,7 +49,7 @@ class State:
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
         self.total_slots = 0  # of all workers
-        self.last_session = 0
+        self.last_session = settings.last_session
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
         self.objects = ObjectTable(self.effects, settings.chunk_bytes)
         self.ready = ReadyQueues()

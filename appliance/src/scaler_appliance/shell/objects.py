@@ -12,7 +12,7 @@ import re
 from typing import Dict, List, Optional, Set
 
 from scaler_appliance.core.objects import SESSION_SHIFT
-from scaler_protocol.segments import Buffer, ObjectDirectory, read_chunk, temporary_name, write_chunk
+from scaler_protocol.segments import Buffer, ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
 
 _OBJECT_NAME = re.compile("[0-9a-f]{16}")
 
@@ -54,6 +54,13 @@ class ObjectFiles:
         """Ids of the objects that have a file and were made by one of these sessions."""
         names = filter(_OBJECT_NAME.fullmatch, os.listdir(self.directory.path))
         return [object_id for object_id in (int(name, 16) for name in names) if object_id >> SESSION_SHIFT in sessions]
+
+    def sweep_abandoned(self) -> None:
+        """Remove directories beside ours whose owner was killed."""
+        try:
+            sweep_abandoned(os.path.dirname(self.directory.path))
+        except OSError:
+            pass  # somebody else removes one right now
 
     def close(self) -> None:
         self.directory.remove()

@@ -273,6 +273,8 @@ def _settings(options: argparse.Namespace, monitor: Monitor, files: ObjectFiles)
         maximum_object_bytes=options.maximum_object_bytes,
         implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language),
         scheduler_id=os.urandom(16),
+        # Somewhere in the lower half of all numbers: a peer may still have ids of objects of a scheduler before this.
+        last_session=int.from_bytes(os.urandom(3), "big") >> 1,
         object_directory=files.directory.path,
         object_directory_token=files.directory.token,
         monitor_address=monitor.address,

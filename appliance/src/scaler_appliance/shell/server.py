@@ -39,6 +39,7 @@ from scaler_protocol import messages as m
 TICK_INTERVAL_SECONDS = 1.0
 LULL_SECONDS = 0.001
 MAXIMUM_DRAIN_SECONDS = 0.1
+SWEEPS = 2  # for directories, after a session's end
 
 logger = logging.getLogger("scaler")
 
@@ -55,6 +56,7 @@ class Server:
         self._is_stopping = False
         self._gone: List[bytes] = []
         self._ended_sessions: Set[int] = set()
+        self._sweeps_left = 0
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._reporter = StatusReporter(core, monitor, self.sent, self.received)
@@ -185,6 +187,10 @@ class Server:
             for object_id in self._files.of_sessions(sessions):
                 if self._core.state.objects.find(object_id) is None:
                     self._files.remove(object_id)
+            self._sweeps_left = SWEEPS
+        if self._sweeps_left:  # directories of killed peers: their connection may end before they let go of the lock
+            self._sweeps_left -= 1
+            self._files.sweep_abandoned()
 
     def _store_chunk(self, effect: StoreChunk) -> None:
         try:

@@ -37,8 +37,8 @@ class Client(Submitter):
         address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
             says; inside a task, the scheduler that the task came from.
         profiling: measure every task, for `ScalerFuture.profiling_info`.
-        timeout_seconds: after so long without a word from the scheduler, unfinished futures fail with
-            DisconnectedError.
+        timeout_seconds: after so long without a scheduler, unfinished futures fail with DisconnectedError. Before that,
+            a client that has lost its scheduler looks for it, or for its successor at the same address.
         heartbeat_interval_seconds: how often to tell the scheduler that this client lives.
         serializer: how functions, arguments and results become bytes; by default cloudpickle.
         connect_timeout_seconds: how long to wait for a scheduler at the address.

@@ -10,7 +10,8 @@ Rules:
 - Whoever takes from the outbox holds `_sending` until it has sent what it took: that keeps the order. It is the I/O
   thread, but for a task that is alone: its own thread sends it, for a hand-over costs more than the sending.
 - The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have their own thread.
-- Every future ends: with its outcome, or with an error when the scheduler is lost or the client closes.
+- Every future ends: with its outcome, or with an error when the scheduler is lost for good or the client closes.
+- Between two connections nothing is sent; what they need to know of each other is in `recovery`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import threading
 import time
 from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
-from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
-from scaler.client.objects import ObjectChannel
+from scaler.client.objects import KeptObject, ObjectChannel
 from scaler.client.outgoing import Outbox, Outgoing
 from scaler.client.output import OutputChannel
+from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.payload import Buffer, Parts
@@ -58,15 +60,18 @@ class ClientCore:
         self.slots = 0  # of the whole cluster, as last heard
         self.closed_because: Optional[Exception] = None
         self.is_asleep = False
-        self._outbox = Outbox()
         self._timeout_seconds = timeout_seconds
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         hello = m.Hello(role=m.Role.CLIENT, codecs=["cloudpickle"], name=f"{os.getpid()}")
         hello.heartbeat_interval_milliseconds = int(heartbeat_interval_seconds * 1000)
         self._transport = Transport(address, hello, connect_timeout_seconds)
         self.welcome = self._transport.welcome
+        self.is_connected = True
         self.objects = ObjectChannel(self.welcome)
         self.output = OutputChannel()
+        self._outbox = Outbox(self.objects.find)
+        self._needs: Dict[int, Tuple[KeptObject, ...]] = {}  # objects that unfinished tasks have as arguments
+        self._recovery = Recovery(self._transport, self.objects, self._outbox, self._needs, timeout_seconds)
         self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object)
         self.value_objects: Set[int] = set()
         self._last_heard = time.monotonic()
@@ -104,16 +109,18 @@ class ClientCore:
         self,
         function: int,
         payload: bytes,
-        dependencies: Iterable[int],
+        dependencies: Sequence[int],
         future: ScalerFuture,
         options: Optional[m.TaskOptions] = None,
     ) -> None:
         """Give the future its id and queue its task. The lock is held."""
-        is_alone = not self.futures
+        is_alone = not self.futures and self.is_connected
         task_id = future._task_id = self.next_task_id
         self.next_task_id = task_id + 1
         self.futures[task_id] = future
-        self._outbox.add_task(function, task_id, payload, tuple(dependencies), options)
+        if dependencies:
+            self._needs[task_id] = self.objects.need(dependencies)
+        future._source = self._outbox.add_task(function, task_id, payload, dependencies, options)
         if is_alone and self._sending.acquire(blocking=False):
             try:
                 self._send_all(self._outbox.take())
@@ -132,7 +139,7 @@ class ClientCore:
 
     def _send_all(self, outgoing: List[Outgoing]) -> None:
         for item in outgoing:
-            self._transport.send(*item.message())
+            self._transport.send(*item.message(self.objects.wire_id))
 
     def wake(self) -> None:
         self.is_asleep = False
@@ -140,25 +147,41 @@ class ClientCore:
 
     def send_object(self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.FUNCTION) -> int:
         """Place an object in the cluster and return its id. Writing a large one takes time: without the lock."""
-        object_id, instruction, payload = self.objects.create(parts, name, kind)
+        kept = self.objects.store(parts, name, kind)
         with self.lock:
             self.check_open()
-            self.send(instruction, payload)
-        return object_id
+            self.objects.hold(kept)
+            if self.is_connected:  # else the next session begins with it
+                self.send(*self.objects.announcement(kept))
+        return kept.object_id
 
     def delete_object(self, object_id: int) -> None:
         """Let go of an object; it lives on while unfinished tasks need it."""
         with self.lock:
-            self.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
+            self._delete_objects([object_id])
+
+    def _delete_objects(self, object_ids: List[int]) -> None:
+        """The lock is held."""
+        for object_id in object_ids:
+            self.objects.let_go(object_id)
+        ids = array("Q", map(self.objects.wire_id, object_ids))
+        self.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
 
     def cancel(self, future: ScalerFuture, timeout_seconds: float, force: bool) -> bool:
         """Ask for a task's cancellation and wait for the answer; whether the future is cancelled now.
 
         By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
+        Without a scheduler nobody runs the task, nor ever will: it is cancelled at once.
         """
+        is_ours = False
         with self.lock:
             if self.closed_because is None:
-                self.send(m.TaskCancel(ids=array("Q", [future.task_id]), force=force))
+                future._is_cancel_asked = True
+                is_ours = not self.is_connected and self.futures.pop(future.task_id, None) is not None
+                if not is_ours:
+                    self.send(m.TaskCancel(ids=array("Q", [future.task_id]), force=force))
+        if is_ours:
+            self._settle([future], CANCELLED_AND_NOTIFIED, None)
         deadline = time.monotonic() + timeout_seconds
         with self.condition:
             self._cancels_waiting += 1
@@ -186,9 +209,8 @@ class ClientCore:
             if futures:
                 self.send(m.TaskCancel(ids=array("Q", sorted(futures)), force=True))
             if self.value_objects:
-                ids = array("Q", sorted(self.value_objects))
+                self._delete_objects(sorted(self.value_objects))
                 self.value_objects.clear()
-                self.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
         self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
 
     def ask_shutdown(self, timeout_seconds: float) -> m.ClientShutdownResponse:
@@ -216,6 +238,8 @@ class ClientCore:
         try:
             while not self._is_closing:
                 self._turn()
+                if self._recovery.lost_because is not None and not self._is_closing:
+                    self._reconnect()
             deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
             while not self._is_disconnected.is_set() and time.monotonic() < deadline:
                 self._turn(deadline - time.monotonic())
@@ -255,8 +279,7 @@ class ClientCore:
         try:
             received = self._transport.receive()
         except DisconnectedError as error:
-            self._is_disconnected.set()
-            self._fail(error)
+            self._on_lost(error)
             return
         self._last_heard = time.monotonic()
         for header, *payload in received:
@@ -272,7 +295,36 @@ class ClientCore:
         if reaction is not None:
             reaction(message, payload)
 
+    def _on_lost(self, error: Exception) -> None:
+        """The session has ended; `_run` goes for another one."""
+        self._is_disconnected.set()
+        self._recovery.lost_because = error
+
+    def _reconnect(self) -> None:
+        with self._sending, self.lock:
+            self.is_connected = self.is_asleep = False
+            outcomes = self.next_task_id - len(self.futures)
+            cancelled = self._recovery.take_cancelled(self.futures)
+        self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
+        welcome = self._recovery.connect(outcomes, len(self.futures), lambda: not self._is_closing)
+        if isinstance(welcome, Exception):
+            self._fail(welcome)
+            return
+        if welcome is None:
+            return
+        with self._sending, self.lock:
+            self.welcome = welcome
+            lost = self._recovery.start_session(welcome, self.futures)
+            self._is_disconnected.clear()
+            self.is_connected = True
+        for future, error in lost:
+            self._settle([future], FINISHED, error)
+        self._last_heard = time.monotonic()
+        self._next_heartbeat = 0.0
+
     def _on_timer(self, now: float) -> None:
+        if now - self._last_heard > self._timeout_seconds and self._transport.wait(0.0):
+            self._receive()  # it was this process that stood still
         silence_seconds = now - self._last_heard
         if silence_seconds > self._timeout_seconds:
             self._fail(
@@ -283,6 +335,7 @@ class ClientCore:
             )
         self._next_heartbeat = now + self._heartbeat_interval_seconds
         self._sequence += 1
+        self._recovery.on_time(now, self.next_task_id - len(self.futures))
         self._transport.send(m.Heartbeat(sequence=self._sequence))
         self.functions.forget_dead()
 
@@ -300,6 +353,7 @@ class ClientCore:
                     end = offset + size
                     future = take(task_id, None)
                     if future is not None:
+                        future._source = None
                         future._payload = payload[offset:end]
                         future._state = FINISHED
                         if future._is_watched:
@@ -309,7 +363,16 @@ class ClientCore:
                 future._notify_watchers()
             if self._cancels_waiting:
                 self.condition.notify_all()
+        if self._needs:
+            self._release_arguments(message.ids)
         self._run_callbacks(watched)
+
+    def _release_arguments(self, task_ids: Iterable[int]) -> None:
+        """Tasks, of which some may have an outcome now, need their arguments no more."""
+        with self.lock:
+            for task_id in task_ids:
+                if task_id in self._needs and task_id not in self.futures:
+                    self.objects.release(self._needs.pop(task_id))
 
     def _on_mixed_results(self, message: m.TaskResult, payload: bytes) -> List[ScalerFuture]:
         """Results of which some failed, or are objects. The condition is held; returns the watched futures."""
@@ -326,6 +389,7 @@ class ClientCore:
                 if future is None:
                     self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
             elif self.futures.pop(task_id, None) is not None and future is not None:
+                future._source = None
                 future._has_failed = bool(message.statuses and message.statuses[position])
                 if not object_id:
                     future._payload = payload[offset:end]
@@ -365,6 +429,7 @@ class ClientCore:
                     cancelled.append(self.futures.pop(task_id))
                 else:
                     future._cancel_outcome = outcome
+                    future._is_cancel_asked = False
             self.condition.notify_all()
         self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
 
@@ -381,15 +446,12 @@ class ClientCore:
         self._first_echo.set()
 
     def _on_refusal(self, message: m.Refusal) -> None:
-        self._is_disconnected.set()
-        if message.reason == m.RefusalReason.NOT_GREETED:
-            text = (
-                f"the scheduler at {self._transport.address} does not know this client any more (it was restarted,"
-                " or heard nothing of the client for too long): make a new Client"
-            )
-            self._fail(DisconnectedError(text))
+        error = DisconnectedError(str(refusal_error(message, self._transport.address)))
+        if message.reason == m.RefusalReason.NOT_GREETED:  # it was silent for too long
+            self._on_lost(error)
         else:
-            self._fail(DisconnectedError(str(refusal_error(message, self._transport.address))))
+            self._is_disconnected.set()
+            self._fail(error)
 
     def _on_disconnect_request(self, message: m.DisconnectRequest) -> None:
         self._transport.send(m.DisconnectResponse())
@@ -411,14 +473,19 @@ class ClientCore:
     def _settle(self, futures: Iterable[ScalerFuture], state: str, error: Optional[Exception]) -> None:
         """Give futures that are not in `self.futures` any more their outcome."""
         watched = []
+        settled = []
         with self.condition:
             for future in futures:
+                future._source = None
                 future._exception = error
                 future._state = state
+                settled.append(future.task_id)
                 if future._is_watched:
                     watched.append(future)
                     future._notify_watchers()
             self.condition.notify_all()
+        if self._needs:
+            self._release_arguments(settled)
         self._run_callbacks(watched)
 
     def _run_callbacks(self, watched: List[ScalerFuture]) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from scaler.client.functions import FunctionRecord
+    from scaler.client.outgoing import TaskRun
     from scaler.client.submitting import Submitter
 
     R = TypeVar("R", default=Any)  # of the function
@@ -98,6 +99,8 @@ class ScalerFuture(_Future[R]):
     _cancel_outcome: Optional[int] = None
     _profile: Tuple[int, ...] = ()
     _stack = ""  # where the task was when it was cancelled
+    _is_cancel_asked = False  # and not answered
+    _source: Optional[TaskRun] = None  # what its task is sent again from; while it has no outcome
     _waiters = _ListMadeWhenAsked()
     _done_callbacks = _ListMadeWhenAsked()
 

@@ -1,29 +1,90 @@
-"""Objects of a client: placing them in the cluster, and getting at large results.
+"""Objects of a client: placing them in the cluster, keeping them, and getting at large results.
 
 Rules:
-- On the scheduler's host an object is written once into the scheduler's object directory, and read by mapping the file.
-- Elsewhere its bytes stay here until the scheduler has fetched them, chunk by chunk; large results are fetched
-  likewise.
-- Creating is done by user threads, each with ids of its own; everything else by the I/O thread.
+- What a client has placed it keeps, as long as it holds the object or an unfinished task needs it: with its
+  session, the scheduler lets go of an object, and the next session needs it again.
+- An object's id, as this client and its user know it, never changes. On the wire it carries the session's number in
+  its upper bits (`wire_id`), its number among the client's objects stays.
+- On the scheduler's host a large object is a file in a directory of the client's own, written once; the scheduler's
+  directory gets a hard link, so that keeping costs no memory and placing again no copy.
+- Elsewhere its bytes stay here, and the scheduler fetches them chunk by chunk; large results are fetched likewise.
+- Objects are stored by user threads; the client's lock protects the rest, but for fetching, which is the I/O thread's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import threading
+import weakref
 from array import array
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler.client.future import ScalerFuture
 from scaler.exceptions import MissingObjects
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
 from scaler_protocol import messages as m
-from scaler_protocol.segments import map_object, object_name, shares_directory, write_object
+from scaler_protocol.segments import (
+    ObjectDirectory,
+    map_object,
+    object_name,
+    read_chunk,
+    shares_directory,
+    write_object,
+)
 
 SESSION_SHIFT = 40
 FETCH_WINDOW = 4  # chunks asked for and not arrived
+_NUMBER_MASK = (1 << SESSION_SHIFT) - 1
 
 Send = Callable[..., None]
+
+
+class KeptObject:
+    """An object of this client, and its content: bytes, or a file."""
+
+    __slots__ = (
+        "number",
+        "object_id",
+        "name",
+        "kind",
+        "size",
+        "content",
+        "path",
+        "is_held",
+        "references",
+        "_owner",
+        "__weakref__",
+    )
+
+    def __init__(self, number: int, name: str, kind: m.ObjectKind, size: int) -> None:
+        self.number = number
+        self.object_id = 0  # until it is announced
+        self.name = name
+        self.kind = kind
+        self.size = size
+        self.content: Optional[bytes] = None
+        self.path = ""
+        self.is_held = False  # by the client or its user
+        self.references = 0  # unfinished tasks that have it among their arguments
+        self._owner = os.getpid()
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """A part of the content. Raises OSError when its file is gone."""
+        if self.content is None:
+            return read_chunk(self.path, offset, length)
+        return memoryview(self.content)[offset : offset + length]
+
+    def remove(self) -> None:
+        """Nobody needs the content any more."""
+        path, self.path = self.path, ""
+        if path and self._owner == os.getpid():  # and not a fork of it
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def __del__(self) -> None:
+        self.remove()  # a function's, which lives as long as batches that call it
 
 
 class _Fetch:
@@ -42,54 +103,133 @@ class Fetched(NamedTuple):
 
 class ObjectChannel:
     def __init__(self, welcome: m.Welcome) -> None:
-        self._ids = itertools.count((welcome.session << SESSION_SHIFT) + 1)
+        self._numbers = itertools.count(1)
+        self._sessions: Set[int] = set()  # all that this client has had
+        self._kept: Dict[int, KeptObject] = {}  # by number: what is held, or an argument of unfinished tasks
+        self._by_number: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
+        self._own: Optional[ObjectDirectory] = None
+        self._own_lock = threading.Lock()
+        self._fetching: Dict[int, _Fetch] = {}
+        self.start_session(welcome)
+
+    def start_session(self, welcome: m.Welcome) -> None:
+        """From now on ids carry this session's number; nothing is placed in it, and nothing is being fetched."""
+        self._sessions.add(welcome.session)
+        self._session_bits = welcome.session << SESSION_SHIFT
         self._directory = welcome.object_directory
         self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
         self._is_shared = shares_directory(welcome.object_directory, welcome.object_directory_token)
-        self._serving: Dict[int, bytes] = {}
-        self._fetching: Dict[int, _Fetch] = {}
+        self._fetching.clear()
 
-    def create(
-        self, parts: Parts, name: str, kind: m.ObjectKind
-    ) -> Tuple[int, m.ObjectInstruction, Tuple[Buffer, ...]]:
-        """Make an object of serialised parts; returns its id, and the message and payload that announce it.
+    # Placing and keeping --------------------------------------------------------------------------------------------
 
-        Raises OSError when the object directory has no room for it.
+    def store(self, parts: Parts, name: str, kind: m.ObjectKind) -> KeptObject:
+        """Keep serialised parts, for an object that nobody knows of yet. Any thread, without the lock.
+
+        Raises OSError when there is no room.
         """
-        object_id = next(self._ids)
         size = parts_size(parts)
-        payload: Tuple[Buffer, ...] = ()
-        if size < INLINE_BYTES:
-            storage = m.ObjectStorage.INLINE
-            payload = (join(parts),)
-        elif self._is_shared:
-            storage = m.ObjectStorage.SHARED
-            write_object(os.path.join(self._directory, object_name(object_id)), parts)
+        kept = KeptObject(next(self._numbers), name, kind, size)
+        if size < INLINE_BYTES or not self._is_shared:
+            kept.content = join(parts)
         else:
-            storage = m.ObjectStorage.REMOTE
-            self._serving[object_id] = join(parts)
+            path = os.path.join(self._own_directory(), object_name(kept.number))
+            write_object(path, parts)
+            kept.path = path
+        return kept
+
+    def _own_directory(self) -> str:
+        with self._own_lock:
+            if self._own is None:
+                try:  # beside the scheduler's: links do not cross file systems
+                    self._own = ObjectDirectory(os.path.dirname(self._directory))
+                except OSError:
+                    self._own = ObjectDirectory()
+            return self._own.path
+
+    def hold(self, kept: KeptObject) -> None:
+        """Give a stored object its id; from now on it is held, until `let_go`."""
+        kept.object_id = self._session_bits | kept.number
+        kept.is_held = True
+        self._kept[kept.number] = self._by_number[kept.number] = kept
+
+    def announcement(self, kept: KeptObject) -> Tuple[m.ObjectInstruction, Tuple[Buffer, ...]]:
+        """Message and payload that place an object in the present session."""
+        object_id = self.wire_id(kept.object_id)
+        payload: Tuple[Buffer, ...] = ()
+        storage = m.ObjectStorage.REMOTE
+        if kept.size < INLINE_BYTES:
+            storage = m.ObjectStorage.INLINE
+            payload = (kept.read(0, kept.size),)
+        elif self._is_shared and kept.path:
+            with contextlib.suppress(OSError):  # another file system: the scheduler fetches it
+                os.link(kept.path, os.path.join(self._directory, object_name(object_id)))
+                storage = m.ObjectStorage.SHARED
         instruction = m.ObjectInstruction(
             action=m.ObjectAction.CREATE,
             ids=array("Q", [object_id]),
-            sizes=array("Q", [size]),
+            sizes=array("Q", [kept.size]),
             storages=bytes([storage]),
-            kinds=bytes([kind]),
-            names=[name],
+            kinds=bytes([kept.kind]),
+            names=[kept.name],
             codec="cloudpickle",
         )
-        return object_id, instruction, payload
+        return instruction, payload
+
+    def wire_id(self, object_id: int) -> int:
+        """What the scheduler calls an object now; those of other peers keep their ids."""
+        if object_id >> SESSION_SHIFT in self._sessions:
+            return self._session_bits | object_id & _NUMBER_MASK
+        return object_id
+
+    def is_own(self, object_id: int) -> bool:
+        return object_id >> SESSION_SHIFT in self._sessions
+
+    def find(self, object_id: int) -> Optional[KeptObject]:
+        """An object of this client, while anybody needs it."""
+        return self._by_number.get(object_id & _NUMBER_MASK) if self.is_own(object_id) else None
+
+    def kept(self) -> List[KeptObject]:
+        """Objects that the client holds, and those that are arguments of unfinished tasks."""
+        return list(self._kept.values())
+
+    def let_go(self, object_id: int) -> None:
+        """The client does not need the object any more; its unfinished tasks may."""
+        kept = self.find(object_id)
+        if kept is not None:
+            kept.is_held = False
+            self._drop_unneeded(kept)
+
+    def need(self, object_ids: Iterable[int]) -> Tuple[KeptObject, ...]:
+        """A task has these objects among its arguments; returns those of them that are kept here."""
+        found = tuple(filter(None, map(self.find, object_ids)))
+        for kept in found:
+            kept.references += 1
+        return found
+
+    def release(self, needed: Iterable[KeptObject]) -> None:
+        """A task has its outcome."""
+        for kept in needed:
+            kept.references -= 1
+            self._drop_unneeded(kept)
+
+    def _drop_unneeded(self, kept: KeptObject) -> None:
+        if not kept.is_held and not kept.references:
+            self._kept.pop(kept.number, None)
+            if kept.kind != m.ObjectKind.FUNCTION:
+                kept.remove()
 
     def on_request(self, request: m.ObjectRequest, send: Send) -> None:
-        """The scheduler fetches a part of an object that is here; with the last part it is not needed here any more."""
-        content = self._serving.get(request.id)
-        if content is None:
-            send(m.ObjectResponse(id=request.id, offset=request.offset, status=m.ObjectResponseStatus.MISSING))
-            return
-        end = request.offset + request.length
-        response = m.ObjectResponse(id=request.id, offset=request.offset, size=len(content))
-        send(response, (memoryview(content)[request.offset : end],))
-        if end >= len(content):
-            del self._serving[request.id]
+        """The scheduler fetches a part of an object that is here."""
+        kept = self.find(request.id)
+        if kept is not None and request.id == self.wire_id(request.id):
+            with contextlib.suppress(OSError):
+                chunk = kept.read(request.offset, request.length)
+                send(m.ObjectResponse(id=request.id, offset=request.offset, size=kept.size), (chunk,))
+                return
+        send(m.ObjectResponse(id=request.id, offset=request.offset, status=m.ObjectResponseStatus.MISSING))
+
+    # Large results --------------------------------------------------------------------------------------------------
 
     def open(self, object_id: int) -> Optional[Buffer]:
         """The content of an object in the shared directory; None when it must be fetched."""
@@ -127,5 +267,8 @@ class ObjectChannel:
         return Fetched(fetch.future, memoryview(fetch.content), None)
 
     def close(self) -> None:
-        self._serving.clear()
+        self._kept.clear()
         self._fetching.clear()
+        with self._own_lock:
+            if self._own is not None:
+                self._own.remove()

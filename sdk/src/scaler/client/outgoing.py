@@ -3,14 +3,19 @@
 Rules:
 - Order is kept between everything that is sent: a function precedes its tasks, its deletion follows them.
 - Consecutive tasks of one function and equal options join one batch, until it is full or taken away to be sent.
+- A batch outlives its sending: until the last of its tasks has an outcome, each of them may have to be sent again. It
+  holds all that this takes, its function included, as columns; the futures of its tasks hold the batch.
+- Ids in here are the client's own names of objects; a message has the session's (`wire_id`).
 - Not thread safe: its client's lock protects it.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from itertools import accumulate
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from scaler.client.objects import KeptObject
 from scaler.payload import Buffer
 from scaler_protocol import messages as m
 
@@ -19,20 +24,33 @@ MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
 
 CODEC = "cloudpickle"
 
+WireId = Callable[[int], int]
+
 
 class TaskRun:
     """Tasks of one function with consecutive ids, on their way."""
 
-    __slots__ = ("function", "options", "first_id", "payloads", "payload_bytes", "dependency_counts", "dependencies")
+    __slots__ = (
+        "function", "function_object", "options", "first_id", "payloads", "payload_bytes", "dependency_counts",
+        "dependencies", "_payload", "_sizes",
+    )  # fmt: skip
 
     def __init__(self, function: int, options: Optional[m.TaskOptions], first_id: int) -> None:
         self.function = function
         self.options = options
+        self.function_object: Optional[KeptObject] = None  # its content, for as long as it may be needed again
         self.first_id = first_id
-        self.payloads: List[bytes] = []
+        self.payloads: List[bytes] = []  # until it is sent
         self.payload_bytes = 0
         self.dependency_counts: Optional[array[int]] = None
         self.dependencies: array[int] = array("Q")
+        self._payload: Optional[bytes] = None  # all payloads, once it was sent
+        self._sizes: array[int] = array("I")
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether a scheduler may know these tasks."""
+        return self._payload is not None
 
     def add_dependencies(self, dependencies: Sequence[int]) -> None:
         """Set the dependencies of the task added last."""
@@ -41,36 +59,74 @@ class TaskRun:
         self.dependency_counts.append(len(dependencies))
         self.dependencies.extend(dependencies)
 
-    def message(self) -> Tuple[m.Task, List[Buffer]]:
-        count = len(self.payloads)
+    def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
+        """All tasks. From now on no task can be added."""
+        if self._payload is None:
+            self._sizes = array("I", map(len, self.payloads))
+            self._payload = b"".join(self.payloads)
+            self.payloads = []
         task = m.Task(
-            ids=array("Q", range(self.first_id, self.first_id + count)),
-            payload_sizes=array("I", map(len, self.payloads)),
-            function=self.function,
+            ids=array("Q", range(self.first_id, self.first_id + len(self._sizes))),
+            payload_sizes=self._sizes,
+            function=wire_id(self.function),
             codec=CODEC,
         )
         if self.options is not None:
             task.options = self.options
         if self.dependency_counts is not None:
-            self.dependency_counts.extend([0] * (count - len(self.dependency_counts)))
+            self.dependency_counts.extend([0] * (len(self._sizes) - len(self.dependency_counts)))
             task.dependency_counts = self.dependency_counts
-            task.dependencies = self.dependencies
-        return task, [b"".join(self.payloads)]
+            task.dependencies = array("Q", map(wire_id, self.dependencies))
+        return task, [self._payload]
+
+    def part(self, task_ids: List[int], wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
+        """Some of the tasks, ids ascending, to be sent again."""
+        task, payload = self.message(wire_id)
+        if len(task_ids) == len(task.ids):
+            return task, payload
+        content = memoryview(payload[0])
+        offsets = list(accumulate(task.payload_sizes, initial=0))
+        positions = [task_id - self.first_id for task_id in task_ids]
+        if task.dependency_counts:
+            places = list(accumulate(task.dependency_counts, initial=0))
+            dependencies = array("Q")
+            for position in positions:
+                dependencies.extend(task.dependencies[places[position] : places[position + 1]])
+            task.dependencies = dependencies
+            task.dependency_counts = array("H", [task.dependency_counts[position] for position in positions])
+        task.ids = array("Q", task_ids)
+        task.payload_sizes = array("I", [task.payload_sizes[position] for position in positions])
+        return task, [content[offsets[position] : offsets[position + 1]] for position in positions]
+
+
+class RunAgain(NamedTuple):
+    """Tasks of a run that have no outcome yet, for another session."""
+
+    run: TaskRun
+    task_ids: List[int]
+
+    def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
+        return self.run.part(self.task_ids, wire_id)
 
 
 class OutgoingMessage(NamedTuple):
     content: m.Member
     payload: Sequence[Buffer] = ()
 
-    def message(self) -> Tuple[m.Member, Sequence[Buffer]]:
+    def message(self, wire_id: WireId) -> Tuple[m.Member, Sequence[Buffer]]:
         return self
 
 
-Outgoing = Union[TaskRun, OutgoingMessage]
+Outgoing = Union[TaskRun, RunAgain, OutgoingMessage]
 
 
 class Outbox:
-    def __init__(self) -> None:
+    """Parameters:
+    find_object: the kept object of an id, or None.
+    """
+
+    def __init__(self, find_object: Callable[[int], Optional[KeptObject]]) -> None:
+        self._find_object = find_object
         self._items: List[Outgoing] = []
         self._open: Optional[TaskRun] = None
 
@@ -81,7 +137,8 @@ class Outbox:
         payload: bytes,
         dependencies: Sequence[int] = (),
         options: Optional[m.TaskOptions] = None,
-    ) -> None:
+    ) -> TaskRun:
+        """Add a task; returns the run that it has joined."""
         run = self._open
         if (
             run is None
@@ -90,6 +147,7 @@ class Outbox:
             or run.payload_bytes > MAXIMUM_BATCH_BYTES
         ):
             run = self._open = TaskRun(function, options, task_id)
+            run.function_object = self._find_object(function)
             self._items.append(run)
         run.payloads.append(payload)
         run.payload_bytes += len(payload)
@@ -99,10 +157,16 @@ class Outbox:
             run.dependency_counts.append(0)
         if len(run.payloads) >= MAXIMUM_BATCH_TASKS:
             self._open = None
+        return run
 
     def add(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self._open = None
         self._items.append(OutgoingMessage(message, payload))
+
+    def add_again(self, run: TaskRun, task_ids: List[int]) -> None:
+        """Tasks that a session before this one knew, or would have."""
+        self._open = None
+        self._items.append(RunAgain(run, task_ids))
 
     def take(self) -> List[Outgoing]:
         items, self._items = self._items, []

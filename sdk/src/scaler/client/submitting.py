@@ -199,7 +199,7 @@ class Submitter:
 
     def _check_reference(self, reference: ObjectReference) -> int:
         core = self._core
-        if reference.object_id >> 40 == core.welcome.session and reference.object_id not in core.value_objects:
+        if core.objects.is_own(reference.object_id) and reference.object_id not in core.value_objects:
             raise MissingObjects(
                 f"object {reference.name!r} does not exist any more: it was cleared, send it again with send_object()"
             )

@@ -1,7 +1,8 @@
 """A client's connection to its scheduler.
 
 Rules:
-- Connecting takes a bounded time and ends in a Welcome or in an error that says what is wrong at that address.
+- Connecting takes a bounded time and ends in a Welcome or in an error that says what is wrong at that address. It can
+  be done again when a connection has ended, and be broken off.
 - Sending never blocks and never raises: what the scheduler does not take at once waits here, in order. The end of the
   connection is an error of `receive`, and of nothing else.
 - Any thread may send; one thread, always the same, does everything else.
@@ -9,13 +10,15 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
+import random
 import select
 import socket
 import threading
 import time
-from typing import List, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from scaler.exceptions import (
     DisconnectedError,
@@ -41,8 +44,18 @@ from scaler_protocol.zmtp import Zmtp, ZmtpError
 
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
+WELCOME_TIMEOUT_SECONDS = 10.0  # of one attempt to come back
 _ATTEMPT_INTERVAL_SECONDS = 0.05
+_MAXIMUM_ATTEMPT_INTERVAL_SECONDS = 1.0
 _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
+
+
+class NotWantedError(Exception):
+    """Nobody wants the connection any more that was being made."""
+
+
+class ShuttingDownError(SchedulerRefusedError):
+    """The scheduler accepts nobody because it ends."""
 
 
 class Transport:
@@ -58,38 +71,130 @@ class Transport:
 
     def __init__(self, address: str, hello: m.Hello, timeout_seconds: float) -> None:
         self.address = address
-        deadline = time.monotonic() + timeout_seconds
-        self._connection = Connection(_connect(address, deadline), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        self._parsed = parse_address(address)
+        self._hello = _complete(hello)
+        self._connection: Optional[Connection] = None
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
         self._poll = select.poll()
         self._poll.register(self._wake_reader, select.POLLIN)
-        self._poll.register(self._connection.fileno(), select.POLLIN)
         self._waits_for_room = False
+        self._interval_seconds = _ATTEMPT_INTERVAL_SECONDS  # between attempts to come back
         self._lock = threading.Lock()  # of what the connection has to send
         try:
-            self.welcome = self._greet(hello, deadline)
+            self.welcome = self._connect_first(time.monotonic() + timeout_seconds)
         except BaseException:
             self.close()
             raise
 
-    def _greet(self, hello: m.Hello, deadline: float) -> m.Welcome:
-        hello.major, hello.minor_min, hello.minor_max = PROTOCOL_MAJOR, PROTOCOL_MINOR_MIN, PROTOCOL_MINOR_MAX
-        hello.implementation = m.Implementation(
-            name="scaler-sdk",
-            version=__version__,
-            language=f"Python {platform.python_version()} ({platform.python_implementation()})",
-        )
-        hello.host = socket.gethostname()
-        hello.process_id = os.getpid()
+    # Connecting -----------------------------------------------------------------------------------------------------
+
+    def _connect_first(self, deadline: float) -> m.Welcome:
+        """Somebody who is about to listen at the address is waited for."""
+        while True:
+            try:
+                self._connect(deadline, _always)
+                break
+            except OSError as error:
+                if time.monotonic() + _ATTEMPT_INTERVAL_SECONDS >= deadline:
+                    raise SchedulerUnreachableError(
+                        f"nobody listens at {self.address} ({error.strerror or error}): start a scheduler there with"
+                        f" `scaler_scheduler {self.address}`, or check the address"
+                    ) from error
+            time.sleep(_ATTEMPT_INTERVAL_SECONDS)
+        return self._greet(deadline, _always)
+
+    def connect_again(self, deadline: float, is_wanted: Callable[[], bool]) -> m.Welcome:
+        """Connect anew, with ever longer pauses between attempts, so that a scheduler that starts finds no crowd.
+
+        Parameters:
+            deadline: by `time.monotonic()`.
+            is_wanted: asked after each `wake`.
+
+        Raises ProtocolVersionError, SchedulerRefusedError, NotWantedError, and SchedulerUnreachableError when the time
+        is over, with what the last attempt met.
+        """
+        self._hello.previous_session = self.welcome.session
+        last_error = ""
+        while True:
+            self.drop()
+            pause = self._interval_seconds * random.uniform(0.75, 1.25)
+            if time.monotonic() + pause >= deadline:
+                raise SchedulerUnreachableError(last_error or "there was no time for an attempt")
+            self._pause(pause, is_wanted)
+            self._interval_seconds = min(2 * self._interval_seconds, _MAXIMUM_ATTEMPT_INTERVAL_SECONDS)
+            attempt_deadline = min(deadline, time.monotonic() + WELCOME_TIMEOUT_SECONDS)
+            try:
+                self._connect(attempt_deadline, is_wanted)
+                self.welcome = self._greet(attempt_deadline, is_wanted)
+                return self.welcome
+            except ShuttingDownError as error:  # its successor may come
+                last_error = str(error)
+            except (ProtocolVersionError, SchedulerRefusedError):
+                raise
+            except OSError as error:
+                last_error = error.strerror or str(error)
+
+    def came_to_stay(self) -> None:
+        """The connection is of use: when it ends, the first attempt to come back is soon."""
+        self._interval_seconds = _ATTEMPT_INTERVAL_SECONDS
+
+    def _pause(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not is_wanted():
+                raise NotWantedError
+            self.wait(deadline - time.monotonic())
+
+    def _connect(self, deadline: float, is_wanted: Callable[[], bool]) -> None:
+        """Connect to who listens. Raises OSError, NotWantedError."""
+        stream = connect_by_shortcut(self._parsed)
+        if stream is None:
+            family, target = resolve(self._parsed)
+            stream = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                stream.setblocking(False)
+                self._finish_connecting(stream, stream.connect_ex(target), deadline, is_wanted)
+            except BaseException:
+                stream.close()
+                raise
+        with self._lock:
+            self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        self._poll.register(self._connection.fileno(), select.POLLIN)
+        self._waits_for_room = False
+
+    def _finish_connecting(
+        self, stream: socket.socket, error_number: int, deadline: float, is_wanted: Callable[[], bool]
+    ) -> None:
+        if error_number == errno.EINPROGRESS:
+            poll = select.poll()
+            poll.register(stream, select.POLLOUT)
+            poll.register(self._wake_reader, select.POLLIN)
+            error_number = errno.ETIMEDOUT
+            while time.monotonic() < deadline:
+                ready = [descriptor for descriptor, _ in poll.poll(int(1000 * (deadline - time.monotonic())) + 1)]
+                if stream.fileno() in ready:
+                    error_number = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    break
+                if ready:
+                    os.read(self._wake_reader, 4096)
+                if not is_wanted():
+                    raise NotWantedError
+        if error_number:
+            raise OSError(error_number, os.strerror(error_number))
+
+    def _greet(self, deadline: float, is_wanted: Callable[[], bool]) -> m.Welcome:
+        assert self._connection is not None
         try:
             self._connection.start()
-            self.send(hello)
+            self.send(self._hello)
             while True:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError("it does not answer as one does")
+                if not is_wanted():
+                    raise NotWantedError
                 if not self.wait(remaining):
                     continue
                 for header, *_ in self._connection.receive():
@@ -106,29 +211,36 @@ class Transport:
                 " check the address and the port, and that the scheduler is of version 1 of the protocol"
             ) from error
 
+    # Messages -------------------------------------------------------------------------------------------------------
+
     def send(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         frames: List[Buffer] = [encode(message)]
         if payload:
             frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
         try:
             with self._lock:
-                self._connection.send(frames)
+                if self._connection is not None:
+                    self._connection.send(frames)
         except OSError:
             pass  # `receive` will say so
 
     @property
     def has_unsent(self) -> bool:
         """Whether something waits for room, which only `wait` notices."""
-        return self._connection.has_unsent
+        connection = self._connection
+        return connection is not None and connection.has_unsent
 
     def receive(self) -> List[List[bytes]]:
         """The messages that have come, as lists of frames.
 
         Raises DisconnectedError when the connection has ended.
         """
+        connection = self._connection
+        if connection is None:
+            return []
         try:
             with self._lock:  # what is received may ask for an answer
-                return self._connection.receive()
+                return connection.receive()
         except (OSError, ZmtpError) as error:
             raise DisconnectedError(
                 f"the connection to the scheduler at {self.address} ended ({error}):"
@@ -137,10 +249,11 @@ class Transport:
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until something arrives, `wake` is called, or the time is over; whether to call `receive`."""
-        if self._connection.has_unsent is not self._waits_for_room:
-            self._waits_for_room = self._connection.has_unsent
+        connection = self._connection
+        if connection is not None and connection.has_unsent is not self._waits_for_room:
+            self._waits_for_room = connection.has_unsent
             events = select.POLLIN | select.POLLOUT if self._waits_for_room else select.POLLIN
-            self._poll.modify(self._connection.fileno(), events)
+            self._poll.modify(connection.fileno(), events)
         is_readable = False
         for descriptor, events in self._poll.poll(max(0, int(timeout_seconds * 1000) + 1)):
             if descriptor == self._wake_reader:
@@ -154,7 +267,8 @@ class Transport:
     def _flush(self) -> None:
         try:
             with self._lock:
-                self._connection.flush()
+                if self._connection is not None:
+                    self._connection.flush()
         except OSError:
             pass  # `receive` will say so
 
@@ -165,15 +279,24 @@ class Transport:
         except BlockingIOError:
             pass  # the pipe is full of wake-ups
 
+    def drop(self) -> None:
+        """Close the connection as it is; what is sent from now on is lost."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            self._poll.unregister(connection.fileno())
+            connection.close()
+
     def close(self) -> None:
-        """Close the connection; what was sent has LINGER_SECONDS to leave."""
+        """Close the connection for good; what was sent has LINGER_SECONDS to leave."""
         deadline = time.monotonic() + LINGER_SECONDS
+        connection = self._connection
         try:
-            while not self._connection.flush() and time.monotonic() < deadline:
+            while connection is not None and not connection.flush() and time.monotonic() < deadline:
                 self.wait(deadline - time.monotonic())
         except OSError:
             pass  # nobody is there to be told
-        self._connection.close()
+        self.drop()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
@@ -182,32 +305,23 @@ def refusal_error(refusal: m.Refusal, address: str) -> ConnectionError:
     """The exception that says what a Refusal says."""
     if refusal.reason == m.RefusalReason.VERSION_MISMATCH:
         return ProtocolVersionError(f"the scheduler at {address} cannot be used: {refusal.message}")
-    return SchedulerRefusedError(f"the scheduler at {address} refused this client: {refusal.message}")
+    is_ending = refusal.reason == m.RefusalReason.SHUTTING_DOWN
+    kind = ShuttingDownError if is_ending else SchedulerRefusedError
+    return kind(f"the scheduler at {address} refused this client: {refusal.message}")
 
 
-def _connect(address: str, deadline: float) -> socket.socket:
-    """A connected socket. Somebody who is about to listen there is waited for."""
-    parsed = parse_address(address)
-    while True:
-        stream = connect_by_shortcut(parsed)
-        if stream is not None:
-            return stream
-        try:
-            family, target = resolve(parsed)
-            stream = socket.socket(family, socket.SOCK_STREAM)
-            stream.settimeout(max(_ATTEMPT_INTERVAL_SECONDS, deadline - time.monotonic()))
-            stream.connect(target)
-            return stream
-        except OSError as error:
-            if stream is not None:
-                stream.close()
-            if time.monotonic() + _ATTEMPT_INTERVAL_SECONDS >= deadline:
-                raise SchedulerUnreachableError(
-                    f"nobody listens at {address} ({error.strerror or error}): start a scheduler there with"
-                    f" `scaler_scheduler {address}`, or check the address"
-                ) from error
-        except BaseException:
-            if stream is not None:
-                stream.close()
-            raise
-        time.sleep(_ATTEMPT_INTERVAL_SECONDS)
+def _always() -> bool:
+    return True
+
+
+def _complete(hello: m.Hello) -> m.Hello:
+    """A Hello that says which versions and which implementation this is."""
+    hello.major, hello.minor_min, hello.minor_max = PROTOCOL_MAJOR, PROTOCOL_MINOR_MIN, PROTOCOL_MINOR_MAX
+    hello.implementation = m.Implementation(
+        name="scaler-sdk",
+        version=__version__,
+        language=f"Python {platform.python_version()} ({platform.python_implementation()})",
+    )
+    hello.host = socket.gethostname()
+    hello.process_id = os.getpid()
+    return hello

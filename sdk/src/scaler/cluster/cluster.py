@@ -10,7 +10,7 @@ from scaler.cluster.program import Program, option_arguments
 
 
 class Cluster(Program):
-    """Workers that connect to a scheduler.
+    """Workers that connect to a scheduler. When their process is killed, another one takes its place.
 
     Parameters:
         address: of the scheduler.
@@ -73,6 +73,7 @@ class Cluster(Program):
             ],
             # Tasks import what this program can import, also from beside its script.
             environment={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
+            is_replaced=True,
         )
 
 

@@ -5,17 +5,29 @@ Rules:
   closes and the child stops.
 - The child has a session of its own, so that Ctrl-C reaches this program alone, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
+- A child that nobody asked to end is started again where its kind says so, after a pause that grows while it does not
+  stay: it was killed, or had met an error that it did not foresee. One that says why it cannot go on has ended, and so
+  has one that meets such an error each time it starts.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
+import threading
+import time
 import weakref
 from types import TracebackType
 from typing import Dict, List, Optional, Sequence, Type
 
 STOP_TIMEOUT_SECONDS = 10.0
+EXIT_ERROR = 1  # of a program that met an error that it did not foresee
+_SHORTEST_PAUSE_SECONDS = 0.1  # before a process is replaced
+_LONGEST_PAUSE_SECONDS = 10.0
+_MAXIMUM_ERRORS = 5  # in a row, each soon after the start
+
+logger = logging.getLogger("scaler")
 
 
 class Program:
@@ -24,59 +36,57 @@ class Program:
     Parameters:
         command: the program and its arguments.
         environment: variables that differ from this process's.
+        is_replaced: whether another process is started when this one is killed.
     """
 
-    def __init__(self, command: Sequence[str], environment: Optional[Dict[str, str]] = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Optional[Dict[str, str]] = None, is_replaced: bool = False
+    ) -> None:
         self._command: List[str] = list(command)
         self._environment = environment
-        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._is_replaced = is_replaced
+        self._child: Optional[_Child] = None
 
     def start(self) -> None:
         """Start the process. Raises OSError when the program cannot be run."""
         self._launch(())
 
     def _launch(self, pass_fds: Sequence[int]) -> None:
-        if self._process is not None:
+        if self._child is not None:
             raise RuntimeError(f"{type(self).__name__} was started before")
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=pass_fds,
-            env={**os.environ, **(self._environment or {})},
-        )
-        self._finalizer = weakref.finalize(self, _stop, self._process)
+        child = self._child = _Child(self._command, {**os.environ, **(self._environment or {})}, pass_fds)
+        self._finalizer = weakref.finalize(self, child.stop)
+        if self._is_replaced:  # by a thread that knows the child alone, so that this object's end ends the child
+            child.start_watching()
+
+    @property
+    def _process(self) -> Optional[subprocess.Popen[bytes]]:
+        return None if self._child is None else self._child.process
 
     @property
     def pid(self) -> Optional[int]:
-        """The process id, once started."""
+        """The process id, once started; another one when the process was replaced."""
         return None if self._process is None else self._process.pid
 
     def is_alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._child is not None and self._child.is_alive()
 
     def terminate(self) -> None:
         """Ask the process to stop; returns at once."""
-        if self.is_alive():
-            assert self._process is not None
-            self._process.terminate()
+        if self._child is not None:
+            self._child.terminate()
 
     def join(self, timeout_seconds: Optional[float] = None) -> Optional[int]:
         """Wait for the process to end; returns its exit code, or None when it still runs."""
-        if self._process is None:
-            return None
-        try:
-            return self._process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired:
-            return None
+        return None if self._child is None else self._child.join(timeout_seconds)
 
     def shutdown(self) -> None:
         """Stop the process and wait for its end. Idempotent."""
-        if self._process is not None:
+        if self._child is not None:
             self._finalizer()
 
     def __enter__(self) -> Program:
-        if self._process is None:
+        if self._child is None:
             self.start()
         return self
 
@@ -89,13 +99,85 @@ class Program:
         self.shutdown()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+class _Child:
+    """The process itself, and those that replace it."""
+
+    def __init__(self, command: Sequence[str], environment: Dict[str, str], pass_fds: Sequence[int]) -> None:
+        self._command = command
+        self._environment = environment
+        self._is_watched = False
+        self._lock = threading.Lock()  # of which process it is, and whether it shall end
+        self._is_ending = threading.Event()
+        self._has_ended = threading.Event()
+        self.process = self._start(pass_fds)
+
+    def _start(self, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=pass_fds, env=self._environment
+        )
+
+    def start_watching(self) -> None:
+        """From now on replace the process whenever it is killed, until it shall end."""
+        self._is_watched = True
+        threading.Thread(target=self._watch, name="scaler-program", daemon=True).start()
+
+    def _watch(self) -> None:
+        pause_seconds = _SHORTEST_PAUSE_SECONDS
+        errors = 0
+        try:
+            while True:
+                began = time.monotonic()
+                code = self.process.wait()
+                if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
+                    pause_seconds, errors = _SHORTEST_PAUSE_SECONDS, 0
+                was_killed, errors = code < 0, errors + (code == EXIT_ERROR)
+                is_error = code == EXIT_ERROR and errors < _MAXIMUM_ERRORS
+                if not (was_killed or is_error) or self._is_ending.is_set():
+                    return
+                logger.warning("Cluster: process %d ended with code %d, it is replaced", self.process.pid, code)
+                if self._is_ending.wait(pause_seconds) or not self._replace():
+                    return
+                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+        finally:
+            self._has_ended.set()
+
+    def _replace(self) -> bool:
+        with self._lock:
+            if self._is_ending.is_set():
+                return False
+            _close_pipe(self.process)
+            self.process = self._start()
+            return True
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def terminate(self) -> None:
+        """Ask the process to stop; it is not replaced any more."""
+        with self._lock:
+            self._is_ending.set()
+            self.process.terminate()
+
+    def join(self, timeout_seconds: Optional[float]) -> Optional[int]:
+        """Wait until the process has ended for good; its exit code, or None."""
+        try:
+            if self._is_watched and not self._has_ended.wait(timeout_seconds):
+                return None
+            return self.process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> None:
+        self.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        _close_pipe(self.process)
+
+
+def _close_pipe(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         process.stdin.close()
 
