@@ -41,6 +41,9 @@ struct TaskResult {
   durationsMicroseconds @6 :List(UInt64);  # these three with profiling only
   cpuMicroseconds @7 :List(UInt64);
   peakMemoryBytes @8 :List(UInt64);
+  causes @9 :List(UInt64);
+  # Scheduler to client, graphs only: 1 + the id of the node whose failure the entry passes on to a target
+  # that needed it; 0: the outcome is the task's own.
 }
 
 struct TaskCancel {
@@ -67,15 +70,26 @@ struct TaskLog {
 
 struct GraphTask {
   # A graph of tasks. Node i is described by entry i of the columns; its predecessors are
-  # `predecessors[predecessorOffsets[i] : predecessorOffsets[i + 1]]`, node positions.
+  # `predecessors[predecessorOffsets[i] : predecessorOffsets[i + 1]]`, node positions smaller than i.
+  # `ids` are task ids as in Task. A node runs when all its predecessors have succeeded. When one of them
+  # fails, is lost or cancelled, so is what depends on it; what no target needs any more is not run.
+  # The client is told of the outcomes of targets, in TaskResult; those that are cancelled because a node they
+  # need was cancelled are in a TaskCancelConfirm that the client did not ask for.
+  #
+  # To a worker each node is a task. The payload of one that has predecessors begins with their results:
+  # UInt32 4, UInt32 count, for each predecessor in the given order UInt32 size, then the results back to back,
+  # then the node's own payload. A size of 0xFFFFFFFF says that the result is an object: these are the last
+  # entries of the task's dependencies, in order.
   ids @0 :List(UInt64);
   payloadSizes @1 :List(UInt32);
-  functions @2 :List(UInt64);
-  predecessorOffsets @3 :List(UInt32);
+  functions @2 :List(UInt64);  # object ids
+  predecessorOffsets @3 :List(UInt32);  # one entry more than there are nodes; empty: no node has predecessors
   predecessors @4 :List(UInt32);
   targets @5 :List(UInt32);  # node positions whose results the client wants
   codec @6 :Text;
   options @7 :Common.TaskOptions;
+  dependencyCounts @8 :List(UInt16);  # these two as in Task
+  dependencies @9 :List(UInt64);
 }
 
 struct GraphTaskResult {

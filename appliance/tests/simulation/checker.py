@@ -8,89 +8,31 @@ What it holds the scheduler to:
 - A task that may run once is never given again once it may have started; attempts are counted as they happened.
 - Each cancel is answered, and truthfully; a forced one reaches the worker, as does one for tasks of a client that left.
 - No slot idles while a task waits that it could run; nothing is given to a worker that it has no room for.
+- A node of a graph runs after its predecessors, with their results; a target whose predecessor has no result ends as
+  that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
 - A worker is told of objects before it needs them and of their end once; a well-behaved peer is never refused.
 """
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, ClassVar, Dict, List, Set, Tuple
+
+from simulation.graphs import check_results, split_payload
+from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
 Outcome = m.CancelOutcome
-SUCCESS, LOST = int(m.TaskStatus.SUCCESS), int(m.TaskStatus.LOST)
-CANCELLED = -1
+LOST = int(m.TaskStatus.LOST)
 WORKER_LOST, OBJECT_MISSING, REJECTED = (
     m.FailureKind.WORKER_LOST,
     m.FailureKind.OBJECT_MISSING,
     m.FailureKind.REJECTED,
 )
-NAME_ONLY, ROUNDING = 0.0, 1e-6
 
 Reactions = Dict[type, Callable[..., None]]
-
-
-class Due(NamedTuple):
-    """The outcome that a task must get now."""
-
-    status: int
-    data: bytes = b""  # as the worker reported it
-    object_id: int = 0
-    kind: Optional[m.FailureKind] = None  # of a failure that the scheduler itself tells of
-    attempts: int = 1
-
-
-class Task:
-    __slots__ = ("client", "id", "payload", "once", "need", "needed", "outcome", "worker", "instance", "losses",
-                 "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
-
-    def __init__(self, client: Party, task_id: int, payload: bytes, options: m.TaskOptions, needed: Set[int]) -> None:
-        self.client = client
-        self.id = task_id
-        self.payload = payload
-        self.once = options.at_most_once
-        self.need = options.capabilities[0].amount if options.capabilities else None
-        self.needed = needed
-        self.outcome: Optional[int] = None
-        self.worker: Optional[Party] = None  # that holds it, by `instance`
-        self.instance = 0
-        self.losses = 0
-        self.is_new = True  # came in this round
-        self.is_asked = False  # to be cancelled, ever
-        self.is_cancelling = False  # a cancel waits for its worker's answer
-        self.due: Optional[Due] = None
-
-    def __repr__(self) -> str:
-        return f"task {self.id} of session {self.client.session} ({self.payload.decode()})"
-
-
-class Party:
-    """A session, as the wire shows it."""
-
-    def __init__(self, link: bytes, session: int, hello: m.Hello, now: float) -> None:
-        self.link = link
-        self.session = session
-        self.is_worker = hello.role == m.Role.WORKER
-        self.last_heard = now
-        self.hello_slots = self.slots = hello.slots
-        self.queue_size = hello.queue_size
-        self.gpu = hello.capabilities[0].amount if hello.capabilities else None
-        self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
-        self.known: Set[int] = set()  # objects that a worker was told of
-        self.owned: Set[int] = set()
-
-    def fits(self, need: Optional[float]) -> bool:
-        """Whether the worker has room for a task with this need."""
-        if need is None:
-            return True
-        if self.gpu is None or self.gpu < need:
-            return False
-        return need == NAME_ONLY or self.gpu_in_use() + need <= self.gpu + ROUNDING
-
-    def gpu_in_use(self) -> float:
-        return sum(task.need or 0.0 for task in self.tasks.values())
 
 
 class Checker:
@@ -170,17 +112,43 @@ class Checker:
             else:
                 self._decide(task, Due(LOST, kind=OBJECT_MISSING))
 
+    def _on_graph_task(self, client: Party, message: m.GraphTask, payload: bytes) -> None:
+        nodes: List[Node] = []
+        offset = first = 0
+        for position, task_id in enumerate(message.ids):
+            size, count = message.payload_sizes[position], message.dependency_counts[position]
+            needed = {message.functions[position], *message.dependencies[first : first + count]}
+            before = message.predecessors[slice(*message.predecessor_offsets[position : position + 2])]
+            node = Node(
+                client,
+                task_id,
+                payload[offset : offset + size],
+                message.options,
+                needed,
+                [nodes[each] for each in before],
+                position in message.targets,
+            )
+            offset, first = offset + size, first + count
+            nodes.append(node)
+            client.tasks[task_id] = node
+            self._new.append(node)
+            if not needed <= self._held:
+                self._decide(node, Due(LOST, kind=OBJECT_MISSING))
+
     def _on_task_cancel(self, client: Party, message: m.TaskCancel, payload: bytes) -> None:
         for task_id in message.ids:
             task = client.tasks.get(task_id)
             if task is not None and task.worker is not None:
-                if message.force or not task.is_cancelling:
+                is_dropped = isinstance(task, Node) and task.is_dropped
+                if message.force or not (task.is_cancelling or is_dropped):
                     key = task.worker.session, task.instance
                     self._cancels_due[key] = message.force or self._cancels_due.get(key, False)
                 task.is_cancelling = task.is_asked = True
                 continue
             self._answers_due.add((client.session, task_id))
-            if task is not None and task in self._waiting:
+            if isinstance(task, Node):
+                task.is_asked = True
+            elif task is not None and task in self._waiting:
                 task.is_asked = True
                 self._decide(task, Due(CANCELLED))
 
@@ -205,7 +173,7 @@ class Checker:
                 self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
             if object_id:
                 worker.owned.discard(object_id)
-                if task is None:
+                if task is None or not task.is_wanted:
                     self._held.discard(object_id)
                 else:
                     task.client.owned.add(object_id)
@@ -218,7 +186,10 @@ class Checker:
             if outcome == Outcome.CANCELLED:
                 self._close(task)
                 self._decide(task, Due(CANCELLED))
-            elif task.is_cancelling:
+                continue
+            if isinstance(task, Node):
+                task.is_dropped = False
+            if task.is_cancelling:
                 task.is_cancelling = False
                 self._answers_due.add((task.client.session, task.id))
 
@@ -234,6 +205,7 @@ class Checker:
         m.DisconnectResponse: _on_left,
         m.Heartbeat: _on_heartbeat,
         m.Task: _on_task,
+        m.GraphTask: _on_graph_task,
         m.TaskCancel: _on_task_cancel,
         m.ObjectInstruction: _on_objects,
         m.TaskResult: _on_task_result,
@@ -253,7 +225,10 @@ class Checker:
     def _decide(self, task: Task, due: Due) -> None:
         self._waiting.pop(task, None)
         task.due = due
-        self._due[task] = None
+        if task.is_wanted:
+            self._due[task] = None
+        else:
+            task.outcome = due.status
         if task.is_cancelling:
             self._answers_due.add((task.client.session, task.id))
 
@@ -261,7 +236,7 @@ class Checker:
         """It is at no worker any more, and has no outcome of one."""
         if task.is_cancelling:
             self._decide(task, Due(CANCELLED))
-        else:
+        elif not isinstance(task, Node):
             self._waiting[task] = None
 
     def _lose(self, task: Task, is_fault: bool) -> None:
@@ -325,17 +300,26 @@ class Checker:
         assert client is not None, "a task of a client that has left is given to a worker"
         assert not message.function or message.function in worker.known
         assert worker.known.issuperset(message.dependencies), "objects are announced before the tasks that need them"
-        offset = 0
-        for instance, size in zip(message.ids, message.payload_sizes):
-            data, offset = payload[offset : offset + size], offset + size
+        counts = message.dependency_counts or [0] * len(message.ids)
+        offset = first = 0
+        for instance, size, count in zip(message.ids, message.payload_sizes, counts):
+            results, data = split_payload(payload[offset : offset + size])
+            needed = message.dependencies[first : first + count]
+            offset, first = offset + size, first + count
             task = client.tasks[int(data.rsplit(b" ", 1)[-1])]
             assert task.payload == data
-            assert task in self._waiting, f"{task} is given, though it is {task.due or task.outcome or 'at a worker'}"
+            if isinstance(task, Node):
+                assert task.may_run(), f"{task} is given, though it is {task.due or task.outcome or 'not ready'}"
+                check_results(results, needed, [each.due[1:3] for each in task.predecessors if each.due])
+                task.needed = task.needed.union(needed)
+            else:
+                assert not results
+                assert task in self._waiting, f"{task} is given, though it is {task.due or task.outcome or 'held'}"
             assert instance not in self._given, f"instance {instance} is given twice"
             assert message.attempt == task.losses + 1
             assert worker.fits(task.need), f"{task} does not fit its worker"
             self._given.add(instance)
-            del self._waiting[task]
+            self._waiting.pop(task, None)
             task.worker, task.instance = worker, instance
             worker.tasks[instance] = task
         assert offset == len(payload)
@@ -349,7 +333,11 @@ class Checker:
             status = message.statuses[position] if message.statuses else SUCCESS
             object_id = message.objects[position] if message.objects else 0
             task = client.tasks[task_id]
-            if status == LOST and task.is_new and self._has_waiting_limit:
+            assert task.is_wanted, f"nobody wants the outcome of {task}"
+            if message.causes and message.causes[position]:
+                assert isinstance(task, Node) and task.worker is None
+                self._decide(task, self._inherited(task, client.tasks[message.causes[position] - 1], status, data))
+            elif status == LOST and task.is_new and self._has_waiting_limit:
                 if decode_struct(m.Failure, data).kind == REJECTED:  # also if a cancel came right behind it
                     self._decide(task, Due(LOST, kind=REJECTED))
             self._settle(task, status)
@@ -364,18 +352,44 @@ class Checker:
                 assert (status, failure.kind, failure.attempts) == (LOST, due.kind, due.attempts), (task, failure, due)
         assert offset == len(payload)
 
+    def _inherited(self, node: Node, origin: Task, status: int, data: bytes) -> Due:
+        """What a target must be told that ends because of another node."""
+        assert origin in node.ancestors()
+        if origin.due is None:  # rejected with its graph, and nobody was told of it
+            assert self._has_waiting_limit and origin.is_new
+            return Due(LOST, kind=REJECTED)
+        assert origin.due.status not in (SUCCESS, CANCELLED)
+        return origin.due
+
     def _on_answers(self, client: Party, message: m.TaskCancelConfirm, payload: bytes) -> None:
         for task_id, outcome in zip(message.ids, message.outcomes):
             self._answers_due.discard((client.session, task_id))
             task = client.tasks.get(task_id)
             if outcome == Outcome.CANCELLED:
+                if isinstance(task, Node):
+                    self._allow_cancelled(task)
                 assert task is not None and task.is_asked, f"{task} is cancelled, and nobody asked"
                 assert task.due is not None and task.due.status == CANCELLED, f"{task} may run still"
                 self._settle(task, CANCELLED)
             elif outcome == Outcome.NOT_FOUND:
-                assert task is None or task.outcome is not None, f"{task} is not found, and has no outcome"
+                is_told = task is None or task.outcome is not None or not task.is_wanted
+                assert is_told, f"{task} is not found, and has no outcome"
             else:
-                assert task is not None and task.outcome is None, f"{task} runs, they say, and has an outcome"
+                assert task is not None, "what was never submitted runs, they say"
+                assert task.outcome is None or not task.is_wanted, f"{task} runs, they say, and has an outcome"
+
+    def _allow_cancelled(self, node: Node) -> None:
+        """A node may be cancelled that is at no worker, if it was asked for, or for one that it needs."""
+        assert node.worker is None
+        if any(each.is_asked for each in node.ancestors()):
+            assert node.is_wanted or node.is_asked, f"nobody wants the outcome of {node}"
+            node.is_asked = True
+        if node.due is None:
+            self._decide(node, Due(CANCELLED))
+        if not node.is_wanted:
+            assert node.outcome == CANCELLED
+            self._due[node] = None
+            node.outcome = None  # to be settled
 
     def _settle(self, task: Task, outcome: int) -> None:
         assert task.outcome is None, f"{task} gets outcome {outcome}, after {task.outcome}"
@@ -402,6 +416,9 @@ class Checker:
             key = worker.session, instance
             if message.force or not self._cancels_due.get(key, False):
                 self._cancels_due.pop(key, None)
+            task = worker.tasks.get(instance)
+            if isinstance(task, Node) and not task.is_cancelling:
+                task.is_dropped = True
 
     _SENT: ClassVar[Reactions] = {
         m.Task: _on_given,

@@ -4,13 +4,15 @@ What a client may rely on, and checks here:
 - each accepted task has exactly one outcome; none comes for a task that it did not submit;
 - a result is the result of its task; a task is lost only for a reason that exists;
 - each cancel is answered, `cancelled` means that nothing ran to its end, `notFound` that the outcome came before;
-- a task that may run once was started once at most.
+- a task that may run once was started once at most;
+- of a graph it hears of the targets, and of nodes whose cancel it asked for; a result is made of the predecessors'.
 """
 
 from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional, Set
 
+from simulation.graphs import result_content
 from simulation.peers import Peer, content_of
 from simulation.world import World, column
 
@@ -31,6 +33,14 @@ class Submitted:
         self.must_be_lost = must_be_lost  # needs what does not exist
         self.outcome = ""
         self.is_cancel_asked = False
+        self.is_wanted = True  # its outcome is to be told
+        self.content = payload  # of its result
+        self.ancestors: Set[int] = set()  # ids of the nodes that it needs
+
+    @property
+    def is_lost_with_session(self) -> bool:
+        """Whether its outcome is wanted still."""
+        return self.is_wanted and not self.outcome and not self.is_cancel_asked
 
 
 class Client(Peer):
@@ -57,7 +67,7 @@ class Client(Peer):
 
     def on_session_ended(self) -> None:
         """What has no outcome is submitted again in the next session, unless it was to be cancelled."""
-        self.again += [task for task in self.tasks.values() if not task.outcome and not task.is_cancel_asked]
+        self.again += [task for task in self.tasks.values() if task.is_lost_with_session]
         self.tasks.clear()
         self.unanswered.clear()
         self.objects.clear()
@@ -71,8 +81,10 @@ class Client(Peer):
         if not self.session or not self.is_alive:
             return
         choice = self.random.random()
-        if choice < 0.45:
+        if choice < 0.35:
             self.submit_some()
+        elif choice < 0.45:
+            self.submit_graph()
         elif choice < 0.55:
             self.make_object()
         elif choice < 0.62 and self.objects:
@@ -112,19 +124,11 @@ class Client(Peer):
         """Submit tasks of a function; returns their ids."""
         ids, payloads, counts, dependencies = [], [], [], []
         for _ in range(count):
-            self.next_id += self.random.choice((1, 1, 1, 2))
-            needed = [self.random.choice(self.objects)] if self.objects and self.random.random() < 0.3 else []
-            if self.world.shared_objects and self.random.random() < 0.1:
-                needed.append(self.random.choice(self.world.shared_objects))
-            is_lost = bool(self.deleted) and self.random.random() < 0.05
-            if is_lost:
-                needed.append(self.random.choice(self.deleted))
-            payload = f"{name} {self.next_id}".encode()
-            self.tasks[self.next_id] = Submitted(payload, options, needed, is_lost)
+            task = self.new_task(name, options)
             ids.append(self.next_id)
-            payloads.append(payload)
-            counts.append(len(needed))
-            dependencies += needed
+            payloads.append(task.payload)
+            counts.append(len(task.dependencies))
+            dependencies += task.dependencies
         self.unfinished += count
         message = m.Task(ids=column(ids), payload_sizes=column(map(len, payloads)), options=options)
         message.payload_sizes = type(message.payload_sizes)("I", map(len, payloads))
@@ -137,6 +141,46 @@ class Client(Peer):
             message.function_name = name
         self.send(message, b"".join(payloads))
         return ids
+
+    def new_task(self, name: str, options: m.TaskOptions) -> Submitted:
+        """A task with the next id, which needs some objects or none."""
+        self.next_id += self.random.choice((1, 1, 1, 2))
+        needed = [self.random.choice(self.objects)] if self.objects and self.random.random() < 0.3 else []
+        if self.world.shared_objects and self.random.random() < 0.1:
+            needed.append(self.random.choice(self.world.shared_objects))
+        is_lost = bool(self.deleted) and self.random.random() < 0.05
+        if is_lost:
+            needed.append(self.random.choice(self.deleted))
+        task = self.tasks[self.next_id] = Submitted(f"{name} {self.next_id}".encode(), options, needed, is_lost)
+        return task
+
+    def submit_graph(self) -> None:
+        """Submit a graph of any form: nodes that nobody wants, and nodes that need one twice, included."""
+        options = m.TaskOptions(at_most_once=self.random.random() < 0.1)
+        message = m.GraphTask(options=options)
+        message.predecessor_offsets.append(0)
+        nodes: List[Submitted] = []
+        for position in range(self.random.choice((1, 3, 8, 15))):
+            task = self.new_task(self.random.choice(FUNCTIONS), options)
+            predecessors = self.random.choices(range(position), k=self.random.choice((0, 1, 2, 3))) if position else []
+            message.ids.append(self.next_id)
+            message.payload_sizes.append(len(task.payload))
+            message.functions.append(self.function)
+            message.predecessors.extend(predecessors)
+            message.predecessor_offsets.append(len(message.predecessors))
+            message.dependency_counts.append(len(task.dependencies))
+            message.dependencies.extend(task.dependencies)
+            for each in predecessors:
+                task.ancestors |= {message.ids[each], *nodes[each].ancestors}
+                task.dependencies = task.dependencies + nodes[each].dependencies
+                task.must_be_lost |= nodes[each].must_be_lost
+            task.content = result_content(task.payload, [nodes[each].content for each in predecessors])
+            task.is_wanted = self.random.random() < 0.4
+            if task.is_wanted:
+                message.targets.append(position)
+            nodes.append(task)
+        self.unfinished += len(message.targets)
+        self.send(message, b"".join(task.payload for task in nodes))
 
     def cancel_some(self) -> None:
         if not self.tasks:
@@ -161,7 +205,10 @@ class Client(Peer):
         assert task is not None, f"{outcome} for task {task_id}, which was never submitted"
         assert not task.outcome, f"task {task_id} is {outcome}, after it was {task.outcome}"
         task.outcome = outcome
-        self.unfinished -= 1
+        if task.is_wanted:
+            self.unfinished -= 1
+        else:
+            assert outcome == "CANCELLED" and task.is_cancel_asked, f"nobody asked for the outcome of task {task_id}"
         starts = self.world.starts.get((self.session, task.payload), 0)
         assert starts <= 1 or not task.options.at_most_once, f"task {task_id} may run once, and ran {starts} times"
 
@@ -173,6 +220,9 @@ class Client(Peer):
             status = message.statuses[position] if message.statuses else m.TaskStatus.SUCCESS
             large = message.objects[position] if message.objects else 0
             self.finish(task_id, m.TaskStatus(status).name)
+            if message.causes and message.causes[position]:
+                assert message.causes[position] - 1 in self.tasks[task_id].ancestors
+                assert status != m.TaskStatus.SUCCESS
             self.check_outcome(self.tasks[task_id], status, data, large)
         assert offset == len(payload)
 
@@ -180,9 +230,9 @@ class Client(Peer):
         if status == m.TaskStatus.SUCCESS:
             assert not task.must_be_lost
             if large:
-                self.fetch(large, len(b"large result of " + task.payload))
+                self.fetch(large, len(b"large result of " + task.content))
             else:
-                assert data == b"result of " + task.payload
+                assert data == b"result of " + task.content
         elif status == m.TaskStatus.FAILED:
             assert data in (b"object missing", b"nested tasks failed")
             assert data == b"nested tasks failed" or not self.is_whole(task)
@@ -209,9 +259,11 @@ class Client(Peer):
             task = self.tasks.get(task_id)
             if outcome == Outcome.CANCELLED:
                 self.finish(task_id, "CANCELLED")
-                assert self.tasks[task_id].is_cancel_asked
+                causes = [task_id, *self.tasks[task_id].ancestors]
+                assert any(self.tasks[each].is_cancel_asked for each in causes)
             elif outcome == Outcome.NOT_FOUND:
-                assert task is None or task.outcome, f"task {task_id} is not found, and has no outcome"
+                is_told = task is None or task.outcome or not task.is_wanted
+                assert is_told, f"task {task_id} is not found, and has no outcome"
             else:
                 assert task is not None and not task.outcome
 

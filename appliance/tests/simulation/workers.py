@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from simulation.clients import NestedClient
+from simulation.graphs import inputs_and_own_payload, result_content
 from simulation.peers import Peer, content_of
 from simulation.world import World, column
 
@@ -20,6 +21,7 @@ class Job(NamedTuple):
     client: int
     payload: bytes
     needed: tuple[int, ...]
+    content: bytes  # of what it returns
 
 
 class Report(NamedTuple):
@@ -87,7 +89,8 @@ class Worker(Peer):
             known = self.whole | self.broken | set(self.fetches)
             assert known.issuperset(needed), "objects are announced before the tasks that need them"
             assert not message.function or message.function in known
-            self.queue.append(Job(instance, message.client, payload[offset : offset + size], needed))
+            inputs, own = inputs_and_own_payload(payload[offset : offset + size], needed, self.world.results)
+            self.queue.append(Job(instance, message.client, own, needed, result_content(own, inputs)))
             offset, first = offset + size, first + count
         assert offset == len(payload)
         self.start_some()
@@ -133,13 +136,14 @@ class Worker(Peer):
         if self.world.chance(self.world.rates.processor_death):
             self.end(job, LOST, encode_struct(m.Failure(kind=m.FailureKind.PROCESSOR_DIED)))
         elif self.random.random() < 0.1:
-            content = b"large result of " + job.payload
+            content = b"large result of " + job.content
             object_id = self.new_object_id()
+            self.world.results[object_id] = content
             self.world.files[object_id] = bytearray(content)
             self.create(object_id, content, m.ObjectStorage.SHARED)
             self.end(job, SUCCESS, b"", object_id)
         else:
-            self.end(job, SUCCESS, b"result of " + job.payload)
+            self.end(job, SUCCESS, b"result of " + job.content)
 
     def end(self, job: Job, status: int, data: bytes, large: int = 0) -> None:
         del self.running[job.instance]
@@ -237,6 +241,6 @@ class Worker(Peer):
         assert offset == len(payload)
 
     def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:
-        assert content is None or content == content_of(object_id)
+        assert content is None or content == self.world.results.get(object_id, content_of(object_id))
         (self.broken if content is None else self.whole).add(object_id)
         self.start_some()

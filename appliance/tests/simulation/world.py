@@ -150,6 +150,7 @@ class World:
         self.files: Dict[int, bytearray] = {}
         self.starts: Dict[Tuple[int, bytes], int] = {}  # how often each task was started, by client and payload
         self.events = 0
+        self.results: Dict[int, bytes] = {}  # content of large results
         self.shared_objects: List[int] = []  # ids that clients told each other
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0

@@ -12,6 +12,7 @@ __all__ = [
     "ClientShutdownException",
     "DeserializeObjectError",
     "DisconnectedError",
+    "GraphKeyError",
     "MissingObjects",
     "NoWorkerError",
     "NotASchedulerError",
@@ -77,6 +78,13 @@ class TaskExceptionNotSerializableError(ScalerError):
 
 class MissingObjects(ScalerError, KeyError):
     """An object reference whose object does not exist any more."""
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return Exception.__str__(self)
+
+
+class GraphKeyError(ScalerError, KeyError):
+    """A key that was asked for is not in the graph, or was given twice."""
 
     def __str__(self) -> str:  # KeyError would show the repr of the message
         return Exception.__str__(self)

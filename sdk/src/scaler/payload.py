@@ -7,6 +7,9 @@ Rules:
     0x01       the arguments are the content of dependency 0; the other dependencies are numbered from 0 again
     0x02       a pickle with its out-of-band buffers behind it, each aligned, so that an array is a view, not a copy
     0x03       written by the user's own Serializer
+    0x04       of a graph's node: the results of its predecessors, then its own payload in one of the other forms; with
+               (nothing) the results are the arguments, in order
+    0x05       of a graph's node: a pickle of which arguments are results, and the other arguments
 - Exact builtin scalars, and small tuples of them, take `pickle`'s C path; everything else takes cloudpickle, because a
   class or function of `__main__` must travel by value.
 - An ObjectReference inside arguments becomes a position in the task's dependency list, however deep it is nested.
@@ -19,6 +22,7 @@ import io
 import pickle
 import struct
 import threading
+from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import cloudpickle
@@ -38,6 +42,9 @@ BY_DEPENDENCY = b"\x01"
 _PICKLE_MARK = 0x80
 _FRAMED_MARK = 0x02
 _CUSTOM_MARK = 0x03
+_RESULTS_MARK = 0x04
+_SLOTS_MARK = 0x05
+_RESULT_IS_OBJECT = 0xFFFFFFFF
 _ALIGNMENT = 64
 
 PROTOCOL = 5
@@ -47,6 +54,10 @@ SCALAR_TYPES = frozenset({int, float, bool, str, type(None), complex})
 SMALL_CONTAINER_ITEMS = 32
 
 _pickling = threading.local()
+
+_Entry = Union[bytes, int, List[Any], Tuple[Any, ...]]
+"""An argument as a user's Serializer made it; the position of an object reference, or -1 - that of a predecessor's
+result; a list or tuple of entries that contains such a result."""
 
 
 class ObjectReference(NamedTuple):
@@ -69,6 +80,26 @@ class ObjectReference(NamedTuple):
 
 def _resolve_reference(position: int) -> Any:
     return _pickling.dependencies[position]()
+
+
+class ResultOf:
+    """Stands, in the arguments of a graph's node, for the result of a predecessor.
+
+    Parameters:
+        position: among the node's predecessors.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (_resolve_result, (self.position,))
+
+
+def _resolve_result(position: int) -> Any:
+    return _pickling.results[position]()
 
 
 class _LargeBytes:
@@ -203,29 +234,107 @@ def dump_arguments(
 def _dump_custom_arguments(
     args: Tuple[Any, ...], kwargs: Dict[str, Any], serializer: Serializer, references: List[ObjectReference]
 ) -> Parts:
-    def entry(value: Any) -> Union[bytes, int]:
+    def entry(value: Any) -> _Entry:
         if type(value) is ObjectReference:
             references.append(value)
             return len(references) - 1
+        if type(value) is ResultOf:
+            return -1 - value.position
+        if type(value) in (list, tuple) and _contains_result(value):
+            entries = list(map(entry, value))
+            return entries if isinstance(value, list) else tuple(entries)
         return serializer.serialize(value)
 
     entries = ([entry(value) for value in args], {name: entry(value) for name, value in kwargs.items()})
     return [bytes([_CUSTOM_MARK]) + pickle.dumps(entries, PROTOCOL)]
 
 
+def _contains_result(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(map(_contains_result, value))
+    return type(value) is ResultOf
+
+
+def dump_node_arguments(args: Tuple[Any, ...]) -> Optional[bytes]:
+    """Serialise arguments that are plain or results of predecessors, the short way; None when there are others."""
+    slots = [(slot, value.position) for slot, value in enumerate(args) if type(value) is ResultOf]
+    if [position for _, position in slots] == list(range(len(args))):
+        return b""
+    others = [None if type(value) is ResultOf else value for value in args]
+    if not is_plain(others):
+        return None
+    if not slots:
+        return pickle.dumps(args, PROTOCOL)
+    return bytes([_SLOTS_MARK]) + pickle.dumps((slots, others), PROTOCOL)
+
+
+def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:
+    """The results at the beginning of a node's payload, None for each that is an object, and its own payload."""
+    if not len(content) or content[0] != _RESULTS_MARK:
+        return [], content
+    view = memoryview(content)
+    (count,) = struct.unpack_from("<I", view, 4)
+    position = 8 + 4 * count
+    results: List[Optional[Buffer]] = []
+    for size in struct.unpack_from(f"<{count}I", view, 8):
+        if size == _RESULT_IS_OBJECT:
+            results.append(None)
+        else:
+            results.append(view[position : position + size])
+            position += size
+    return results, view[position:]
+
+
+def _results_loaders(
+    results: List[Optional[Buffer]], objects: Sequence[Callable[[], Any]], serializer: Optional[Serializer]
+) -> List[Callable[[], Any]]:
+    remaining = iter(objects)
+    return [next(remaining) if each is None else partial(load_value, each, serializer) for each in results]
+
+
 def load_arguments(
-    content: Buffer, dependencies: Sequence[Callable[[], Any]], serializer: Optional[Serializer]
+    content: Buffer,
+    dependencies: Sequence[Callable[[], Any]],
+    serializer: Optional[Serializer],
+    elsewhere: Buffer = b"",
 ) -> Tuple[Sequence[Any], Dict[str, Any]]:
-    """Load what `dump_arguments` wrote.
+    """Load what `dump_arguments` or `dump_node_arguments` wrote.
 
     Parameters:
-        content: the payload, or the content of dependency 0 for a payload that says so.
-        dependencies: one loader per object reference, in the order of the dependency list.
+        content: the payload.
+        dependencies: one loader per object reference, in the order of the dependency list; behind them one for each
+            result of a predecessor that is an object.
+        elsewhere: for a payload that says so, the content of the first dependency, which is not in the list then.
 
     Raises whatever unpickling raises: any exception at all.
     """
     if len(content) == 0:
         return (), {}
+    results: List[Callable[[], Any]] = []
+    if content[0] == _RESULTS_MARK:
+        found, content = split_results(content)
+        first_object = len(dependencies) - found.count(None)
+        results = _results_loaders(found, dependencies[first_object:], serializer)
+        dependencies = dependencies[:first_object]
+        if len(content) == 0:
+            return [load_result() for load_result in results], {}
+    if content == BY_DEPENDENCY:
+        content = elsewhere
+    elif content[0] == _SLOTS_MARK:
+        slots, others = pickle.loads(memoryview(content)[1:])
+        for slot, position in slots:
+            others[slot] = results[position]()
+        return others, {}
+    _pickling.results = results
+    try:
+        return _load_dumped_arguments(content, dependencies, serializer)
+    finally:
+        _pickling.results = None
+
+
+def _load_dumped_arguments(
+    content: Buffer, dependencies: Sequence[Callable[[], Any]], serializer: Optional[Serializer]
+) -> Tuple[Sequence[Any], Dict[str, Any]]:
     if content[0] == _CUSTOM_MARK:
         if serializer is None:
             raise pickle.UnpicklingError(
@@ -233,8 +342,13 @@ def load_arguments(
             )
         entries, named = pickle.loads(memoryview(content)[1:])
 
-        def value(entry: Union[bytes, int]) -> Any:
-            return dependencies[entry]() if isinstance(entry, int) else serializer.deserialize(entry)
+        def value(entry: _Entry) -> Any:
+            if isinstance(entry, int):
+                return dependencies[entry]() if entry >= 0 else _resolve_result(-1 - entry)
+            if isinstance(entry, bytes):
+                return serializer.deserialize(entry)
+            entries: Sequence[Any] = list(map(value, entry))
+            return entries if isinstance(entry, list) else tuple(entries)
 
         return [value(entry) for entry in entries], {name: value(entry) for name, entry in named.items()}
     _pickling.dependencies = dependencies

@@ -12,6 +12,7 @@ import sys
 from typing import Any, Iterator, List, Tuple
 
 import pytest
+from object_files import nothing_is_left, object_files
 from sdk_tasks import identity
 
 from scaler import Client, ObjectReference
@@ -23,20 +24,6 @@ HALF_GIGABYTE = 512 * 1024 * 1024
 
 def digest(data: bytes) -> str:
     return hashlib.blake2b(data).hexdigest()
-
-
-def object_files(client: Client) -> List[str]:
-    """Names of the files in the scheduler's object directory, but for its token."""
-    return sorted(set(os.listdir(client._core.welcome.object_directory)) - {"token"})
-
-
-def nothing_is_left(client: Client) -> bool:
-    """Wait until the scheduler has worked off what was sent, and see whether all object files are gone."""
-    for _ in range(1000):
-        client.submit(identity, 0).result(TIMEOUT_SECONDS)
-        if not object_files(client):
-            return True
-    return False
 
 
 @pytest.fixture
@@ -103,6 +90,14 @@ def test_an_array_is_a_read_only_view_in_every_task(any_client: Client) -> None:
     assert len(object_files(any_client)) == 1, "it is on this host once, however many tasks use it"
     any_client.clear()
     assert nothing_is_left(any_client)
+
+
+@pytest.mark.parametrize("count", [1000, 2000, 20_000])
+def test_an_array_of_any_size_is_one_argument(any_client: Client, count: int) -> None:
+    """Also one that is large enough for a buffer of its own, and too small to be an object."""
+    numpy = pytest.importorskip("numpy")
+    assert any_client.submit(len, numpy.zeros(count)).result(TIMEOUT_SECONDS) == count
+    assert any_client.submit(sorted, numpy.arange(count), reverse=True).result(TIMEOUT_SECONDS)[0] == count - 1
 
 
 def test_references_are_found_however_deep_they_are_nested(any_client: Client) -> None:

@@ -209,6 +209,28 @@ def test_a_map_outlives_its_scheduler(scheduler: Restarted, start_cluster: Start
         killer.join()
 
 
+def test_a_graph_outlives_its_scheduler(scheduler: Restarted, start_cluster: StartCluster) -> None:
+    """All that it needs is sent again, and what its other targets need is run again, but not told twice."""
+    outcomes = Outcomes()
+    with Client(scheduler.address) as client:
+        closed_over = os.urandom(LARGE_BYTES)
+        reference = client.send_object(bytes(LARGE_BYTES))
+        graph: Dict[Any, Any] = {f"nap {number}": (nap, -number) for number in range(200)}
+        graph["data"] = os.urandom(LARGE_BYTES)
+        graph["first"] = (lambda number, data: number + len(closed_over) + len(data), "nap 1", "data")
+        graph["all"] = (add, "first", reference)
+        graph["sum"] = (sum, [f"nap {number}" for number in range(200)] + ["all"])
+        futures = client.get(graph, ["first", "sum"], block=False)
+        for future in futures.values():
+            outcomes.watch(future)
+        start_cluster(scheduler.address)
+        assert futures["first"].result(TIMEOUT_SECONDS) == 2 * LARGE_BYTES - 1
+        scheduler.restart()
+        assert futures["sum"].result(TIMEOUT_SECONDS) == 3 * LARGE_BYTES - 1 - sum(range(200))
+        outcomes.check_one_each()
+        assert not client._core._needs and all(future._source is None for future in futures.values())
+
+
 def test_meanwhile_nothing_hangs(scheduler: Restarted, start_cluster: StartCluster, done_files: List[Path]) -> None:
     with Client(scheduler.address) as client:
         before = [client.submit(identity, number) for number in range(10)]

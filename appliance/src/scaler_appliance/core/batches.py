@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.task_states import TaskState
 from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler_appliance.core.graphs import Graph
 
 INSTANCE_BITS = 20
 MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
 MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
 _POSITION_MASK = MAXIMUM_TASKS_PER_DISPATCH - 1
+_NO_NODES: array[int] = array("I")
 _FIRST_STEP = 256  # of looking for a run
 
 
@@ -45,7 +49,8 @@ class TaskBatch:
 
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
-        "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies", "_offsets",
+        "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies", "graph", "nodes",
+        "_offsets",
         "_dependency_offsets",
     )  # fmt: skip
 
@@ -66,6 +71,8 @@ class TaskBatch:
         self.history: Dict[int, Tuple[str, ...]] = {}  # by position: what was said of each of these losses
         self.dependency_counts: array[int] = message.dependency_counts
         self.dependencies: array[int] = message.dependencies
+        self.graph: Optional[Graph] = None  # that the tasks are nodes of
+        self.nodes: array[int] = _NO_NODES  # which ones
         self._offsets: Optional[array[int]] = None
         self._dependency_offsets: Optional[array[int]] = None
 

@@ -8,8 +8,11 @@ Rules:
 
 from __future__ import annotations
 
+from typing import Optional, Tuple
+
 from scaler_appliance.core.batches import Dispatch, TaskBatch
 from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
@@ -19,30 +22,38 @@ from scaler_protocol import messages as m
 
 
 class Cancels:
-    def __init__(self, state: State, placement: Placement, outcomes: Outcomes) -> None:
+    def __init__(self, state: State, placement: Placement, outcomes: Outcomes, graphs: Graphs) -> None:
         self._state = state
         self._placement = placement
         self._outcomes = outcomes
+        self._graphs = graphs
 
     def on_task_cancel(self, client: ClientSession, message: m.TaskCancel) -> None:
         """A client asks to cancel tasks."""
         for task_id in message.ids:
             found = client.find_task(task_id)
+            if found is None and client.graphs:
+                found = self._find_node(client, task_id, message.force)
+                if found is None:
+                    continue
             if found is None or found[0].states[found[1]] in FINAL_STATES:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
             else:
-                self._cancel(client, found[0], found[1], message.force)
+                self._outcomes.cancel(client, found[0], found[1], message.force)
 
-    def _cancel(self, client: ClientSession, batch: TaskBatch, index: int, force: bool) -> None:
-        before = batch.states[index]
-        apply(batch.states, index, index + 1, TaskEvent.CANCEL)
-        if before == TaskState.QUEUED:
-            self._state.ready.count_cancelled(batch, 1)
-            client.confirm_cancel(batch.ids[index], m.CancelOutcome.CANCELLED)
-            self._outcomes.finish(client, batch, index, index + 1)
-        elif force or before == TaskState.ASSIGNED:
-            dispatch = batch.dispatch_of(index)
-            self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
+    def _find_node(self, client: ClientSession, task_id: int, force: bool) -> Optional[Tuple[TaskBatch, int]]:
+        """Where a task of a graph is that can be cancelled as any other; of one that cannot, the cancel is answered."""
+        found = client.find_node(task_id)
+        if found is None or found[0].states[found[1]] in FINAL_STATES:
+            client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
+            return None
+        graph, node = found
+        graph.is_forced |= force
+        if graph.states[node] == TaskState.WAITING:
+            self._graphs.cancel_waiting(client, graph, node)
+            return None
+        client.unasked_cancels.discard(task_id)
+        return graph.place_of(node)
 
     def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> None:
         """A worker answers a cancel."""
@@ -88,6 +99,7 @@ class Cancels:
                 apply(batch.states, start, stop, TaskEvent.CANCEL)
                 apply(batch.states, start, stop, TaskEvent.CONFIRM_CANCEL)
                 self._outcomes.finish(client, batch, start, stop)
+        self._graphs.drop_all(client)
         self._state.ready.remove_client(client.number)
 
 

@@ -19,10 +19,11 @@ from scaler_appliance.core.batches import (
     position_in_dispatch,
 )
 from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.graphs import Failure
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
-from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, apply
+from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, TaskState, apply
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
 
@@ -64,8 +65,34 @@ class Outcomes:
         count = stop - start
         sizes = array("I", [len(failure)]) * count
         statuses = bytes([m.TaskStatus.LOST]) * count
-        client.report(batch.ids[start:stop], ResultSpan(sizes, failure * count, statuses=statuses))
+        if batch.graph is None:
+            client.report(batch.ids[start:stop], ResultSpan(sizes, failure * count, statuses=statuses))
+        else:
+            self._lose_nodes(client, batch, start, stop, failure)
         self.finish(client, batch, start, stop)
+
+    def _lose_nodes(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, payload: bytes) -> None:
+        """Tell the client of targets, and leave word for the dependants of all."""
+        graph = batch.graph
+        assert graph is not None
+        for index in range(start, stop):
+            node, ids = batch.nodes[index], batch.ids[index : index + 1]
+            graph.failures[node] = Failure(m.TaskStatus.LOST, payload, "", ids[0])
+            if graph.is_target[node]:
+                statuses = bytes([m.TaskStatus.LOST])
+                client.report(ids, ResultSpan(array("I", [len(payload)]), payload, statuses=statuses))
+
+    def cancel(self, client: ClientSession, batch: TaskBatch, index: int, force: bool) -> None:
+        """Cancel a task that has no outcome yet: at once, or by asking its worker."""
+        before = batch.states[index]
+        apply(batch.states, index, index + 1, TaskEvent.CANCEL)
+        if before == TaskState.QUEUED:
+            self._state.ready.count_cancelled(batch, 1)
+            client.confirm_cancel(batch.ids[index], m.CancelOutcome.CANCELLED)
+            self.finish(client, batch, index, index + 1)
+        elif force or before == TaskState.ASSIGNED:
+            dispatch = batch.dispatch_of(index)
+            self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
 
     def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
         """Tasks of a batch reached their outcome: free what only they needed."""
@@ -80,13 +107,17 @@ class Outcomes:
         batch.unfinished -= stop - start
         if batch.dependency_counts:
             for object_id in batch.dependencies_of(start, stop):
-                self._release(object_id)
+                self.release(object_id)
+        if batch.graph is not None:
+            batch.graph.note_ended(batch, start, stop)
+            self._state.advancing[batch.graph] = None
         if batch.unfinished == 0:
             client.remove_batch(batch)
             if batch.function:
-                self._release(batch.function)
+                self.release(batch.function)
 
-    def _release(self, object_id: int) -> None:
+    def release(self, object_id: int) -> None:
+        """A task needs the object no more."""
         record = self._state.objects.find(object_id)
         if record is not None:  # else it was missing from the start
             self.forget_object(object_id, self._state.objects.release(record))

@@ -13,6 +13,7 @@ from typing import Dict, List, Set
 
 from scaler_appliance.core.batches import Dispatch
 from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.results import OPTIONAL_COLUMNS, ResultSpan
@@ -32,10 +33,11 @@ _SHORTEST_MICROSECONDS = 0.5
 
 
 class Reports:
-    def __init__(self, state: State, placement: Placement, outcomes: Outcomes) -> None:
+    def __init__(self, state: State, placement: Placement, outcomes: Outcomes, graphs: Graphs) -> None:
         self._state = state
         self._placement = placement
         self._outcomes = outcomes
+        self._graphs = graphs
 
     def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> None:
         """A worker reports outcomes."""
@@ -73,9 +75,12 @@ class Reports:
                     apply(batch.states, start + first, start + end, event)
         else:
             apply(batch.states, start, stop, TaskEvent.SUCCEED)
-        if span.optional and "objects" in span.optional:
-            self._hand_over_objects(worker, client, span.optional["objects"])
-        client.report(batch.ids[start:stop], span)
+        if batch.graph is not None:
+            self._graphs.on_results(worker, client, batch, start, stop, span)
+        else:
+            if span.optional and "objects" in span.optional:
+                self._hand_over_objects(worker, client, span.optional["objects"])
+            client.report(batch.ids[start:stop], span)
         for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)

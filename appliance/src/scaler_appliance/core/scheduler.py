@@ -3,7 +3,7 @@
     on_message(now, peer, message, payload)     on_peer_gone(now, peer)      tick(now)
             │                                          │                        │
             ▼                                          ▼                        ▼
-      sessions ──▶ Acceptance, Reports, Cancels, Returns, ObjectReactions ──▶ Placement ──▶ effects ──▶ take_effects()
+      sessions ──▶ Acceptance, Reports, Cancels, Returns, ObjectReactions, Graphs ──▶ Placement ──▶ take_effects()
 
 Rules:
 - This module knows peers: how they join, stay, leave and misbehave. What happens to tasks is decided in the modules of
@@ -19,6 +19,7 @@ from typing import Callable, Dict, List, Optional, Type
 from scaler_appliance.core.acceptance import Acceptance, check_capabilities
 from scaler_appliance.core.cancels import Cancels
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
+from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.object_reactions import ObjectReactions
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
@@ -51,8 +52,9 @@ class Scheduler:
         self._placement = Placement(self.state)
         outcomes = Outcomes(self.state)
         acceptance = Acceptance(self.state, self._placement, outcomes)
-        reports = Reports(self.state, self._placement, outcomes)
-        self._cancels = Cancels(self.state, self._placement, outcomes)
+        self._graphs = Graphs(self.state, self._placement, outcomes)
+        reports = Reports(self.state, self._placement, outcomes, self._graphs)
+        self._cancels = Cancels(self.state, self._placement, outcomes, self._graphs)
         self._returns = Returns(self.state, self._placement, outcomes)
         self._objects = ObjectReactions(self.state, outcomes)
         self._next_watch = 0.0
@@ -60,6 +62,7 @@ class Scheduler:
         self._now = 0.0
         client_reactions: Dict[Type[object], Callable[..., None]] = {
             m.Task: acceptance.on_task,
+            m.GraphTask: self._graphs.on_graph_task,
             m.TaskCancel: lambda client, message, payload: self._cancels.on_task_cancel(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
         }
@@ -148,6 +151,8 @@ class Scheduler:
         if is_watching:
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
+        if self.state.advancing:
+            self._graphs.advance()
         self._placement.place()
         if is_watching:
             self._returns.balance()

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from typing import ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.batches import Dispatch, TaskBatch
+from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
 from scaler_protocol import messages as m
 
@@ -52,6 +53,9 @@ class ClientSession(Session):
         self.running_ids: array[int] = array("Q")  # confirmed as running: to be told before any result
         self.confirmed_ids: array[int] = array("Q")
         self.confirmed_outcomes = bytearray()
+        self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id, ascending
+        self.unasked_cancels: Set[int] = set()  # tasks of which nobody waits to hear that they are cancelled
+        self.objects_made = 0  # by the scheduler, for its graphs
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
         self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped now and then
 
@@ -59,6 +63,10 @@ class ClientSession(Session):
         first = batch.ids[0]
         self._batches[first] = batch
         self._starts.append(first)
+
+    def add_graph_batch(self, batch: TaskBatch) -> None:
+        """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
+        self._batches[batch.ids[0]] = batch
 
     def remove_batch(self, batch: TaskBatch) -> None:
         del self._batches[batch.ids[0]]
@@ -74,6 +82,14 @@ class ClientSession(Session):
         index = bisect_right(batch.ids, task_id) - 1
         return (batch, index) if batch.ids[index] == task_id else None
 
+    def find_node(self, task_id: int) -> Optional[Tuple[Graph, int]]:
+        """The unfinished graph, and node of it, with this task id."""
+        starts = list(self.graphs)
+        place = bisect_right(starts, task_id) - 1
+        graph = self.graphs[starts[place]] if place >= 0 else None
+        node = graph.find(task_id) if graph is not None else None
+        return None if graph is None or node is None else (graph, node)
+
     def batches(self) -> Iterator[TaskBatch]:
         return iter(self._batches.values())
 
@@ -83,7 +99,10 @@ class ClientSession(Session):
         self._touched[self.number] = self
 
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
-        """Answer a cancel at the end of this burst."""
+        """Answer a cancel at the end of this burst, if somebody asked."""
+        if task_id in self.unasked_cancels:
+            self.unasked_cancels.discard(task_id)
+            return
         self._touched[self.number] = self
         if outcome == m.CancelOutcome.RUNNING:
             self.running_ids.append(task_id)

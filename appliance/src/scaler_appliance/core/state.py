@@ -11,6 +11,7 @@ from typing import Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.batches import Dispatch, TaskBatch
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
+from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.objects import ObjectTable
 from scaler_appliance.core.ready import ReadyQueues
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
@@ -53,6 +54,7 @@ class State:
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
         self.objects = ObjectTable(self.effects, settings.chunk_bytes)
         self.ready = ReadyQueues()
+        self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
         self.durations: Dict[object, float] = {}  # mean task duration in microseconds, by function
@@ -86,6 +88,7 @@ class State:
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
         self._check_workers()
         assert len(self.sessions) == len(self.clients) + len(self.workers)
+        self._check_graphs(references)
         self._check_objects(references)
 
     def _check_batch(self, batch: TaskBatch) -> int:
@@ -118,6 +121,24 @@ class State:
             dispatches += len(worker.dispatches)
         assert self.total_slots == total_slots
         assert len(self.dispatches) == dispatches
+
+    def _check_graphs(self, references: Dict[int, int]) -> None:
+        """The columns of graphs agree with their batches; adds what their waiting nodes refer to."""
+        for client in self.clients.values():
+            for graph in client.graphs.values():
+                graph.check_invariants()
+                assert (graph.unfinished and not graph.ended) or graph in self.advancing
+                for node, batch in enumerate(graph.batches):
+                    assert batch is None or batch.states[graph.place_of(node)[1]] not in FINAL_STATES
+                for object_id in graph.references():
+                    references[object_id] = references.get(object_id, 0) + 1
+            for task_id in client.unasked_cancels:
+                found = client.find_node(task_id)
+                assert found is not None, f"nobody asked for a cancel of {task_id}, which is no node"
+                batch, index = found[0].place_of(found[1])
+                assert batch.states[index] == TaskState.CANCELLING
+        for graph in self.advancing:
+            assert graph in self.clients[graph.client].graphs.values()
 
     def _check_objects(self, references: Dict[int, int]) -> None:
         total_bytes = 0

@@ -7,6 +7,9 @@ Rules:
   so a whole span of tasks makes its transition in one call.
 - Nothing here knows who is connected or what time it is.
 
+    WAITING ──release──▶ QUEUED: a node of a graph whose predecessors have all succeeded
+       └────inherit_failure/lose/cancel──▶ FAILED / LOST / CANCELLED
+
     QUEUED ──place──▶ ASSIGNED ──succeed/fail/lose──▶ SUCCEEDED / FAILED / LOST
       ▲ │                │  ▲
       │ └─cancel─┐  cancel│  │refuse_cancel (it runs)
@@ -29,6 +32,7 @@ class TaskState(IntEnum):
     FAILED = 4
     LOST = 5
     CANCELLED = 6
+    WAITING = 7  # for predecessors in its graph
 
 
 class TaskEvent(IntEnum):
@@ -40,6 +44,8 @@ class TaskEvent(IntEnum):
     CANCEL = 5  # its client asks, or is gone
     CONFIRM_CANCEL = 6  # its worker dropped it
     REFUSE_CANCEL = 7  # its worker is running it
+    RELEASE = 8  # its last predecessor succeeded
+    INHERIT_FAILURE = 9  # a predecessor failed, or was lost
 
 
 class Ignore(NamedTuple):
@@ -86,7 +92,20 @@ TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
     **{
         (state, event): Ignore("the task has its one outcome")
         for state in FINAL_STATES
-        for event in (_E.SUCCEED, _E.FAIL, _E.LOSE, _E.CANCEL, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL)
+        for event in (_E.SUCCEED, _E.FAIL, _E.LOSE, _E.CANCEL, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL, _E.INHERIT_FAILURE)
+    },
+    **{
+        (_S.WAITING, event): Fault("a node that waits for predecessors was never at a worker")
+        for event in (_E.PLACE, _E.SUCCEED, _E.FAIL, _E.RETURN, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL)
+    },
+    (_S.WAITING, _E.LOSE): _S.LOST,
+    (_S.WAITING, _E.CANCEL): _S.CANCELLED,
+    (_S.WAITING, _E.RELEASE): _S.QUEUED,
+    (_S.WAITING, _E.INHERIT_FAILURE): _S.FAILED,
+    **{(state, _E.RELEASE): Fault("a node is released once") for state in _S if state != _S.WAITING},
+    **{
+        (state, _E.INHERIT_FAILURE): Fault("all predecessors of a released node have succeeded")
+        for state in (_S.QUEUED, _S.ASSIGNED, _S.CANCELLING)
     },
 }
 

@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from collections import deque
+from itertools import islice
 from typing import Deque, List, Optional, Sequence
 
 from scaler_protocol.addresses import Address, shortcut_of
@@ -22,8 +23,10 @@ SMALLEST_READ_BYTES = 64 * 1024  # what CPython allocates without asking the ker
 LARGEST_READ_BYTES = 1024 * 1024
 KEEPALIVE_IDLE_SECONDS = 30  # NAT boxes forget idle connections
 
-_MAXIMUM_BUFFERS_PER_CALL = 512  # below every system's IOV_MAX
+LARGEST_WRITE_BYTES = 256 * 1024
+"""At once; PyPy copies all that a call is given, however little of it the kernel takes."""
 
+_MAXIMUM_BUFFERS_PER_CALL = 512  # below every system's IOV_MAX
 
 _PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # which PyPy 3.9 does not name
 _CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
@@ -176,9 +179,16 @@ class Connection:
         return True
 
     def _send_some(self, message: Deque[memoryview]) -> int:
-        if len(message) == 1:
-            return self._stream.send(message[0])
-        return self._stream.sendmsg([message[index] for index in range(min(len(message), _MAXIMUM_BUFFERS_PER_CALL))])
+        if len(message) == 1 or len(message[0]) >= LARGEST_WRITE_BYTES:
+            return self._stream.send(message[0][:LARGEST_WRITE_BYTES])
+        parts: List[memoryview] = []
+        room = LARGEST_WRITE_BYTES
+        for view in islice(message, _MAXIMUM_BUFFERS_PER_CALL):
+            parts.append(view[:room])
+            room -= len(parts[-1])
+            if not room:
+                break
+        return self._stream.sendmsg(parts)
 
     def drop_unsent(self) -> None:
         """Do not send what waits, but for the rest of a message that has been sent in part."""

@@ -1566,7 +1566,7 @@ class TaskEcho(Struct):
         return self
 
 
-_TASK_RESULT_WORDS = struct.Struct("<9Q")
+_TASK_RESULT_WORDS = struct.Struct("<10Q")
 
 
 class TaskResult(Struct):
@@ -1580,9 +1580,10 @@ class TaskResult(Struct):
         "durations_microseconds",
         "cpu_microseconds",
         "peak_memory_bytes",
+        "causes",
     )
     DATA_WORDS = 1
-    POINTER_WORDS = 8
+    POINTER_WORDS = 9
 
     ids: array[int]
     statuses: bytes
@@ -1593,6 +1594,7 @@ class TaskResult(Struct):
     durations_microseconds: array[int]
     cpu_microseconds: array[int]
     peak_memory_bytes: array[int]
+    causes: array[int]
 
     def __init__(
         self,
@@ -1606,6 +1608,7 @@ class TaskResult(Struct):
         durations_microseconds: Column = NOTHING,
         cpu_microseconds: Column = NOTHING,
         peak_memory_bytes: Column = NOTHING,
+        causes: Column = NOTHING,
     ) -> None:
         self.ids = array("Q") if ids is NOTHING else column("Q", ids)
         self.statuses = statuses if type(statuses) is bytes else octets(statuses)
@@ -1618,6 +1621,7 @@ class TaskResult(Struct):
         )
         self.cpu_microseconds = array("Q") if cpu_microseconds is NOTHING else column("Q", cpu_microseconds)
         self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
+        self.causes = array("Q") if causes is NOTHING else column("Q", causes)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_RESULT_WORDS.pack(
@@ -1630,15 +1634,16 @@ class TaskResult(Struct):
             writer.column(self.durations_microseconds, "Q", at + 5) if self.durations_microseconds else 0,
             writer.column(self.cpu_microseconds, "Q", at + 6) if self.cpu_microseconds else 0,
             writer.column(self.peak_memory_bytes, "Q", at + 7) if self.peak_memory_bytes else 0,
+            writer.column(self.causes, "Q", at + 8) if self.causes else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskResult:
         self = cls.__new__(cls)
-        if data_words == 1 and pointer_words == 8:
+        if data_words == 1 and pointer_words == 9:
             words = _TASK_RESULT_WORDS.unpack_from(reader.data, start)
         else:
-            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 8))
+            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 9))
         (
             self.busy_microseconds,
             ids,
@@ -1649,6 +1654,7 @@ class TaskResult(Struct):
             durations_microseconds,
             cpu_microseconds,
             peak_memory_bytes,
+            causes,
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
@@ -1665,6 +1671,7 @@ class TaskResult(Struct):
         self.peak_memory_bytes = (
             reader.column(peak_memory_bytes, segment, at + 56, "Q", 8) if peak_memory_bytes else array("Q")
         )
+        self.causes = reader.column(causes, segment, at + 64, "Q", 8) if causes else array("Q")
         return self
 
 
@@ -1785,7 +1792,7 @@ class TaskLog(Struct):
         return self
 
 
-_GRAPH_TASK_WORDS = struct.Struct("<8Q")
+_GRAPH_TASK_WORDS = struct.Struct("<10Q")
 
 
 class GraphTask(Struct):
@@ -1798,9 +1805,11 @@ class GraphTask(Struct):
         "targets",
         "codec",
         "options",
+        "dependency_counts",
+        "dependencies",
     )
     DATA_WORDS = 0
-    POINTER_WORDS = 8
+    POINTER_WORDS = 10
 
     ids: array[int]
     payload_sizes: array[int]
@@ -1810,6 +1819,8 @@ class GraphTask(Struct):
     targets: array[int]
     codec: str
     options: TaskOptions
+    dependency_counts: array[int]
+    dependencies: array[int]
 
     def __init__(
         self,
@@ -1822,6 +1833,8 @@ class GraphTask(Struct):
         targets: Column = NOTHING,
         codec: str = "",
         options: Optional[TaskOptions] = None,
+        dependency_counts: Column = NOTHING,
+        dependencies: Column = NOTHING,
     ) -> None:
         self.ids = array("Q") if ids is NOTHING else column("Q", ids)
         self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
@@ -1831,6 +1844,8 @@ class GraphTask(Struct):
         self.targets = array("I") if targets is NOTHING else column("I", targets)
         self.codec = codec
         self.options = TaskOptions() if options is None else options
+        self.dependency_counts = array("H") if dependency_counts is NOTHING else column("H", dependency_counts)
+        self.dependencies = array("Q") if dependencies is NOTHING else column("Q", dependencies)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _GRAPH_TASK_WORDS.pack(
@@ -1842,15 +1857,17 @@ class GraphTask(Struct):
             writer.column(self.targets, "I", at + 5) if self.targets else 0,
             writer.text(self.codec, at + 6) if self.codec else 0,
             writer.struct(self.options, at + 7),
+            writer.column(self.dependency_counts, "H", at + 8) if self.dependency_counts else 0,
+            writer.column(self.dependencies, "Q", at + 9) if self.dependencies else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> GraphTask:
         self = cls.__new__(cls)
-        if data_words == 0 and pointer_words == 8:
+        if data_words == 0 and pointer_words == 10:
             words = _GRAPH_TASK_WORDS.unpack_from(reader.data, start)
         else:
-            words = _GRAPH_TASK_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 8))
+            words = _GRAPH_TASK_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 10))
         (
             ids,
             payload_sizes,
@@ -1860,6 +1877,8 @@ class GraphTask(Struct):
             targets,
             codec,
             options,
+            dependency_counts,
+            dependencies,
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
@@ -1872,6 +1891,10 @@ class GraphTask(Struct):
         self.targets = reader.column(targets, segment, at + 40, "I", 4) if targets else array("I")
         self.codec = reader.text(codec, segment, at + 48) if codec else ""
         self.options = reader.struct(options, segment, at + 56, TaskOptions.read) if options else TaskOptions()
+        self.dependency_counts = (
+            reader.column(dependency_counts, segment, at + 64, "H", 2) if dependency_counts else array("H")
+        )
+        self.dependencies = reader.column(dependencies, segment, at + 72, "Q", 8) if dependencies else array("Q")
         return self
 
 

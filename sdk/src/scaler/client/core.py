@@ -22,12 +22,12 @@ import threading
 import time
 from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
-from scaler.client.outgoing import Outbox, Outgoing
+from scaler.client.outgoing import GraphRun, Outbox, Outgoing
 from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
@@ -128,6 +128,27 @@ class ClientCore:
                     return
             finally:
                 self._sending.release()
+        if self.is_asleep:
+            self.wake()
+
+    def submit_graph(self, run: GraphRun, dependencies: Iterable[int], targets: Mapping[int, ScalerFuture]) -> None:
+        """Number the tasks of a graph, and queue it. The lock is held.
+
+        Parameters:
+            dependencies: the objects that some task needs.
+            targets: futures by position.
+        """
+        first = run.first_id = self.next_task_id
+        self.next_task_id += len(run)
+        needs = self.objects.need(dependencies, len(targets))
+        for position in sorted(targets):
+            future = targets[position]
+            task_id = future._task_id = first + position
+            future._source = run
+            self.futures[task_id] = future
+            if needs:
+                self._needs[task_id] = needs
+        self._outbox.add_graph(run)
         if self.is_asleep:
             self.wake()
 
@@ -391,6 +412,8 @@ class ClientCore:
             elif self.futures.pop(task_id, None) is not None and future is not None:
                 future._source = None
                 future._has_failed = bool(message.statuses and message.statuses[position])
+                if message.causes:
+                    future._cause = message.causes[position]
                 if not object_id:
                     future._payload = payload[offset:end]
                 future._state = FINISHED

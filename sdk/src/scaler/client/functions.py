@@ -115,6 +115,15 @@ class FunctionRegistry:
             _, oldest = self._recent.popitem(last=False)
             self._release(oldest)
 
+    def hold(self, record: FunctionRecord) -> None:
+        """Keep a function until `let_go`, however many others are used meanwhile."""
+        with self._lock:
+            record.uses += 1
+
+    def let_go(self, record: FunctionRecord) -> None:
+        with self._lock:
+            self._release(record)
+
     def forget_dead(self) -> None:
         """Tell the scheduler of functions that do not exist here any more."""
         if not self._dead or not self._lock.acquire(blocking=False):

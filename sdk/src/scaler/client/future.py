@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from scaler.client.functions import FunctionRecord
-    from scaler.client.outgoing import TaskRun
+    from scaler.client.outgoing import Run
     from scaler.client.submitting import Submitter
 
     R = TypeVar("R", default=Any)  # of the function
@@ -100,7 +100,8 @@ class ScalerFuture(_Future[R]):
     _profile: Tuple[int, ...] = ()
     _stack = ""  # where the task was when it was cancelled
     _is_cancel_asked = False  # and not answered
-    _source: Optional[TaskRun] = None  # what its task is sent again from; while it has no outcome
+    _source: Optional[Run] = None  # what its task is sent again from; while it has no outcome
+    _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked()
     _done_callbacks = _ListMadeWhenAsked()
 

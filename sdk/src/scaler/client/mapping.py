@@ -44,7 +44,7 @@ class Chunk:
             for item in items:
                 results.append(function(*item))
         except BaseException as error:
-            _name_item(error, first + len(results))
+            add_note(error, f"(raised by item {first + len(results)} of map)")
             raise
         return time.perf_counter() - begin, results
 
@@ -52,9 +52,8 @@ class Chunk:
         return (Chunk, (self.function,))
 
 
-def _name_item(error: BaseException, position: int) -> None:
-    """Say in an exception which item raised it."""
-    note = f"(raised by item {position} of map)"
+def add_note(error: BaseException, note: str) -> None:
+    """Append a note to an exception, as `add_note` of Python 3.11 does."""
     if hasattr(error, "add_note"):
         error.add_note(note)
     else:  # before Python 3.11; shown by those who look for notes

@@ -200,11 +200,11 @@ class ObjectChannel:
             kept.is_held = False
             self._drop_unneeded(kept)
 
-    def need(self, object_ids: Iterable[int]) -> Tuple[KeptObject, ...]:
-        """A task has these objects among its arguments; returns those of them that are kept here."""
+    def need(self, object_ids: Iterable[int], tasks: int = 1) -> Tuple[KeptObject, ...]:
+        """So many tasks have these objects among their arguments; returns those of them that are kept here."""
         found = tuple(filter(None, map(self.find, object_ids)))
         for kept in found:
-            kept.references += 1
+            kept.references += tasks
         return found
 
     def release(self, needed: Iterable[KeptObject]) -> None:

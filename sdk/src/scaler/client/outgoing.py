@@ -48,6 +48,10 @@ class TaskRun:
         self._sizes: array[int] = array("I")
 
     @property
+    def function_objects(self) -> Tuple[KeptObject, ...]:
+        return () if self.function_object is None else (self.function_object,)
+
+    @property
     def was_sent(self) -> bool:
         """Whether a scheduler may know these tasks."""
         return self._payload is not None
@@ -99,13 +103,62 @@ class TaskRun:
         return task, [content[offsets[position] : offsets[position + 1]] for position in positions]
 
 
+class GraphRun:
+    """A graph of tasks with consecutive ids, of which some are targets.
+
+    Parameters:
+        columns: of the message, with this client's ids of objects, and without ids of tasks.
+        functions: the objects of its functions, kept for as long as they may be needed again.
+    """
+
+    __slots__ = ("options", "first_id", "was_sent", "function_objects", "_columns", "_payload")
+
+    def __init__(self, columns: m.GraphTask, payload: bytes, functions: Sequence[Optional[KeptObject]]) -> None:
+        self.options = columns.options
+        self.first_id = 0
+        self.was_sent = False
+        self.function_objects = tuple(filter(None, functions))
+        self._columns = columns
+        self._payload = payload
+
+    def __len__(self) -> int:
+        return len(self._columns.payload_sizes)
+
+    def message(self, wire_id: WireId) -> Tuple[m.GraphTask, List[Buffer]]:
+        self.was_sent = True
+        columns = self._columns
+        functions = {function: wire_id(function) for function in set(columns.functions)}
+        graph = m.GraphTask(
+            ids=array("Q", range(self.first_id, self.first_id + len(self))),
+            payload_sizes=columns.payload_sizes,
+            functions=array("Q", map(functions.__getitem__, columns.functions)),
+            predecessor_offsets=columns.predecessor_offsets,
+            predecessors=columns.predecessors,
+            targets=columns.targets,
+            codec=CODEC,
+            options=columns.options,
+            dependency_counts=columns.dependency_counts,
+            dependencies=array("Q", map(wire_id, columns.dependencies)),
+        )
+        return graph, [self._payload]
+
+    def part(self, task_ids: List[int], wire_id: WireId) -> Tuple[m.GraphTask, List[Buffer]]:
+        """The graph again, for some of its targets: the scheduler runs what these need."""
+        graph, payload = self.message(wire_id)
+        graph.targets = array("I", [task_id - self.first_id for task_id in task_ids])
+        return graph, payload
+
+
+Run = Union[TaskRun, GraphRun]
+
+
 class RunAgain(NamedTuple):
     """Tasks of a run that have no outcome yet, for another session."""
 
-    run: TaskRun
+    run: Run
     task_ids: List[int]
 
-    def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
+    def message(self, wire_id: WireId) -> Tuple[m.Member, List[Buffer]]:
         return self.run.part(self.task_ids, wire_id)
 
 
@@ -117,7 +170,7 @@ class OutgoingMessage(NamedTuple):
         return self
 
 
-Outgoing = Union[TaskRun, RunAgain, OutgoingMessage]
+Outgoing = Union[TaskRun, GraphRun, RunAgain, OutgoingMessage]
 
 
 class Outbox:
@@ -163,7 +216,11 @@ class Outbox:
         self._open = None
         self._items.append(OutgoingMessage(message, payload))
 
-    def add_again(self, run: TaskRun, task_ids: List[int]) -> None:
+    def add_graph(self, run: GraphRun) -> None:
+        self._open = None
+        self._items.append(run)
+
+    def add_again(self, run: Run, task_ids: List[int]) -> None:
         """Tasks that a session before this one knew, or would have."""
         self._open = None
         self._items.append(RunAgain(run, task_ids))

@@ -26,7 +26,7 @@ from typing import Callable, Dict, List, Optional, Set, Tuple, Union
 
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
-from scaler.client.outgoing import Outbox, TaskRun
+from scaler.client.outgoing import Outbox, Run
 from scaler.client.transport import NotWantedError, Transport
 from scaler.exceptions import DisconnectedError, ProtocolVersionError, SchedulerRefusedError, SchedulerUnreachableError
 from scaler_protocol import messages as m
@@ -128,15 +128,15 @@ class Recovery:
                 taken = [future for future in again if futures.pop(future.task_id, None) is not None]
                 lost += [(future, _not_again(why_not)) for future in taken]
                 continue
-            if run.function_object is not None:
-                self._announce(run.function_object, announced)
+            for function_object in run.function_objects:
+                self._announce(function_object, announced)
             self._outbox.add_again(run, [future.task_id for future in again])
             count += len(again)
         self._delete_unheld(announced)
         logger.warning("Client: connected again as session %d, %d tasks were sent again", welcome.session, count)
         return lost
 
-    def _why_not_again(self, run: Optional[TaskRun]) -> str:
+    def _why_not_again(self, run: Optional[Run]) -> str:
         if run is None:
             return "it cannot be sent a second time"
         if run.was_sent and run.options is not None and run.options.at_most_once:

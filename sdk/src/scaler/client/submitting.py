@@ -19,6 +19,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Hashable,
     Iterable,
     List,
     Mapping,
@@ -32,6 +33,7 @@ from typing import (
 from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
+from scaler.client.graph import run_graph, submit_graph
 from scaler.client.mapping import run_map
 from scaler.client.options import Options
 from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
@@ -238,6 +240,31 @@ class Submitter:
     ) -> List[R]:
         """Run `fn(*item)` for each item; otherwise as `map`."""
         return run_map(self._for_map(capabilities), fn, [tuple(item) for item in iterable])
+
+    def get(self, graph: Dict[Any, Any], keys: Sequence[Hashable], block: bool = True) -> Dict[Any, Any]:
+        """Run a graph of tasks, as far as `keys` need it.
+
+        Parameters:
+            graph: values by key, any hashable. A tuple that begins with a callable is a task: it is called with the
+                other items, where each key of the graph, also inside lists and tuples, stands for the value or result
+                of that key. Every other value is data.
+            keys: whose values are wanted, each once.
+            block: wait for all of them; otherwise return futures.
+
+        Returns a dictionary by key, in the order of `keys`: of the values, or of their futures.
+
+        Raises:
+            GraphKeyError: a key is not in the graph, or was given twice.
+            graphlib.CycleError: tasks wait for each other in a circle; the second argument names its keys.
+
+        and what `submit` raises, and when it waits, the exception of the first task that failed; a note says which one.
+        The rest of what is asked for is cancelled then.
+        """
+        return run_graph(self, graph, keys) if block else submit_graph(self, graph, keys)
+
+    def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:
+        """As `get` with `block=False`, but returns a list of futures in the order of `keys`."""
+        return list(submit_graph(self, graph, keys).values())
 
     def _for_map(self, capabilities: Optional[Mapping[str, float]]) -> Submitter:
         """Whoever submits the chunks of a map: nobody would see their profiles, so there are none."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Seque
 
 from scaler.exceptions import MissingObjects
 from scaler.failures import failure_payload
-from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, dump_value, load_arguments
+from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, dump_value, load_arguments, split_results
 from scaler.serializer import Serializer
 from scaler.worker import resident_memory
 from scaler.worker.frames import TaskChunk, TasksFlag, large_result
@@ -106,7 +106,7 @@ def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[...,
             elif body[start] == _PICKLE_MARK:
                 arguments = loads(body[start:stop])
             else:
-                arguments = load_arguments(memoryview(body)[start:stop], (), None)
+                arguments = list(load_arguments(memoryview(body)[start:stop], (), None))
         except BaseException as error:
             append(_failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error))
             start = stop
@@ -173,13 +173,11 @@ def _run_one(
 ) -> bytes:
     objects = processor.objects
     try:
-        if content[:1] == BY_DEPENDENCY:
-            large, dependencies = objects.content(dependencies[0]), dependencies[1:]
-            loaders = [objects.loader(object_id, serializer) for object_id in dependencies]
-            args, kwargs = load_arguments(large, loaders, serializer)
-        else:
-            loaders = [objects.loader(object_id, serializer) for object_id in dependencies]
-            args, kwargs = load_arguments(content, loaders, serializer)
+        elsewhere: Buffer = b""
+        if split_results(content)[1] == BY_DEPENDENCY:
+            elsewhere, dependencies = objects.content(dependencies[0]), dependencies[1:]
+        loaders = [objects.loader(object_id, serializer) for object_id in dependencies]
+        args, kwargs = load_arguments(content, loaders, serializer, elsewhere)
     except MissingObjects as error:
         return _failure(processor, chunk, FailureKind.OBJECT_MISSING, error)
     except BaseException as error:

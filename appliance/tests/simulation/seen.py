@@ -1,0 +1,113 @@
+"""Sessions and tasks as the wire shows them: what the Checker remembers, and nothing that it decides."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Set
+
+from scaler_protocol import messages as m
+
+SUCCESS = int(m.TaskStatus.SUCCESS)
+CANCELLED = -1
+NAME_ONLY, ROUNDING = 0.0, 1e-6
+
+
+class Due(NamedTuple):
+    """The outcome that a task must get now."""
+
+    status: int
+    data: bytes = b""  # as the worker reported it
+    object_id: int = 0
+    kind: Optional[m.FailureKind] = None  # of a failure that the scheduler itself tells of
+    attempts: int = 1
+
+
+class Task:
+    __slots__ = ("client", "id", "payload", "once", "need", "needed", "outcome", "worker", "instance", "losses",
+                 "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
+
+    def __init__(self, client: Party, task_id: int, payload: bytes, options: m.TaskOptions, needed: Set[int]) -> None:
+        self.client = client
+        self.id = task_id
+        self.payload = payload
+        self.once = options.at_most_once
+        self.need = options.capabilities[0].amount if options.capabilities else None
+        self.needed = needed
+        self.outcome: Optional[int] = None
+        self.worker: Optional[Party] = None  # that holds it, by `instance`
+        self.instance = 0
+        self.losses = 0
+        self.is_new = True  # came in this round
+        self.is_asked = False  # to be cancelled, ever
+        self.is_cancelling = False  # a cancel waits for its worker's answer
+        self.due: Optional[Due] = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the client is to be told of its outcome."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"task {self.id} of session {self.client.session} ({self.payload.decode()})"
+
+
+class Node(Task):
+    """A task of a graph."""
+
+    __slots__ = ("predecessors", "is_target", "is_dropped")
+
+    def __init__(
+        self,
+        client: Party,
+        task_id: int,
+        payload: bytes,
+        options: m.TaskOptions,
+        needed: Set[int],
+        predecessors: List[Node],
+        is_target: bool,
+    ) -> None:
+        super().__init__(client, task_id, payload, options, needed)
+        self.predecessors = predecessors
+        self.is_target = is_target
+        self.is_dropped = False  # its worker was asked to drop it, though no client asked for that
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.is_target
+
+    def may_run(self) -> bool:
+        """Whether it has all it waits for, is at no worker, and has no outcome."""
+        is_free = self.worker is None and self.due is None and self.outcome is None
+        return is_free and all(each.due is not None and each.due.status == SUCCESS for each in self.predecessors)
+
+    def ancestors(self) -> Set[Node]:
+        found: Set[Node] = set()
+        for each in self.predecessors:
+            found |= {each, *each.ancestors()}
+        return found
+
+
+class Party:
+    """A session, as the wire shows it."""
+
+    def __init__(self, link: bytes, session: int, hello: m.Hello, now: float) -> None:
+        self.link = link
+        self.session = session
+        self.is_worker = hello.role == m.Role.WORKER
+        self.last_heard = now
+        self.hello_slots = self.slots = hello.slots
+        self.queue_size = hello.queue_size
+        self.gpu = hello.capabilities[0].amount if hello.capabilities else None
+        self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
+        self.known: Set[int] = set()  # objects that a worker was told of
+        self.owned: Set[int] = set()
+
+    def fits(self, need: Optional[float]) -> bool:
+        """Whether the worker has room for a task with this need."""
+        if need is None:
+            return True
+        if self.gpu is None or self.gpu < need:
+            return False
+        return need == NAME_ONLY or self.gpu_in_use() + need <= self.gpu + ROUNDING
+
+    def gpu_in_use(self) -> float:
+        return sum(task.need or 0.0 for task in self.tasks.values())

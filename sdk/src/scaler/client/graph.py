@@ -1,0 +1,371 @@
+"""Graphs of tasks: from a dictionary of keys to columns that the scheduler runs by itself.
+
+    {"a": 1, "b": (inc, "a"), "c": (add, "b", "b")}, ["c"]
+         │ cull, sort: b, c                             a is data: it goes into b's arguments
+         ▼
+    node 0: inc(1)    node 1: add(result of 0, result of 0)    target: 1
+
+Rules:
+- Only what the wanted keys need is looked at, let alone sent. Each node comes after its predecessors.
+- Data never becomes a task. Small data is part of the arguments that name it; large data is sent as an object, once.
+- One message carries the whole graph; the client has futures of the wanted tasks only.
+- A key is looked for before anything else: what equals a key of the graph stands for it, as argument and within lists
+  and tuples, tuples that are keys included. A tuple inside arguments that begins with a callable is called, too.
+"""
+
+from __future__ import annotations
+
+from array import array
+from concurrent.futures import FIRST_EXCEPTION, wait
+from concurrent.futures._base import FINISHED
+from graphlib import CycleError
+from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, Iterator, List, Mapping, Sequence, Set, Tuple
+
+from scaler import blocking
+from scaler.client.functions import FunctionRecord, function_name
+from scaler.client.future import ScalerFuture
+from scaler.client.mapping import add_note
+from scaler.client.outgoing import GraphRun
+from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
+from scaler.payload import (
+    BY_DEPENDENCY,
+    INLINE_BYTES,
+    ObjectReference,
+    Parts,
+    ResultOf,
+    dump_arguments,
+    dump_node_arguments,
+    dump_value,
+    is_plain,
+    join,
+    parts_size,
+)
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler.client.submitting import Submitter
+
+MAXIMUM_DEPENDENCIES = 0xFFFF  # of one task, objects only
+
+Graph = Mapping[Any, Any]
+
+
+class GraphFuture(ScalerFuture[Any]):
+    """The future of a graph's task: its exception names the task that raised it."""
+
+    _keys: Sequence[Any] = ()  # of the graph's tasks, by position
+    _functions: Sequence[FunctionRecord] = ()
+    _position = 0
+
+    def _load(self) -> None:
+        position = self._position
+        if self._cause:
+            position += self._cause - 1 - self._task_id
+            self._function = self._functions[position]
+        super()._load()
+        if self._exception is not None and self._has_failed and self._keys:
+            keys, self._keys = self._keys, ()
+            add_note(self._exception, f"(raised by node {keys[position]!r} of the graph)")
+
+
+def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
+    """The values of `keys`; raises the exception of the first task that failed."""
+    futures = submit_graph(client, graph, keys)
+    try:
+        with blocking.announced():
+            done = wait(futures.values(), return_when=FIRST_EXCEPTION).done
+        for future in futures.values():
+            if future in done:
+                future.result()
+        return {key: future.result() for key, future in futures.items()}
+    finally:
+        unfinished = array("Q", [future.task_id for future in futures.values() if not future.done()])
+        if unfinished:
+            with client._core.lock:
+                client._core.send(m.TaskCancel(ids=unfinished))
+
+
+def submit_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
+    """Futures of `keys`, in their order."""
+    _check_keys(graph, keys)
+    client._core.check_open()
+    order = sorted_nodes(graph, keys)
+    futures: Dict[Any, ScalerFuture[Any]] = {}
+    if order:
+        builder = _Builder(client, graph, order)
+        try:
+            for key in order:
+                builder.add(key)
+            targets = builder.submit([key for key in keys if key in builder.positions])
+            futures.update(targets)
+        finally:
+            builder.let_go()
+    return {key: futures[key] if key in futures else _done(client, graph[key]) for key in keys}
+
+
+def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"keys must be a list of keys, not one: pass [{keys!r}]")
+    seen: Set[Any] = set()
+    for key in keys:
+        if key in seen:
+            raise GraphKeyError(f"key {key!r} is asked for twice: give each key once")
+        if key not in graph:
+            raise GraphKeyError(f"key {key!r} is not in the graph")
+        seen.add(key)
+
+
+def _done(client: Submitter, value: Any) -> ScalerFuture[Any]:
+    """The future of data: it has its result already."""
+    future: ScalerFuture[Any] = ScalerFuture(client, -1)
+    future._result = value
+    future._state = FINISHED
+    return future
+
+
+# Looking at graphs -------------------------------------------------------------------------------------------------
+
+
+def is_task(value: Any) -> bool:
+    return type(value) is tuple and bool(value) and callable(value[0])
+
+
+def _is_key(graph: Graph, value: Any) -> bool:
+    try:
+        return value in graph
+    except TypeError:  # not hashable: a literal
+        return False
+
+
+def _keys_in(graph: Graph, arguments: Sequence[Any]) -> Iterator[Any]:
+    """The keys that arguments name."""
+    for value in arguments:
+        if _is_key(graph, value):
+            yield value
+        elif type(value) is list or type(value) is tuple:
+            yield from _keys_in(graph, value)
+
+
+def sorted_nodes(graph: Graph, keys: Sequence[Hashable]) -> List[Any]:
+    """The keys of all tasks that `keys` need, each after those it depends on.
+
+    Raises:
+        graphlib.CycleError: some depend on each other.
+    """
+    order: List[Any] = []
+    finished: Set[Any] = set()
+    for wanted in keys:
+        path: Dict[Any, Iterator[Any]] = {}  # from the wanted key to the one looked at, with what is left of each
+        if wanted not in finished and is_task(graph[wanted]):
+            path[wanted] = _keys_in(graph, graph[wanted][1:])
+        while path:
+            key, remaining = next(reversed(path.items()))
+            for needed in remaining:
+                if needed in path:
+                    _raise_cycle(list(path), needed)
+                if needed not in finished and is_task(graph[needed]):
+                    path[needed] = _keys_in(graph, graph[needed][1:])
+                    break
+            else:
+                del path[key]
+                finished.add(key)
+                order.append(key)
+    return order
+
+
+def _raise_cycle(path: List[Any], closing: Any) -> None:
+    cycle = [*path[path.index(closing) :], closing]
+    cycle.reverse()  # as graphlib has it: each is needed by the next
+    names = " -> ".join(map(repr, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
+    text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
+    raise CycleError(text, cycle)
+
+
+# Building messages -------------------------------------------------------------------------------------------------
+
+
+class _Call:
+    """A call inside the arguments of a task."""
+
+    __slots__ = ("function", "arguments")
+
+    def __init__(self, function: Callable[..., Any], arguments: List[Any]) -> None:
+        self.function = function
+        self.arguments = arguments
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (_Call, (self.function, self.arguments))
+
+
+def call_nested(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function of a task that has calls inside its arguments."""
+    return function(*map(_evaluate, arguments))
+
+
+def _evaluate(value: Any) -> Any:
+    if type(value) is _Call:
+        return value.function(*map(_evaluate, value.arguments))
+    if type(value) is list or type(value) is tuple:
+        return type(value)(map(_evaluate, value))
+    return value
+
+
+class _Builder:
+    """Makes the columns of one graph."""
+
+    def __init__(self, client: Submitter, graph: Graph, order: List[Any]) -> None:
+        self.positions: Dict[Any, int] = {key: position for position, key in enumerate(order)}
+        self._client = client
+        self._graph = graph
+        self._order = order
+        self._data: Dict[Any, Any] = {}  # what stands for data in arguments: itself, or a reference
+        self._results: List[ResultOf] = []
+        self._held: Dict[int, FunctionRecord] = {}  # by object id
+        self._objects: Set[int] = set()  # made for this graph
+        self._payloads: List[bytes] = []
+        self._functions = array("Q")
+        self._records: List[FunctionRecord] = []  # of the functions
+        self._offsets = array("I", [0])
+        self._predecessors = array("I")
+        self._dependency_counts = array("H")
+        self._dependencies = array("Q")
+
+    def add(self, key: Any) -> None:
+        """Append the task of the next key."""
+        function, *arguments = self._graph[key]
+        needed: Dict[int, int] = {}  # positions of predecessors, to their place among them
+        has_calls = [False]
+        arguments = [self._resolve(value, needed, has_calls) for value in arguments]
+        if has_calls[0]:
+            function, arguments = call_nested, [function, *arguments]
+        self._records.append(self._hold_function(function))
+        self._functions.append(self._records[-1].object_id)
+        payload, dependencies = self._dump(key, function, tuple(arguments))
+        if len(dependencies) > MAXIMUM_DEPENDENCIES:
+            raise ValueError(f"node {key!r} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first")
+        self._payloads.append(payload)
+        self._predecessors.extend(needed)
+        self._offsets.append(len(self._predecessors))
+        self._dependency_counts.append(len(dependencies))
+        self._dependencies.extend(dependencies)
+
+    def _resolve(self, value: Any, needed: Dict[int, int], has_calls: List[bool]) -> Any:
+        """An argument with what keys stand for in the place of keys."""
+        if _is_key(self._graph, value):
+            position = self.positions.get(value)
+            if position is None:
+                return self._data_of(value)
+            place = needed.setdefault(position, len(needed))
+            while place >= len(self._results):
+                self._results.append(ResultOf(len(self._results)))
+            return self._results[place]
+        if type(value) is list or type(value) is tuple:
+            items = [self._resolve(item, needed, has_calls) for item in value]
+            if type(value) is list:
+                return items
+            if is_task(value):
+                has_calls[0] = True
+                return _Call(value[0], items[1:])
+            return tuple(items)
+        return value
+
+    def _data_of(self, key: Any) -> Any:
+        """Data as an argument: large data is sent as an object, when it is first met."""
+        if key not in self._data:
+            value = self._graph[key]
+            if not is_plain((value,)) and type(value) is not ObjectReference:
+                value = self._reference_if_large(key, value)
+            self._data[key] = value
+        return self._data[key]
+
+    def _reference_if_large(self, key: Any, value: Any) -> Any:
+        try:
+            content = dump_value(value, self._client._serializer)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"the data of node {key!r}, of type {type(value).__name__}, cannot be serialised:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(content, bytes):
+            return value
+        return ObjectReference(repr(key), parts_size(content), self._send_object(content))
+
+    def _send_object(self, parts: Parts) -> int:
+        object_id = self._client._core.send_object(parts, "", m.ObjectKind.VALUE)
+        self._objects.add(object_id)
+        return object_id
+
+    def _hold_function(self, function: Callable[..., Any]) -> FunctionRecord:
+        functions = self._client._core.functions
+        record = functions.find(function) or self._client._register(function)
+        if record.object_id not in self._held:
+            functions.hold(record)
+            self._held[record.object_id] = record
+        return record
+
+    def _dump(self, key: Any, function: Callable[..., Any], arguments: Tuple[Any, ...]) -> Tuple[bytes, List[int]]:
+        """A node's payload, and the objects that it needs."""
+        serializer = self._client._serializer
+        if serializer is None:
+            short = dump_node_arguments(arguments)
+            if short is not None and len(short) < INLINE_BYTES:
+                return short, []
+        references: List[ObjectReference] = []
+        try:
+            parts = dump_arguments(arguments, {}, serializer, references)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"an argument of {function_name(function)} in node {key!r} cannot be serialised:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+        dependencies = [
+            each.object_id if each.object_id in self._objects else self._client._check_reference(each)
+            for each in references
+        ]
+        if parts_size(parts) < INLINE_BYTES:
+            return join(parts), dependencies
+        return BY_DEPENDENCY, [self._send_object(parts), *dependencies]
+
+    def submit(self, keys: List[Any]) -> Dict[Any, ScalerFuture[Any]]:
+        """Send the graph; returns the futures of the tasks of `keys`."""
+        core = self._client._core
+        payload = b"".join(self._payloads)
+        self._check_size(len(payload))
+        futures: Dict[Any, ScalerFuture[Any]] = {}
+        for key in keys:
+            position = self.positions[key]
+            future = futures[key] = GraphFuture(self._client, -1, self._records[position])
+            future._keys, future._position, future._functions = self._order, position, self._records
+        columns = m.GraphTask(
+            payload_sizes=array("I", map(len, self._payloads)),
+            functions=self._functions,
+            predecessor_offsets=self._offsets,
+            predecessors=self._predecessors,
+            targets=array("I", [self.positions[key] for key in keys]),
+            options=self._client._task_options,
+        )
+        if self._dependencies:
+            columns.dependency_counts, columns.dependencies = self._dependency_counts, self._dependencies
+        with core.lock:
+            core.check_open()
+            run = GraphRun(columns, payload, list(map(core.objects.find, self._held)))
+            targets = {self.positions[key]: future for key, future in futures.items()}
+            core.submit_graph(run, sorted(set(self._dependencies)), targets)
+        return futures
+
+    def _check_size(self, payload_bytes: int) -> None:
+        limit = self._client._core.welcome.limits.maximum_message_bytes
+        columns_bytes = 32 * len(self._payloads) + 4 * len(self._predecessors) + 8 * len(self._dependencies)
+        if limit and payload_bytes + columns_bytes > limit:
+            raise TaskRejectedError(
+                f"a graph of {len(self._payloads)} tasks makes a message of {payload_bytes + columns_bytes} bytes, and"
+                f" the scheduler takes {limit} at most: submit it in parts"
+            )
+
+    def let_go(self) -> None:
+        """The scheduler alone holds what was made for the graph now."""
+        core = self._client._core
+        for record in self._held.values():
+            core.functions.let_go(record)
+        for object_id in sorted(self._objects):
+            core.delete_object(object_id)

@@ -1,0 +1,26 @@
+"""What is in the scheduler's object directory: tests end with nothing in it."""
+
+from __future__ import annotations
+
+import os
+from typing import List
+
+from sdk_tasks import identity
+
+from scaler import Client
+
+TIMEOUT_SECONDS = 100.0
+
+
+def object_files(client: Client) -> List[str]:
+    """Names of the files in the scheduler's object directory, but for its token."""
+    return sorted(set(os.listdir(client._core.welcome.object_directory)) - {"token"})
+
+
+def nothing_is_left(client: Client) -> bool:
+    """Wait until the scheduler has worked off what was sent, and see whether all object files are gone."""
+    for _ in range(1000):
+        client.submit(identity, 0).result(TIMEOUT_SECONDS)
+        if not object_files(client):
+            return True
+    return False
