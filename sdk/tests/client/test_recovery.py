@@ -12,7 +12,7 @@ import threading
 import time
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from sdk_tasks import identity, wait_for_file
