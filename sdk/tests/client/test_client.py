@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, List, Tuple
 
 import pytest
-from sdk_tasks import identity, wait_for_file, wait_until
+from sdk_tasks import identity, wait_for_file
 
 from scaler import Client, ScalerFuture, Serializer
 from scaler.client.future import ScalerFuture as FutureClass
@@ -166,24 +166,6 @@ def test_futures_can_be_awaited(client: Client) -> None:
         return list(await asyncio.gather(*(client.submit(identity, number) for number in range(100))))
 
     assert asyncio.run(main()) == list(range(100))
-
-
-def test_a_queued_task_can_be_cancelled_and_a_running_one_not(address: str, done_files: List[Path]) -> None:
-    running, go = done_files
-    with Client(address=address) as client:
-        first = client.submit(wait_for_file, str(go), str(running))
-        wait_until(running)
-        others = [client.submit(wait_for_file, str(go)) for _ in range(50)]
-        last = others[-1]
-        assert last.cancel() and last.cancelled() and last.done()
-        assert last.cancel(), "a second cancel changes nothing"
-        assert not first.cancel()
-        go.touch()
-        assert first.result(TIMEOUT_SECONDS) == str(go)
-        assert not first.cancel(), "it has a result"
-        with pytest.raises(concurrent.futures.CancelledError):
-            last.result(TIMEOUT_SECONDS)
-        assert all(future.result(TIMEOUT_SECONDS) for future in others[:-1])
 
 
 def test_the_futures_repr_says_its_state(client: Client) -> None:

@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
-from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type, cast
+from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type
 
 from scaler import blocking
 from scaler.client.profiling import ProfileResult
@@ -177,7 +177,8 @@ class ScalerFuture(_Future[R]):
                 raise self._exception
             finally:
                 self = None  # type: ignore[assignment]  # break the cycle with the traceback, as the base class does
-        return cast(R, self._result)
+        result: R = self._result
+        return result
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """The task's exception, or None when it has a result; waits and raises as `result` does."""

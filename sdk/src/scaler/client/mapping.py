@@ -72,7 +72,7 @@ class _Map:
         self._client = client
         self._chunk = Chunk(function)
         self._items = items
-        self._slots = max(1, client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS))
+        client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
         # What may end a whole task, or must not run twice, concerns one item only where that is the task.
         is_fragile = client._options.timeout or client._options.at_most_once
         self._maximum_items = 1 if is_fragile else MAXIMUM_CHUNK_ITEMS
@@ -84,7 +84,7 @@ class _Map:
 
     def run(self) -> List[Any]:
         try:
-            while self._running or (self._next < len(self._items) and not self._failed):
+            while not self._failed and (self._running or self._next < len(self._items)):
                 self._submit_more()
                 self._collect()
         finally:
@@ -94,8 +94,13 @@ class _Map:
             raise self._failed[min(self._failed)]
         return [result for first in sorted(self._results) for result in self._results[first]]
 
+    @property
+    def _slots(self) -> int:
+        """How many calls run at once, as last heard: workers may join while the map runs."""
+        return max(1, self._client._core.slots)
+
     def _submit_more(self) -> None:
-        while self._next < len(self._items) and len(self._running) < CHUNKS_AHEAD * self._slots and not self._failed:
+        while self._next < len(self._items) and len(self._running) < CHUNKS_AHEAD * self._slots:
             if self._item_seconds == 0.0 and len(self._running) >= self._slots:
                 return  # wait for the first measurement
             chunk = self._items[self._next : self._next + self._chunk_items()]

@@ -1,0 +1,205 @@
+"""Cancelling a task, wherever it is: it stops, its neighbours do not, and nobody waits for somebody who is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+from sdk_tasks import identity, wait_for_file, wait_until
+
+from scaler import Client, SchedulerClusterCombo
+from scaler.exceptions import RemoteTraceback
+
+TIMEOUT_SECONDS = 30.0
+
+
+def hang(running: str) -> None:
+    """Runs until it is stopped."""
+    Path(running).write_text(str(os.getpid()))
+    time.sleep(300)
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def combo() -> Iterator[SchedulerClusterCombo]:
+    """A cluster of one worker."""
+    with SchedulerClusterCombo(n_workers=1, logging_level="WARNING") as combo:
+        yield combo
+
+
+def test_queued_tasks_are_cancelled_and_their_neighbours_run(address: str, done_files: List[Path]) -> None:
+    running, go = done_files
+    with Client(address=address) as client:
+        first = client.submit(wait_for_file, str(go), str(running))
+        wait_until(running)
+        others = [client.submit(wait_for_file, str(go)) for _ in range(50)]
+        last = others[-1]
+        assert last.cancel() and last.cancelled() and last.done()
+        assert last.cancel(), "a second cancel changes nothing"
+        go.touch()
+        assert first.result(TIMEOUT_SECONDS) == str(go)
+        assert not first.cancel() and not first.cancelled(), "it has a result"
+        with pytest.raises(concurrent.futures.CancelledError):
+            last.result(TIMEOUT_SECONDS)
+        assert all(future.result(TIMEOUT_SECONDS) for future in others[:-1])
+
+
+def test_a_running_task_is_stopped_and_says_where_it_was(client: Client, done_files: List[Path]) -> None:
+    running, go = done_files
+    neighbours = [client.submit(identity, number) for number in range(100)]
+    future = client.submit(hang, str(running))
+    waiting = client.submit(wait_for_file, str(go))
+    wait_until(running)
+    while not running.read_text():
+        time.sleep(0.001)
+
+    assert future.cancel(TIMEOUT_SECONDS) and future.cancelled()
+    assert not is_alive(int(running.read_text()))
+    with pytest.raises(concurrent.futures.CancelledError) as raised:
+        future.result(TIMEOUT_SECONDS)
+    assert isinstance(raised.value.__cause__, RemoteTraceback)
+    assert ", in hang" in raised.value.__cause__.text
+    go.touch()
+    assert waiting.result(TIMEOUT_SECONDS) == str(go)
+    assert [neighbour.result(TIMEOUT_SECONDS) for neighbour in neighbours] == list(range(100))
+
+
+def test_a_running_task_is_left_alone_without_force(any_client: Client, done_files: List[Path]) -> None:
+    running, go = done_files
+    future = any_client.submit(wait_for_file, str(go), str(running))
+    wait_until(running)
+    assert not future.cancel(force=False)
+    assert not future.cancelled() and not future.done()
+    go.touch()
+    assert future.result(TIMEOUT_SECONDS) == str(go)
+
+
+def test_the_subprocesses_of_a_cancelled_task_end_too(any_client: Client, done_files: List[Path]) -> None:
+    running = done_files[0]
+
+    def call(path: str) -> None:
+        import subprocess
+
+        child = subprocess.Popen(["sleep", "300"])
+        Path(path + ".new").write_text(str(child.pid))
+        os.rename(path + ".new", path)
+        child.wait()
+
+    future = any_client.submit(call, str(running))
+    wait_until(running)
+    assert future.cancel(TIMEOUT_SECONDS)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while is_alive(int(running.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_cancels_that_cross_results_leave_one_outcome_each(client: Client) -> None:
+    for _ in range(20):
+        futures = [client.submit(identity, number) for number in range(200)]
+        answers = [future.cancel() for future in futures[::7]]
+        for future, was_cancelled in zip(futures[::7], answers):
+            assert future.cancelled() is was_cancelled
+        for number, future in enumerate(futures):
+            if not future.cancelled():
+                assert future.result(TIMEOUT_SECONDS) == number
+
+
+def test_many_running_and_queued_tasks_are_cancelled_one_after_the_other(client: Client, tmp_path: Path) -> None:
+    futures = [client.submit(hang, str(tmp_path / str(number))) for number in range(20)]
+    wait_until(tmp_path / "0")
+    assert all(future.cancel(TIMEOUT_SECONDS) for future in futures)
+    assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1
+
+
+def test_cancelling_waits_neither_for_a_stopped_worker_nor_for_a_stopped_scheduler(
+    combo: SchedulerClusterCombo, done_files: List[Path]
+) -> None:
+    running = done_files[0]
+    with Client(address=combo.get_address()) as client:
+        future = client.submit(hang, str(running))
+        wait_until(running)
+        agent, scheduler = combo.cluster.pid, combo.scheduler.pid
+        assert agent is not None and scheduler is not None
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            assert not future.cancel(0.05, force=False), "nobody says that it does not run"
+            assert future.cancel(0.05) and future.cancelled()
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1, "the worker did stop the task"
+        os.kill(scheduler, signal.SIGSTOP)
+        try:
+            lost = client.submit(identity, 2)
+            assert lost.cancel(0.05) and lost.cancelled()
+        finally:
+            os.kill(scheduler, signal.SIGCONT)
+        assert client.submit(identity, 3).result(TIMEOUT_SECONDS) == 3
+
+
+def test_an_awaited_task_is_cancelled_with_its_awaiter(any_client: Client, done_files: List[Path]) -> None:
+    running = done_files[0]
+
+    async def main() -> None:
+        future = any_client.submit(hang, str(running))
+
+        async def wait() -> None:
+            await future
+
+        task = asyncio.ensure_future(wait())
+        while not running.exists():
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while not future.done():
+            await asyncio.sleep(0.005)
+        assert future.cancelled()
+
+    asyncio.run(main())
+    assert any_client.map(identity, range(100)) == list(range(100))
+
+
+def test_a_client_that_leaves_takes_its_running_tasks_along(any_address: str, done_files: List[Path]) -> None:
+    running = done_files[0]
+    with Client(address=any_address) as client:
+        future = client.submit(hang, str(running))
+        wait_until(running)
+        while not running.read_text():
+            time.sleep(0.001)
+    assert future.cancelled()
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while is_alive(int(running.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_map_that_fails_leaves_what_runs_to_its_end(any_client: Client, tmp_path: Path) -> None:
+    def step(number: int, go: str) -> int:
+        if number == 0:
+            wait_for_file(go + ".running")
+            raise LookupError("this one")
+        wait_for_file(go, go + ".running")
+        Path(go + ".ended").touch()
+        return number
+
+    go = tmp_path / "go"
+    while any_client._core.slots < 2:
+        time.sleep(0.005)
+    with pytest.raises(LookupError):
+        any_client.map(step, [0, 1], [str(go)] * 2)
+    go.touch()
+    wait_until(tmp_path / "go.ended")

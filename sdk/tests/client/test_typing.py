@@ -1,0 +1,96 @@
+"""A type checker sees a wrong argument of `submit`, and knows what comes out of a future."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[3]
+
+PROLOGUE = """
+from __future__ import annotations
+import asyncio
+from typing import Any, List
+from scaler import Client, ScalerFuture
+
+def scale(value: int, factor: float = 1.0, *, offset: int = 0) -> float:
+    return value * factor + offset
+
+def measured(value: int, profiling: bool) -> str:
+    return str(value)
+
+client = Client("tcp://127.0.0.1:1")
+view = client.options(retries=2, timeout=10, capabilities={"gpu": 1})
+"""
+
+GOOD = """
+a: ScalerFuture[float] = client.submit(scale, 1)
+b: float = client.submit(scale, 1, 2.0, offset=3).result()
+c: float = view.submit(scale, 1, factor=2.0).result()
+d: List[float] = client.map(scale, [1, 2])
+e: List[float] = view.starmap(scale, [(1, 2.0)])
+f: str = client.submit(lambda: "text").result()
+g: float = client.submit(scale, 1, profiling=True).result()
+h: str = client.submit(measured, 1, profiling=True).result()
+i: int = client.submit(scale, 1, profiling=True).profiling_info().duration_us
+j: float = client.submit_verbose(scale, (1,), {}, capabilities={"gpu": 1}).result()
+k: ScalerFuture = client.submit(scale, 1)
+m: bool = client.submit(scale, 1).cancel(force=False)
+n: List[ScalerFuture[float]] = [client.submit(scale, number) for number in range(3)]
+class Model:
+    def __init__(self, name: str) -> None: ...
+    def run(self, steps: int) -> bytes: return b""
+o: Model = client.submit(Model, "name").result()
+p: bytes = client.submit(Model("name").run, 5).result()
+async def main() -> float:
+    return await client.submit(scale, 1)
+"""
+
+BAD = {
+    'client.submit(scale, "one")': "incompatible type|No overload",
+    "client.submit(scale)": "Missing|Too few|No overload",
+    "client.submit(scale, 1, 2.0, 3)": "Too many|No overload",
+    "client.submit(scale, 1, ofset=1)": "Unexpected keyword|No overload",
+    "view.submit(scale, 1, offset='x')": "incompatible type|No overload",
+    "client.submit(5)": "incompatible type|No overload",
+    "wrong_a: str = client.submit(scale, 1).result()": "Incompatible types in assignment",
+    "wrong_b: ScalerFuture[str] = client.submit(scale, 1)": "Incompatible types|incompatible type|No overload",
+    "wrong_c: List[str] = client.map(scale, [1])": "Incompatible|incompatible",
+    "client.options(retry=1)": "Unexpected keyword",
+    "client.options(timeout='1')": "incompatible type|No overload",
+}
+
+
+def mypy(path: Path) -> List[str]:
+    """The errors that mypy finds."""
+    command = [sys.executable, "-m", "mypy", "--config-file", str(TREE / "pyproject.toml"), "--no-warn-unused-configs"]
+    done = subprocess.run([*command, str(path)], cwd=TREE, capture_output=True, text=True, timeout=100, check=False)
+    assert not done.stderr, done.stderr
+    return [line for line in done.stdout.splitlines() if ": error:" in line]
+
+
+def test_mypy_accepts_what_is_right_and_names_each_line_that_is_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    path = tmp_path / "snippet.py"
+    path.write_text(PROLOGUE + GOOD + "\n".join(BAD) + "\n")
+    first_bad = (PROLOGUE + GOOD).count("\n") + 1
+    errors = mypy(path)
+    for number, (line, pattern) in enumerate(BAD.items(), first_bad):
+        of_line = [error for error in errors if f"snippet.py:{number}:" in error]
+        assert of_line, f"mypy does not mind: {line}"
+        assert any(re.search(pattern, error) for error in of_line), of_line
+        errors = [error for error in errors if error not in of_line]
+    assert errors == []
+
+
+def test_what_is_typed_costs_nothing_at_run_time() -> None:
+    from scaler import ScalerFuture
+
+    assert ScalerFuture[int] is ScalerFuture, "annotations that are evaluated work on every Python"
+    code = "import sys, scaler.client; sys.exit('typing_extensions' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
