@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
-from scaler import Client, Cluster, SchedulerClusterCombo
+from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.client.options import Options
 from scaler.client.outgoing import Outbox
 from scaler.exceptions import (
@@ -114,7 +114,7 @@ def test_a_bad_option_is_named(any_client: Client, options: Any, error: Any, tex
 
 
 def test_tasks_of_equal_options_share_a_batch() -> None:
-    outbox = Outbox()
+    outbox = Outbox(find_object=lambda object_id: None)
     for number, options in enumerate(
         [
             Options(),
@@ -125,7 +125,7 @@ def test_tasks_of_equal_options_share_a_batch() -> None:
         ]
     ):
         outbox.add_task(1, number, b"", (), options.message())
-    messages = [run.message()[0] for run in outbox.take()]
+    messages = [run.message(lambda object_id: object_id)[0] for run in outbox.take()]
     assert [(list(task.ids), task.options.priority) for task in messages] == [([0, 1], 0), ([2, 3], 1), ([4], 2)]  # type: ignore[union-attr]
 
 
@@ -184,16 +184,14 @@ def test_what_nobody_offers_waits_and_blocks_nobody(equipped: Client) -> None:
 # Priority, retries, at most once --------------------------------------------------------------------------------------
 
 
-def test_tasks_of_higher_priority_start_first(one_worker: Client, tmp_path: Path) -> None:
-    log, go, running = str(tmp_path / "log"), tmp_path / "go", tmp_path / "running"
-    first = one_worker.submit(wait_for_file, str(go), str(running))
-    wait_until(running)
-    futures = [one_worker.options(priority=p).submit(append, log, f"{p} ") for p in (0, -1, 5, 0, 9, -1, 5)]
-    futures[-1].cancel(0.0, force=False)  # an answer, after which all of them have arrived
-    one_worker.submit(identity, 1).cancel(TIMEOUT_SECONDS)
-    go.touch()
-    for future in [first, *futures[:-1]]:
-        future.result(TIMEOUT_SECONDS)
+def test_tasks_of_higher_priority_start_first(tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    with Scheduler(logging_level="ERROR") as scheduler, Client(scheduler.get_address()) as client:
+        futures = [client.options(priority=p).submit(append, log, f"{p} ") for p in (0, -1, 5, 0, 9, -1, 5)]
+        assert futures.pop().cancel(TIMEOUT_SECONDS), "so all of them have arrived, before there is a worker"
+        with Cluster(scheduler.get_address(), n_workers=1, logging_level="ERROR"):
+            for future in futures:
+                future.result(TIMEOUT_SECONDS)
     assert Path(log).read_text() == "9 5 0 0 -1 -1 "
 
 
