@@ -310,6 +310,29 @@ def test_a_scheduler_that_drops_us_each_time_keeps_nobody_waiting(monkeypatch: p
                     future.result(TIMEOUT_SECONDS)
 
 
+CLIENT_TO_KILL = """
+import sys, time
+from scaler import Client
+client = Client(sys.argv[1])
+client.send_object(bytes(200_000))
+print(client._core.objects._own.path, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_killed_client_kept_is_removed(scheduler: Restarted) -> None:
+    command = [sys.executable, "-c", CLIENT_TO_KILL, scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        directory = program.stdout.readline().strip()
+        assert os.path.isdir(directory)
+        program.kill()
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while os.path.exists(directory):
+        assert time.monotonic() < deadline, "nobody removed it"
+        time.sleep(0.01)
+
+
 # The network is cut ---------------------------------------------------------------------------------------------------
 
 
