@@ -163,7 +163,6 @@ class World:
             max_number_of_tasks_waiting=self.random.choice((-1, -1, -1, 30)),
             chunk_bytes=CHUNK_BYTES,
         )
-        self.contents: Dict[int, bytes] = {}  # of large results
         self.outcomes = 0
         self.start_scheduler()
         self.every(1.0, self._tick)
@@ -171,7 +170,7 @@ class World:
     def start_scheduler(self) -> None:
         self.stopped = ""
         self.files.clear()
-        self.contents.clear()
+        self.results.clear()
         self.shared_objects.clear()
         self.starts.clear()
         self.core = Scheduler(self.settings)
