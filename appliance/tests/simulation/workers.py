@@ -136,6 +136,7 @@ class Worker(Peer):
             content = b"large result of " + job.payload
             object_id = self.new_object_id()
             self.world.files[object_id] = bytearray(content)
+            self.world.contents[object_id] = content
             self.create(object_id, content, m.ObjectStorage.SHARED)
             self.end(job, SUCCESS, b"", object_id)
         else:
@@ -237,6 +238,6 @@ class Worker(Peer):
         assert offset == len(payload)
 
     def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:
-        assert content is None or content == content_of(object_id)
+        assert content is None or content == self.world.contents.get(object_id, content_of(object_id))
         (self.broken if content is None else self.whole).add(object_id)
         self.start_some()
