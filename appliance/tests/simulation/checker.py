@@ -171,7 +171,7 @@ class Checker:
             if task is not None:
                 self._close(task)
                 self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
-            if object_id:
+            if object_id in worker.owned:  # else it is told of again
                 worker.owned.discard(object_id)
                 if task is None or not task.is_wanted:
                     self._held.discard(object_id)

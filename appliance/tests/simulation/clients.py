@@ -53,6 +53,7 @@ class Client(Peer):
         self.next_id = 0
         self.objects: List[int] = []
         self.deleted: List[int] = []
+        self.has_cleared = False  # results under way may be gone with it
         self.function = 0
         self.again: List[Submitted] = []
         super().__init__(world)
@@ -91,6 +92,7 @@ class Client(Peer):
             self.forget(self.random.choice(self.objects))
         elif choice < 0.64:
             self.send(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
+            self.has_cleared = True
             self.deleted += [*self.objects, self.function]
             self.objects.clear()
             self.on_joined()
@@ -229,7 +231,9 @@ class Client(Peer):
     def check_outcome(self, task: Submitted, status: int, data: bytes, large: int) -> None:
         if status == m.TaskStatus.SUCCESS:
             assert not task.must_be_lost
-            if large:
+            if large and not self.has_cleared and self.random.random() < 0.5:
+                self.objects.append(large)  # for tasks to come
+            elif large:
                 self.fetch(large, len(b"large result of " + task.content))
             else:
                 assert data == b"result of " + task.content

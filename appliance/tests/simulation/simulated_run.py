@@ -25,7 +25,6 @@ class Run:
         self.act_interval_seconds = random.choice((0.5, 1.0, 3.0))
         self.world.every(0.5, self.step_workers)
         self.world.every(self.act_interval_seconds, self.step_clients)
-        self.all_clients = list(self.clients)
 
     def new_worker(self) -> Worker:
         random = self.world.random
@@ -49,7 +48,6 @@ class Run:
                 client.act()
             elif self.world.random.random() < 0.3:
                 self.clients[place] = Client(self.world)
-                self.all_clients.append(self.clients[place])
 
     def go(self) -> Summary:
         world = self.world
@@ -85,16 +83,25 @@ class Run:
             if client.is_alive
         )
 
+    def is_over(self) -> bool:
+        """Whether nobody has anything to do, and the scheduler has noticed all deaths."""
+        world, state = self.world, self.world.core.state
+        return (
+            not state.clients
+            and not world.files
+            and not any(map(Worker.is_busy, self.workers))
+            and all(world.links[name].is_open for name in state.sessions)
+        )
+
     def check_all_is_free(self, deadline: float) -> None:
         """Once all clients have left, nothing is kept for any."""
         world = self.world
         for client in self.clients:
-            client.die()
+            client.leave()
         state = world.core.state
-        world.run(
-            deadline, lambda: not state.clients and not world.files and not any(map(Worker.is_busy, self.workers))
-        )
-        self.world.checker.check_all_is_over()
+        world.run(deadline, self.is_over)
+        world.run(world.now + 0.2)  # the scheduler has had its say about the last message
+        world.checker.check_all_is_over()
         assert not state.clients and not len(state.ready) and not state.dispatches
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]
         assert not world.files, world.files.keys()

@@ -50,6 +50,7 @@ FAULTS = (
     Fault("nursery", True, 1),
     Fault("nursery", False, 1),
     Fault("scheduler", False, 0.5),
+    Fault("scheduler", True, 0.5),
 )
 
 
