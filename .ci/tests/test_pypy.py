@@ -26,7 +26,7 @@ def test_suite_passes_on_pypy(folder: str, record_property: Callable[[str, objec
         # Without pytest's rewriting of assertions: compiling rewritten modules crashes PyPy 7.3.11 now and then.
         [
             str(ENVIRONMENT / "bin/pypy3"),
-            *("-m", "pytest", "--assert=plain", "-p", "no:cacheprovider", "--color=no", folder),
+            *("-m", "pytest", "--assert=plain", "-p", "no:cacheprovider", "--color=no", "-m", "not slow", folder),
         ],
         cwd=TREE,
         stdin=subprocess.DEVNULL,
