@@ -88,6 +88,7 @@ class Run:
         world, state = self.world, self.world.core.state
         return (
             not state.clients
+            and not world.under_way
             and not world.files
             and not any(map(Worker.is_busy, self.workers))
             and all(world.links[name].is_open for name in state.sessions)

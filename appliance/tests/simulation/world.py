@@ -107,9 +107,11 @@ class Link:
     def send_up(self, message: m.Member, payload: bytes) -> None:
         """From the peer to the scheduler; what was sent before a crash still arrives."""
         epoch = self.epoch
+        self._world.under_way += 1
         self._world.at(self._arrival("up"), lambda: self._arrive(epoch, message, payload))
 
     def _arrive(self, epoch: int, message: m.Member, payload: bytes) -> None:
+        self._world.under_way -= 1
         if epoch == self.epoch:
             self._world.deliver(self.name, message, payload)
 
@@ -123,13 +125,16 @@ class Link:
     def send_down(self, message: object, payload: bytes) -> None:
         self._inbox.append((message, payload))
         epoch = self.epoch
+        self._world.under_way += 1
         self._world.at(self._arrival("down"), lambda: self._read_next(epoch))
 
     def _read_next(self, epoch: int) -> None:
         """The peer reads a message, unless it sleeps or is dead."""
         if self._world.now < self.paused_until:
             self._world.at(self.paused_until, lambda: self._read_next(epoch))
-        elif self.is_open and epoch == self.epoch:
+            return
+        self._world.under_way -= 1
+        if self.is_open and epoch == self.epoch:
             self._peer.on_message(*self._inbox.popleft())
 
 
@@ -150,6 +155,7 @@ class World:
         self.files: Dict[int, bytearray] = {}
         self.starts: Dict[Tuple[int, bytes], int] = {}  # how often each task was started, by client and payload
         self.events = 0
+        self.under_way = 0  # messages
         self.results: Dict[int, bytes] = {}  # content of large results
         self.shared_objects: List[int] = []  # ids that clients told each other
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []

@@ -96,7 +96,8 @@ def children_by_parent() -> Dict[int, List[int]]:
 class Cluster:
     """A scheduler and some worker hosts, each replaced when it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder  # where programs run, and should leave nothing
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -107,7 +108,8 @@ class Cluster:
 
     def _start(self, *command: str) -> subprocess.Popen[bytes]:
         """A program that ends with us, however we end."""
-        process = subprocess.Popen([*command, "--exit-when-stdin-closes", "-ll", "CRITICAL"], stdin=subprocess.PIPE)
+        options = ["--exit-when-stdin-closes", "-ll", "CRITICAL"]
+        process = subprocess.Popen([*command, *options], stdin=subprocess.PIPE, cwd=self.folder)
         started = Process.find(process.pid)
         assert started is not None
         self.seen.add(started)
@@ -219,8 +221,8 @@ def wait_until_gone(processes: Set[Process]) -> List[Process]:
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes by /proc")
 @pytest.mark.timeout(SECONDS + CLIENT_END_SECONDS + 3 * END_SECONDS)
-def test_nothing_is_lost_while_processes_are_killed_and_paused() -> None:
-    cluster = Cluster()
+def test_nothing_is_lost_while_processes_are_killed_and_paused(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
     clients: List[subprocess.Popen[str]] = []
     try:
         for number in range(CLIENTS):
@@ -244,3 +246,4 @@ def test_nothing_is_lost_while_processes_are_killed_and_paused() -> None:
         assert not summary["counts"]["lost"] and not summary["never done"], (SEED, summary)
         assert not summary["done more than once"], (SEED, summary)
     assert not left, f"these still run: {left}"
+    assert not list(tmp_path.iterdir()), "files are left where the programs were started"

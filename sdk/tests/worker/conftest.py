@@ -291,6 +291,12 @@ class FakeScheduler:
     def welcome(self, **fields: Any) -> m.Hello:
         """Take the worker's Hello and welcome it."""
         hello: m.Hello = self.receive(m.Hello).message
+        self.send(self.welcome_message(**fields))
+        self.receive(m.Heartbeat)  # the answer to a Welcome
+        return hello
+
+    def welcome_message(self, **fields: Any) -> m.Welcome:
+        """Of a new session."""
         self.session += 1
         settings: Dict[str, Any] = {
             "major": 1,
@@ -301,9 +307,7 @@ class FakeScheduler:
             "timeout_milliseconds": 60_000,
         }
         settings.update(fields)
-        self.send(m.Welcome(**settings))
-        self.receive(m.Heartbeat)  # the answer to a Welcome
-        return hello
+        return m.Welcome(**settings)
 
     def create_inline(self, content: bytes, kind: int = m.ObjectKind.VALUE) -> int:
         object_id = self.new_object_id()

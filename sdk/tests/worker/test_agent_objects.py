@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from sdk_tasks import wait_until
 from worker_gates import private_directory, wait_for_heartbeat
 
 from scaler import payload as payloads
@@ -171,3 +172,34 @@ def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_w
     scheduler.send(m.ObjectRequest(id=12345, offset=0, length=10))
 
     assert scheduler.receive(m.ObjectResponse).message.status == m.ObjectResponseStatus.MISSING
+
+
+def test_a_large_result_that_is_made_between_two_sessions_is_not_left(
+    scheduler, start_worker, directory, gate, tmp_path, monkeypatch
+):
+    """Tasks of the old session run on until the new one begins, in new processors, too. Nobody wants their results."""
+    folder = tmp_path / "where the worker was started"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    start_worker()
+    scheduler.welcome(object_directory=directory.path, object_directory_token=directory.token)
+    before = set(os.listdir(directory.path))
+    path, done = gate.path, tmp_path / "done"
+    calls = {
+        1: lambda: os._exit(open(path, "rb", buffering=0).read(1)[0]),
+        2: lambda: bytes(1 << 20),
+        3: done.touch,
+    }
+    for instance, call in calls.items():
+        scheduler.send_calls(scheduler.create_function(call), {instance: ()})
+    wait_for_heartbeat(scheduler, lambda h: h.processors and h.processors[0].has_task)
+
+    scheduler.send(m.Refusal(reason=m.RefusalReason.NOT_GREETED))
+    scheduler.receive(m.Hello)
+    gate.open()
+    wait_until(done)
+
+    scheduler.send(scheduler.welcome_message(object_directory=directory.path, object_directory_token=directory.token))
+    scheduler.receive(m.Heartbeat)
+    assert not list(folder.iterdir())
+    assert set(os.listdir(directory.path)) == before

@@ -88,6 +88,7 @@ class Agent:
         self._session = Session(
             loop, settings, self._connection, self._name, figures.heartbeat, lambda: self._finish(EXIT_NO_SCHEDULER)
         )
+        self._write_prefix = ""  # of large results, as processors were told last
         self._finished: asyncio.Future[int] = loop.create_future()
         self._tick_scheduled = False
         self._suspended_reported = 0
@@ -95,7 +96,7 @@ class Agent:
         self._leaving = False
         self._draining = False
         self._exit_code = EXIT_OK
-        self._message_handlers: Dict[Type[Any], Callable[[Any, bytes], None]] = {
+        self._message_handlers: Dict[Type[Any], Callable[[Any, bytes], object]] = {
             m.Task: self._on_task,
             m.TaskCancel: lambda message, _: self._core.on_cancel(message),
             m.BalanceRequest: lambda message, _: self._core.on_balance(message),
@@ -213,15 +214,23 @@ class Agent:
         if self._session.number or self._leaving:
             return
         self._core.reset()
+        for effect in self._effects:
+            if isinstance(effect, Send):
+                self._drop(effect.message)
+        self._effects[:] = [effect for effect in self._effects if not isinstance(effect, Send)]
         self._objects.start_session(welcome)
-        self._effects[:] = [effect for effect in self._effects if not isinstance(effect, Send)]  # of an old session
         self._session.welcomed(welcome)
-        prefix = self._objects.write_prefix
+        self._write_prefix = self._objects.write_prefix
         for handle in self._handles.values():
-            handle.send(frames.object_directory_frame(prefix))
+            handle.send(frames.object_directory_frame(self._write_prefix))
         sharing = "shares the scheduler's memory" if self._objects.shared else "has a memory of its own"
         logger.info("Worker: connected as session %d, %s", welcome.session, sharing)
         self._session.beat()
+
+    def _drop(self, message: m.Member) -> None:
+        """The message is of a session that has ended: nobody knows of the files that it speaks of."""
+        if isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
+            self._objects.discard(message.ids)
 
     def _on_refusal(self, refusal: m.Refusal) -> None:
         if refusal.reason == m.RefusalReason.NOT_GREETED:
@@ -380,7 +389,8 @@ class Agent:
                     if handle is not None:
                         handle.send(effect.buffers)
                 elif isinstance(effect, Send):
-                    self._session.send(effect.message, bytes(effect.payload))
+                    if not self._session.send(effect.message, bytes(effect.payload)):
+                        self._drop(effect.message)
                 elif isinstance(effect, Spawn):
                     self._spawn(effect)
                 elif isinstance(effect, Kill):
@@ -393,8 +403,8 @@ class Agent:
             self._rounds, effect.number, self._on_frames, self._on_broken
         )
         handle.read_on(not self._connection.congested)
-        if self._session.number:
-            handle.send(frames.object_directory_frame(self._objects.write_prefix))
+        if self._write_prefix:  # also between two sessions: tasks of the old one run on
+            handle.send(frames.object_directory_frame(self._write_prefix))
         if effect.delay_seconds:
             self._loop.call_later(effect.delay_seconds, self._fork, handle)
         else:

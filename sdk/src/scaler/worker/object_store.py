@@ -22,7 +22,7 @@ import logging
 import os
 import pickle
 from array import array
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from scaler.worker.effects import Effect, Send
 from scaler.worker.frames import Buffer, Place
@@ -208,6 +208,14 @@ class ObjectStore:
         )
         self._effects.append(Send(instruction))
         return object_id, self.shared
+
+    def discard(self, object_ids: Iterable[int]) -> None:
+        """Remove adopted results of which no scheduler was told."""
+        directory = self._scheduler_directory if self.shared else self._own_directory().path
+        for object_id in object_ids:
+            self._served.pop(object_id, None)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, object_name(object_id)))
 
     # From the scheduler -------------------------------------------------------------------------------------
 

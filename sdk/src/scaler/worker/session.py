@@ -70,10 +70,11 @@ class Session:
         self._latency_microseconds = 0
         self._last_heard = self._hello_sent_at = time.monotonic()
 
-    def send(self, message: m.Member, payload: bytes = b"") -> None:
-        """Send a message of this session; between two sessions there is nobody to send it to."""
+    def send(self, message: m.Member, payload: bytes = b"") -> bool:
+        """Send a message of this session; returns whether there is one: else there is nobody to send it to."""
         if self.number:
             self._connection.send(message, payload)
+        return bool(self.number)
 
     def greet(self) -> None:
         """Start a new session."""
