@@ -122,6 +122,11 @@ class Peer:
         self.post(message, payload)
         self.harness.tick()
 
+    def congest(self, is_congested: bool = True) -> None:
+        """It leaves much unread, or has read it."""
+        self.harness.core.on_congestion(self.harness.now, self.name, is_congested)
+        self.harness.tick()
+
     def vanish(self) -> None:
         """The connection breaks."""
         self.harness.core.on_peer_gone(self.harness.now, self.name)
@@ -146,10 +151,12 @@ class Peer:
         self.send(m.ObjectInstruction(codec=codec, **_columns(columns)), content)
         return object_id
 
-    def announce(self, number: int, size: int, storage: m.ObjectStorage) -> int:
+    def announce(
+        self, number: int, size: int, storage: m.ObjectStorage, kind: m.ObjectKind = m.ObjectKind.VALUE
+    ) -> int:
         """Make an object whose content is elsewhere; returns its id."""
         object_id = self.object_id(number)
-        columns = {"ids": [object_id], "sizes": [size], "storages": bytes([storage])}
+        columns = {"ids": [object_id], "sizes": [size], "storages": bytes([storage]), "kinds": bytes([kind])}
         self.send(m.ObjectInstruction(**_columns(columns)))
         return object_id
 

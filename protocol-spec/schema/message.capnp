@@ -32,5 +32,7 @@ struct Message {
     objectRequest @20 :Object.ObjectRequest;
     objectResponse @21 :Object.ObjectResponse;
     schedulerStatus @22 :Status.SchedulerStatus;
+    explanationRequest @23 :Task.ExplanationRequest;
+    explanation @24 :Task.Explanation;
   }
 }

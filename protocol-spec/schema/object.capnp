@@ -5,6 +5,7 @@ enum ObjectKind {
   value @0;
   function @1;
   serializer @2;
+  arguments @3;  # of one task; once its maker deletes it, which it does at once, it counts as a payload in flight
 }
 
 enum ObjectStorage {

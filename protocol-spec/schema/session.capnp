@@ -43,8 +43,8 @@ struct Limits {
   maximumMessageBytes @0 :UInt64;
   maximumObjectBytes @1 :UInt64;
   chunkBytes @2 :UInt32;  # of one ObjectResponse
-  tasksInFlight @3 :UInt64;  # of one client; 0: no limit
-  bytesInFlight @4 :UInt64;
+  tasksInFlight @3 :UInt64;  # of one client, see TaskEcho; 0: no limit
+  bytesInFlight @4 :UInt64;  # likewise
   inlineBytes @5 :UInt32;  # a payload above this size travels as an object
 }
 

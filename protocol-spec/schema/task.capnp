@@ -24,10 +24,16 @@ struct Task {
 }
 
 struct TaskEcho {
-  # Scheduler to client: how far the scheduler has read, and how much more it will take.
+  # Scheduler to client: how far the scheduler has read, and how much more it will take. In flight is
+  # what the client has sent in Task messages of this session and the scheduler has not released. A
+  # client submits while what is in flight is below both limits; bytes are those of payloads and of
+  # objects of kind `arguments`. Sent now and then, and always before a client that keeps to its
+  # limits would have to stop for want of it.
   acceptedUpTo @0 :UInt64;  # every task id up to this one is accepted
   tasksInFlight @1 :UInt64;  # as in Limits, renewed
   bytesInFlight @2 :UInt64;
+  tasksReleased @3 :UInt64;  # since the session began
+  bytesReleased @4 :UInt64;
 }
 
 struct TaskResult {
@@ -66,6 +72,19 @@ struct TaskLog {
   id @0 :UInt64;
   stream @1 :UInt8;  # 1: standard output, 2: standard error, 3: where the task was when a cancel stopped it
   text @2 :Text;
+}
+
+struct ExplanationRequest {
+  # Client to scheduler: what does this task wait for? Answered by Explanation.
+  requestId @0 :UInt64;  # not 0
+  taskId @1 :UInt64;
+}
+
+struct Explanation {
+  # Scheduler to client: where a task is and what it waits for, for people. Unasked (requestId 0) it is
+  # a warning, once a reason: tasks wait that cannot run, or wait although workers are idle.
+  requestId @0 :UInt64;
+  text @1 :Text;
 }
 
 struct GraphTask {

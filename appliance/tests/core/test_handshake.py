@@ -206,6 +206,18 @@ def test_an_unprotected_scheduler_stops_when_all_have_left() -> None:
     harness.nothing_else_was_sent()
 
 
+def test_a_shutdown_without_workers_tells_every_client_before_it_stops_and_lets_nobody_in(harness: Harness) -> None:
+    clients, late = [harness.client(), harness.client()], harness.stranger()
+    harness.core.shut_down(harness.now, "signal")
+    late.send(hello(m.Role.CLIENT))
+    harness.core.shut_down(harness.now, "another")
+    late.take_refusal(Reason.SHUTTING_DOWN)
+    for client in clients:
+        assert client.take(m.DisconnectRequest).reason == m.DisconnectReason.SHUTDOWN
+    assert isinstance(harness.take_effect(), Stop)
+    harness.nothing_else_was_sent()
+
+
 def test_a_shutdown_does_not_wait_for_ever(harness: Harness) -> None:
     worker = harness.worker()
     harness.core.shut_down(harness.now, "signal")

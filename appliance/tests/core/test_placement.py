@@ -7,6 +7,8 @@ from typing import List
 
 from scheduler_harness import Client, Harness, Worker, options
 
+from scaler_protocol import messages as m
+
 
 def measure(client: Client, worker: Worker, microseconds: int, task_id: int = 0, **fields: object) -> None:
     """Let the scheduler see how long a task takes."""
@@ -150,7 +152,9 @@ def test_tasks_that_nobody_can_run_block_nobody_and_are_reported_once(harness: H
     assert take_numbers(worker) == [10]
     harness.wait(1)
     harness.wait(1)
-    assert len([line for line in harness.logs if "10 tasks need quantum=2" in line]) == 1
+    said = "10 tasks wait because no connected worker offers quantum=2 (none has any quantum): start one that does"
+    assert client.take(m.Explanation).text == said
+    assert [said in line for line in harness.logs].count(True) == 1
     able = harness.worker(slots=5, quantum=20)
     assert len(take_numbers(able)) == 10
     harness.nothing_else_was_sent()

@@ -12,7 +12,7 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from scaler_appliance.shell import peers as peers_module
-from scaler_appliance.shell.peers import MAXIMUM_HEADER_BYTES, Peers
+from scaler_appliance.shell.peers import CONGESTED_BYTES, MAXIMUM_HEADER_BYTES, Peers
 from scaler_protocol.addresses import parse_address, resolve
 from scaler_protocol.connection import Connection, connect_by_shortcut
 from scaler_protocol.zmtp import Zmtp
@@ -25,8 +25,12 @@ class Bench:
 
     def __init__(self, address: str) -> None:
         self.gone: List[bytes] = []
-        self.peers = Peers(address, MAXIMUM_MESSAGE_BYTES, self.gone.append)
+        self.congestion: List[Tuple[bytes, bool]] = []
+        self.peers = Peers(address, MAXIMUM_MESSAGE_BYTES, self.gone.append, self.note_congestion)
         self._callers: List[Connection] = []
+
+    def note_congestion(self, name: bytes, is_congested: bool) -> None:
+        self.congestion.append((name, is_congested))
 
     def stream(self) -> socket.socket:
         """A bare connection."""
@@ -242,3 +246,34 @@ def test_last_words_arrive_although_the_scheduler_ends(bench: Bench) -> None:
     bench.peers.close()
     assert caller.receive() == [[b"last words"]]
     bench.peers = Peers("tcp://127.0.0.1:0", MAXIMUM_MESSAGE_BYTES, bench.gone.append)
+
+
+def test_a_peer_that_leaves_much_unread_is_told_of_until_it_has_read_most_of_it(bench: Bench) -> None:
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    sent = 0
+    while not bench.congestion:
+        bench.peers.send(name, [b"", large])
+        sent += 1
+    assert bench.congestion == [(name, True)]
+    assert sent >= CONGESTED_BYTES >> 20
+    while len(bench.congestion) == 1:
+        caller.receive()
+        bench.peers.receive(0)
+    assert bench.congestion == [(name, True), (name, False)]
+    assert not bench.gone
+
+
+def test_a_peer_that_leaves_too_much_unread_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.peers, "_maximum_unsent_bytes", 32 << 20)
+    caller, other = bench.caller(), bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    while not bench.gone:
+        bench.peers.send(name, [b"", large])
+    assert bench.gone == [name]
+    other.send([b"I am still served"])
+    assert bench.wait_for(1)[0][1] == [b"I am still served"]

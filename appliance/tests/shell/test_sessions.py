@@ -139,24 +139,27 @@ def test_a_killed_client_is_noticed_and_its_tasks_are_cancelled(scheduler: Sched
 
 
 def test_a_peer_that_does_not_read_holds_up_nobody(scheduler: SchedulerProcess) -> None:
-    """Results for it wait in the scheduler, in order, and arrive when it reads again."""
+    """Results for it wait in the scheduler, in order, and arrive when it reads again; its other tasks wait as well."""
     worker, other = scheduler.worker(slots=1000), scheduler.client()
     idle = scheduler.peer(RCVHWM=1, RCVBUF=4096)
     idle.greet(hello(m.Role.CLIENT, heartbeat_interval_milliseconds=60_000))
     payload = bytes(200_000)
     count = 400
-    for number in range(count):
-        idle.submit(number)
-        worker.finish(worker.take_task_ids(), payload)
+    idle.submit(*range(count))
+    for instance in worker.take_task_ids():
+        worker.finish(array("Q", [instance]), payload)
     other.submit(1)
     worker.finish(worker.take_task_ids())
     assert other.take_result_ids() == [1]
+    idle.submit(count)
     received = []
     while len(received) < count:
         result, data = idle.take(m.TaskResult)
         received += result.ids
         assert len(data) == len(payload) * len(result.ids)
     assert received == list(range(count))
+    worker.finish(worker.take_task_ids())
+    assert idle.take_result_ids() == [count]
 
 
 def test_a_message_beyond_the_limit_ends_the_connection(start: Callable[..., SchedulerProcess]) -> None:

@@ -7,7 +7,8 @@ What it holds the scheduler to:
   of an instance that was reported, given back, cancelled, or whose worker or client is gone does not count.
 - A task that may run once is never given again once it may have started; attempts are counted as they happened.
 - Each cancel is answered, and truthfully; a forced one reaches the worker, as does one for tasks of a client that left.
-- No slot idles while a task waits that it could run; nothing is given to a worker that it has no room for.
+- No slot idles while a task waits that it could run; nothing is given to a worker that it has no room for. A worker
+  that does not read is given nothing, nor are tasks of a client that does not.
 - A node of a graph runs after its predecessors, with their results; a target whose predecessor has no result ends as
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
 - A worker is told of objects before it needs them and of their end once; a well-behaved peer is never refused.
@@ -79,6 +80,11 @@ class Checker:
                 reaction = self._RECEIVED.get(type(message))
                 if reaction is not None:
                     reaction(self, party, message, payload)
+
+    def congested(self, link: bytes, is_congested: bool) -> None:
+        """The scheduler is told that a peer leaves much unread, or has read it."""
+        if link in self._parties:
+            self._parties[link].is_congested = is_congested
 
     def gone(self, link: bytes) -> None:
         """The scheduler is told that a connection does not exist any more."""
@@ -308,6 +314,7 @@ class Checker:
             offset, first = offset + size, first + count
             task = client.tasks[int(data.rsplit(b" ", 1)[-1])]
             assert task.payload == data
+            assert not worker.is_congested and not client.is_congested, f"{task} is given to or for who does not read"
             if isinstance(task, Node):
                 assert task.may_run(), f"{task} is given, though it is {task.due or task.outcome or 'not ready'}"
                 check_results(results, needed, [each.due[1:3] for each in task.predecessors if each.due])
@@ -442,9 +449,9 @@ class Checker:
             self._check_no_slot_idles()
 
     def _check_no_slot_idles(self) -> None:
-        needs = {task.need for task in self._waiting}
+        needs = {task.need for task in self._waiting if not task.client.is_congested}
         for worker in self._workers.values():
-            if len(worker.tasks) < worker.slots:
+            if len(worker.tasks) < worker.slots and not worker.is_congested:
                 assert not any(map(worker.fits, needs)), "a task waits that a free slot could run"
 
     def check_all_is_over(self) -> None:

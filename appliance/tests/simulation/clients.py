@@ -51,6 +51,7 @@ class Client(Peer):
         self.unfinished = 0
         self.unanswered: Set[int] = set()
         self.next_id = 0
+        self.bytes_submitted = self.tasks_released = self.bytes_released = 0
         self.objects: List[int] = []
         self.deleted: List[int] = []
         self.has_cleared = False  # results under way may be gone with it
@@ -74,6 +75,7 @@ class Client(Peer):
         self.objects.clear()
         self.deleted.clear()
         self.unfinished = self.next_id = 0
+        self.bytes_submitted = self.tasks_released = self.bytes_released = 0
 
     # What it does ---------------------------------------------------------------------------------------------------
 
@@ -118,9 +120,11 @@ class Client(Peer):
         if self.random.random() < 0.2:
             options.capabilities = [m.Capability(name="gpu", amount=self.random.choice((0.0, 0.5, 1.0, 2.0)))]
         name = "parent" if self.world.chance(self.world.rates.nest) else self.random.choice(FUNCTIONS)
-        self.submit(self.random.choice((1, 1, 3, 20)), name, options)
-        if self.world.chance(self.world.rates.cancel / 4):
-            self.cancel_some()
+        count = self.may_submit(self.random.choice((1, 1, 3, 20)))
+        if count:
+            self.submit(count, name, options)
+            if self.world.chance(self.world.rates.cancel / 4):
+                self.cancel_some()
 
     def submit(self, count: int, name: str, options: m.TaskOptions) -> List[int]:
         """Submit tasks of a function; returns their ids."""
@@ -132,6 +136,7 @@ class Client(Peer):
             counts.append(len(task.dependencies))
             dependencies += task.dependencies
         self.unfinished += count
+        self.bytes_submitted += sum(map(len, payloads))
         message = m.Task(ids=column(ids), payload_sizes=column(map(len, payloads)), options=options)
         message.payload_sizes = type(message.payload_sizes)("I", map(len, payloads))
         if dependencies:
@@ -256,6 +261,22 @@ class Client(Peer):
     def is_whole(self, task: Submitted) -> bool:
         """Whether everything the task needs exists still: only then may it not be lost for want of it."""
         return set(task.dependencies).issubset(self.objects)
+
+    def on_task_echo(self, message: m.TaskEcho, payload: bytes) -> None:
+        assert self.tasks_released <= message.tasks_released <= len(self.tasks)
+        assert self.bytes_released <= message.bytes_released <= self.bytes_submitted
+        self.tasks_released, self.bytes_released = message.tasks_released, message.bytes_released
+
+    def may_submit(self, count: int) -> int:
+        """As many of so many small tasks as the scheduler grants."""
+        limits = self.limits
+        tasks = limits.tasks_in_flight - (len(self.tasks) - self.tasks_released) if limits.tasks_in_flight else count
+        if limits.bytes_in_flight and self.bytes_submitted - self.bytes_released + 20 * count >= limits.bytes_in_flight:
+            return 0
+        return max(0, min(count, tasks))
+
+    def on_explanation(self, message: m.Explanation, payload: bytes) -> None:
+        assert message.text and not message.request_id
 
     def on_task_cancel_confirm(self, message: m.TaskCancelConfirm, payload: bytes) -> None:
         for task_id, outcome in zip(message.ids, message.outcomes):

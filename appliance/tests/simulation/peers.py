@@ -27,6 +27,7 @@ class Peer:
         self.link = world.open_link(self)
         self.session = 0
         self.era = 0  # how many of its sessions have ended, with whatever scheduler
+        self.limits = m.Limits()
         self.is_alive = True
         self.is_greeting = False
         self.fetches: Dict[int, Fetch] = {}
@@ -59,6 +60,7 @@ class Peer:
             assert self.is_greeting and not self.session
             self.is_greeting = False
             self.session = message.session
+            self.limits = message.limits
             self.on_joined()
         elif isinstance(message, (m.Refusal, m.DisconnectRequest)):
             self.on_refused(message)

@@ -94,6 +94,7 @@ class Party:
         self.session = session
         self.is_worker = hello.role == m.Role.WORKER
         self.last_heard = now
+        self.is_congested = False  # the scheduler was told that it leaves much unread
         self.hello_slots = self.slots = hello.slots
         self.queue_size = hello.queue_size
         self.gpu = hello.capabilities[0].amount if hello.capabilities else None

@@ -89,6 +89,7 @@ class Run:
         return (
             not state.clients
             and not world.under_way
+            and not world.tick_is_due
             and not world.files
             and not any(map(Worker.is_busy, self.workers))
             and all(world.links[name].is_open for name in state.sessions)

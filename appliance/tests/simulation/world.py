@@ -44,6 +44,7 @@ SAFETY_SECONDS = (1.5, 3.0, 6.0)
 LIVENESS_SECONDS = 3000.0
 TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 16
+MUCH_UNREAD = 5  # messages
 
 
 class Rates(NamedTuple):
@@ -95,6 +96,7 @@ class Link:
         self.is_open = True
         self.epoch = 0  # of the connection: it may break and be made again
         self.paused_until = 0.0
+        self.is_congested = False
         self._inbox: Deque[Tuple[object, bytes]] = deque()
         self._last_arrival = {"up": 0.0, "down": 0.0}
 
@@ -124,6 +126,8 @@ class Link:
 
     def send_down(self, message: object, payload: bytes) -> None:
         self._inbox.append((message, payload))
+        if len(self._inbox) > MUCH_UNREAD and not self.is_congested:
+            self._set_congested(True)
         epoch = self.epoch
         self._world.under_way += 1
         self._world.at(self._arrival("down"), lambda: self._read_next(epoch))
@@ -135,7 +139,18 @@ class Link:
             return
         self._world.under_way -= 1
         if self.is_open and epoch == self.epoch:
+            if self.is_congested and len(self._inbox) <= 1:
+                self._set_congested(False)
             self._peer.on_message(*self._inbox.popleft())
+
+    def _set_congested(self, is_congested: bool) -> None:
+        self.is_congested = is_congested
+        self._world.under_way += 1
+        self._world.at(self._world.now, lambda: self._tell_congestion(is_congested))
+
+    def _tell_congestion(self, is_congested: bool) -> None:
+        self._world.under_way -= 1
+        self._world.tell_congestion(self.name, is_congested)
 
 
 class World:
@@ -155,17 +170,18 @@ class World:
         self.files: Dict[int, bytearray] = {}
         self.starts: Dict[Tuple[int, bytes], int] = {}  # how often each task was started, by client and payload
         self.events = 0
-        self.under_way = 0  # messages
+        self.under_way = 0  # messages, and news of who reads
         self.results: Dict[int, bytes] = {}  # content of large results
         self.shared_objects: List[int] = []  # ids that clients told each other
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
-        self._tick_is_due = False
+        self.tick_is_due = False
         self.settings = Settings(
             client_timeout_seconds=TIMEOUT_SECONDS,
             worker_timeout_seconds=TIMEOUT_SECONDS,
             heartbeat_interval_seconds=2.0,
             maximum_attempts=self.random.choice((1, 2, 4)),
+            client_tasks_in_flight=self.random.choice((0, 30, 1 << 20)),
             max_number_of_tasks_waiting=self.random.choice((-1, -1, -1, 30)),
             chunk_bytes=CHUNK_BYTES,
         )
@@ -238,9 +254,20 @@ class World:
             self.core.on_peer_error(self.now, name, message)
         else:
             self.core.on_message(self.now, name, message, payload)
+        self._decide_soon()
+
+    def tell_congestion(self, name: bytes, is_congested: bool) -> None:
+        """The scheduler learns that a peer reads little, or reads again."""
+        if self.stopped:
+            return
+        self.checker.congested(name, is_congested)
+        self.core.on_congestion(self.now, name, is_congested)
+        self._decide_soon()
+
+    def _decide_soon(self) -> None:
         self._check()
-        if not self._tick_is_due:
-            self._tick_is_due = True
+        if not self.tick_is_due:
+            self.tick_is_due = True
             self.after(self.random.choice(self.rates.burst_seconds), self._tick)
 
     def _check(self) -> None:
@@ -248,7 +275,7 @@ class World:
         self.core.state.check_invariants()
 
     def _tick(self) -> None:
-        self._tick_is_due = False
+        self.tick_is_due = False
         if self.stopped:
             return
         self.core.tick(self.now)

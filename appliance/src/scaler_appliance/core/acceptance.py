@@ -20,6 +20,11 @@ from scaler_appliance.core.state import State
 from scaler_appliance.core.task_states import TaskState, runs
 from scaler_protocol import messages as m
 
+_TEXT_OF_TOO_MANY = (
+    "the client has more in flight than the scheduler granted it (Limits and TaskEcho say how much): it should wait for"
+    " outcomes before it submits more"
+)
+
 Reason = Tuple[m.FailureKind, str]
 
 
@@ -37,6 +42,9 @@ class Acceptance:
         client.last_task_id = message.ids[-1]
         batch = TaskBatch(client.number, message, payload)
         client.add_batch(batch)
+        allowed = client.flow.allowed(len(batch), len(payload) - message.payload_sizes[-1])
+        client.flow.submit(len(batch), len(payload))
+        batch.is_charged = True
         missing = self._reference_objects(batch)
         reason = self._reason_to_reject(batch)
         if reason is not None:
@@ -45,7 +53,7 @@ class Acceptance:
         for index, object_id in missing.items():
             text = f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
             self._outcomes.lose(Span(batch, index, index + 1), m.FailureKind.OBJECT_MISSING, text)
-        self._queue(batch)
+        self._queue(batch, allowed)
 
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
         """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
@@ -75,22 +83,26 @@ class Acceptance:
             return m.FailureKind.OBJECT_MISSING, text
         return None
 
-    def _queue(self, batch: TaskBatch) -> None:
-        """Queue the tasks that have no outcome yet, as many as may wait."""
+    def _queue(self, batch: TaskBatch, allowed: int) -> None:
+        """Queue the tasks that have no outcome yet, as many as may wait and as their client may have in flight."""
         queued = runs(batch.states, 0, len(batch), TaskState.QUEUED)
-        room = self._room(len(batch))
+        waiting_room = self._room(len(batch))
+        room = min(waiting_room, allowed)
         for start, stop in queued:
             accepted = min(stop, start + room)
             room -= accepted - start
             if accepted > start:
                 self._state.ready.add(Span(batch, start, accepted))
             if accepted < stop:
-                limit = self._state.settings.max_number_of_tasks_waiting
-                text = (
-                    f"the scheduler holds as many waiting tasks as it is allowed to ({limit}): submit fewer at a"
-                    " time, add workers, or raise --max-number-of-tasks-waiting"
-                )
+                text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
                 self._outcomes.lose(Span(batch, accepted, stop), m.FailureKind.REJECTED, text)
+
+    def _text_of_full(self) -> str:
+        limit = self._state.settings.max_number_of_tasks_waiting
+        return (
+            f"the scheduler holds as many waiting tasks as it is allowed to ({limit}): submit fewer at a time, add"
+            " workers, or raise --max-number-of-tasks-waiting"
+        )
 
     def _room(self, wanted: int) -> int:
         limit = self._state.settings.max_number_of_tasks_waiting

@@ -14,7 +14,7 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
-from scaler_appliance.core.task_states import TaskState
+from scaler_appliance.core.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 INSTANCE_BITS = 20
 MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
 MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
+WORTH_COMPACTING = 4  # a batch with so many times fewer unfinished tasks than payloads is made smaller
 _POSITION_MASK = MAXIMUM_TASKS_PER_DISPATCH - 1
 _NO_NODES: array[int] = array("I")
 _FIRST_STEP = 256  # of looking for a run
@@ -50,8 +51,7 @@ class TaskBatch:
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
         "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies", "graph", "nodes",
-        "_offsets",
-        "_dependency_offsets",
+        "is_charged", "_offsets", "_dependency_offsets", "_kept",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.Task, payload: bytes) -> None:
@@ -73,6 +73,8 @@ class TaskBatch:
         self.dependencies: array[int] = message.dependencies
         self.graph: Optional[Graph] = None  # that the tasks are nodes of
         self.nodes: array[int] = _NO_NODES  # which ones
+        self.is_charged = False  # to its client's flow
+        self._kept = len(self.ids)  # tasks whose payload is still here
         self._offsets: Optional[array[int]] = None
         self._dependency_offsets: Optional[array[int]] = None
 
@@ -105,6 +107,20 @@ class TaskBatch:
         if self._dependency_offsets is None:
             self._dependency_offsets = array("Q", accumulate(self.dependency_counts, initial=0))
         return self.dependencies[self._dependency_offsets[start] : self._dependency_offsets[stop]]
+
+    def compact(self) -> int:
+        """Drop the payloads of finished tasks if they are most of the batch; returns how many bytes that frees."""
+        if self.unfinished * WORTH_COMPACTING > self._kept:
+            return 0
+        before = len(self.payload)
+        offsets, states = self.offsets, self.states
+        kept = [index for index, state in enumerate(states) if state not in FINAL_STATES]
+        sizes = array("I", bytes(4 * len(states)))
+        for index in kept:
+            sizes[index] = self.sizes[index]
+        self.payload = memoryview(b"".join([self.payload[offsets[index] : offsets[index + 1]] for index in kept]))
+        self.sizes, self._kept, self._offsets = sizes, len(kept), None
+        return before - len(self.payload)
 
     def losses_of(self, index: int) -> int:
         """How often the task was lost with its worker."""

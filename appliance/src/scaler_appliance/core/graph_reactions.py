@@ -153,8 +153,9 @@ class Graphs:
         if graph.is_target[node]:
             record.owner = client.number
             client.objects.add(object_id)
+            client.large_results.add(object_id, record.size)
         else:
-            self._outcomes.forget_object(object_id, self._state.objects.let_go(record))
+            self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
     def _kept(self, client: ClientSession, graph: Graph, node: int, content: bytes, codec: str) -> Union[bytes, int]:
         """What to keep of a small result: its bytes; where many need it, an object."""

@@ -8,16 +8,18 @@ Rules:
 from __future__ import annotations
 
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
+from scaler_appliance.core.flow import Flow
 from scaler_appliance.core.objects import SESSION_SHIFT, ChunkRequest, ObjectRecord
 from scaler_appliance.core.outcomes import Outcomes
-from scaler_appliance.core.sessions import Session, WorkerSession
+from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import State
 from scaler_protocol import messages as m
 
 
 class ObjectReactions:
-    def __init__(self, state: State, outcomes: Outcomes) -> None:
+    def __init__(self, state: State, outcomes: Outcomes, flow: Flow) -> None:
         self._state = state
+        self._flow = flow
         self._outcomes = outcomes
 
     def on_instruction(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
@@ -75,7 +77,12 @@ class ObjectReactions:
             session.objects.discard(object_id)
             record = self._state.objects.find(object_id)
             assert record is not None
-            self._outcomes.forget_object(object_id, self._state.objects.let_go(record))
+            if record.kind == m.ObjectKind.ARGUMENTS and isinstance(session, ClientSession):
+                record.charged_to = session.number  # from now on it is its task's alone
+                session.flow.submit(0, record.size)
+            self._outcomes.forget_object(record, self._state.objects.let_go(record))
+            if isinstance(session, ClientSession) and session.large_results.discard(object_id):
+                self._flow.hold_or_resume(session)
 
     def drop_all(self, session: Session) -> None:
         """The session clears its objects, or is gone."""

@@ -29,7 +29,7 @@ class ChunkRequest(NamedTuple):
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "in_file", "arrived", "requested",
-        "source", "waiting", "references", "held", "holders",
+        "source", "waiting", "references", "held", "holders", "charged_to",
     )  # fmt: skip
 
     def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
@@ -47,6 +47,7 @@ class ObjectRecord:
         self.waiting: List[ChunkRequest] = []
         self.references = 0  # unfinished tasks or batches that need it
         self.held = True  # by its owner
+        self.charged_to = 0  # session of the client whose task's arguments it is
         self.holders: Set[int] = set()  # sessions of workers that were told of it
 
     @property

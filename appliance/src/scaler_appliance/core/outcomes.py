@@ -20,6 +20,7 @@ from scaler_appliance.core.batches import (
 )
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.graphs import Failure
+from scaler_appliance.core.objects import ObjectRecord
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
@@ -105,6 +106,8 @@ class Outcomes:
                 if state != first_state:
                     counts[state] += batch.states.count(state, start, stop)
         batch.unfinished -= stop - start
+        if batch.is_charged:
+            client.flow.release(stop - start, 0 if batch.unfinished else len(batch.payload))
         if batch.dependency_counts:
             for object_id in batch.dependencies_of(start, stop):
                 self.release(object_id)
@@ -120,11 +123,16 @@ class Outcomes:
         """A task needs the object no more."""
         record = self._state.objects.find(object_id)
         if record is not None:  # else it was missing from the start
-            self.forget_object(object_id, self._state.objects.release(record))
+            self.forget_object(record, self._state.objects.release(record))
 
-    def forget_object(self, object_id: int, holders: List[int]) -> None:
+    def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
         """An object's last holder let go; if that was its end, its workers are told."""
+        object_id = record.object_id
         if self._state.objects.find(object_id) is None:
             self._state.durations.pop(object_id, None)
+            client = self._state.clients.get(record.charged_to)
+            if client is not None:
+                client.flow.release(0, record.size)
+                client.touch()
         for number in holders:
             self._state.workers[number].forget_object(object_id)

@@ -57,7 +57,7 @@ class Placement:
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished something, or has more or fewer slots than before."""
-        if worker.leaving:
+        if worker.leaving or worker.is_congested:
             return
         if worker.assigned < worker.slots:
             self._hungry.pop(worker.number, None)

@@ -13,6 +13,7 @@ from typing import Dict, List, Set
 
 from scaler_appliance.core.batches import Dispatch
 from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.flow import Flow
 from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
@@ -33,8 +34,9 @@ _SHORTEST_MICROSECONDS = 0.5
 
 
 class Reports:
-    def __init__(self, state: State, placement: Placement, outcomes: Outcomes, graphs: Graphs) -> None:
+    def __init__(self, state: State, placement: Placement, outcomes: Outcomes, graphs: Graphs, flow: Flow) -> None:
         self._state = state
+        self._flow = flow
         self._placement = placement
         self._outcomes = outcomes
         self._graphs = graphs
@@ -81,6 +83,8 @@ class Reports:
             if span.optional and "objects" in span.optional:
                 self._hand_over_objects(worker, client, span.optional["objects"])
             client.report(batch.ids[start:stop], span)
+        if span.optional and "objects" in span.optional:
+            self._flow.hold_or_resume(client)
         for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
@@ -103,13 +107,14 @@ class Reports:
             worker.objects.discard(object_id)
             record.owner = client.number
             client.objects.add(object_id)
+            client.large_results.add(object_id, record.size)
 
     def _drop_result_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
         for object_id in filter(None, object_ids):
             record = self._state.objects.get(object_id)
             if record is not None and record.owner == worker.number:
                 worker.objects.discard(object_id)
-                self._outcomes.forget_object(object_id, self._state.objects.let_go(record))
+                self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
     def _measure(self, functions: Set[object], microseconds: float) -> None:
         """Note how long a task took on average; for several functions at once that is good for a first guess only."""

@@ -78,7 +78,7 @@ class Returns:
 
     def balance(self) -> None:
         """Where slots are free and nothing waits, ask workers for tasks that stand in line behind others."""
-        if len(self._state.ready):
+        if self._state.ready.placeable():
             return
         idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)

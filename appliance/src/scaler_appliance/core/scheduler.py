@@ -14,11 +14,15 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from math import inf
 from typing import Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.acceptance import Acceptance, check_capabilities
 from scaler_appliance.core.cancels import Cancels
+from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
+from scaler_appliance.core.explanations import Explanations
+from scaler_appliance.core.flow import Flow
 from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.object_reactions import ObjectReactions
 from scaler_appliance.core.outcomes import Outcomes
@@ -52,11 +56,13 @@ class Scheduler:
         self._placement = Placement(self.state)
         outcomes = Outcomes(self.state)
         acceptance = Acceptance(self.state, self._placement, outcomes)
+        self._flow = Flow(self.state, self._placement)
         self._graphs = Graphs(self.state, self._placement, outcomes)
-        reports = Reports(self.state, self._placement, outcomes, self._graphs)
+        reports = Reports(self.state, self._placement, outcomes, self._graphs, self._flow)
         self._cancels = Cancels(self.state, self._placement, outcomes, self._graphs)
         self._returns = Returns(self.state, self._placement, outcomes)
-        self._objects = ObjectReactions(self.state, outcomes)
+        self._explanations = Explanations(self.state, self._placement)
+        self._objects = ObjectReactions(self.state, outcomes, self._flow)
         self._next_watch = 0.0
         self._stopping_at: Optional[float] = None
         self._now = 0.0
@@ -64,6 +70,7 @@ class Scheduler:
             m.Task: acceptance.on_task,
             m.GraphTask: self._graphs.on_graph_task,
             m.TaskCancel: lambda client, message, payload: self._cancels.on_task_cancel(client, message),
+            m.ExplanationRequest: lambda client, message, payload: self._explanations.on_request(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
         }
         worker_reactions: Dict[Type[object], Callable[..., None]] = {
@@ -137,6 +144,13 @@ class Scheduler:
             is_fault = not (session.leaving or loses_nothing)
             self._remove(session, "its connection was lost", is_fault)
 
+    def on_congestion(self, now: float, peer: bytes, is_congested: bool) -> None:
+        """A peer leaves much of what was sent to it unread, or has read most of it."""
+        self._now = now
+        session = self.state.sessions.get(peer)
+        if session is not None:
+            self._flow.on_congestion(session, is_congested)
+
     def on_object_unreadable(self, now: float, object_id: int) -> None:
         """The bytes of an object could not be kept: whoever waits for them is told that they are missing."""
         self._now = now
@@ -151,12 +165,13 @@ class Scheduler:
         if is_watching:
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
+            self._flow.watch()
         if self.state.advancing:
             self._graphs.advance()
         self._placement.place()
         if is_watching:
             self._returns.balance()
-            self._report_impossible()
+            self._explanations.watch(now)
         for session in self.state.touched.values():
             if isinstance(session, ClientSession):
                 self._flush_client(session)
@@ -174,7 +189,6 @@ class Scheduler:
         """Tell all peers to leave; `Stop` follows when they have, or after a grace period."""
         if self._stopping_at is not None:
             return
-        self._stopping_at = now + SHUTDOWN_GRACE_SECONDS
         self.state.log("INFO", f"Scheduler: shutting down: {why}")
         for session in list(self.state.sessions.values()):
             request = m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message=why)
@@ -183,6 +197,7 @@ class Scheduler:
                 self._remove(session, "of the shutdown", is_fault=False)
             else:
                 session.leaving = True
+        self._stopping_at = now + SHUTDOWN_GRACE_SECONDS  # and from here on, nobody is let in
         self._stop_if_alone()
 
     # Joining and leaving --------------------------------------------------------------------------------------------
@@ -195,7 +210,9 @@ class Scheduler:
         number = self.state.last_session = self.state.last_session + 1
         session: Session
         if hello.role == m.Role.CLIENT:
-            session = self.state.clients[number] = ClientSession(number, peer, hello, self._now, self.state.touched)
+            flow = ClientFlow(self.state.settings.client_tasks_in_flight, self.state.settings.client_bytes_in_flight)
+            client = ClientSession(number, peer, hello, self._now, self.state.touched, flow)
+            session = self.state.clients[number] = client
         else:
             queue_limit = self.state.settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, queue_limit)
@@ -244,6 +261,8 @@ class Scheduler:
                 maximum_object_bytes=settings.maximum_object_bytes,
                 chunk_bytes=settings.chunk_bytes,
                 inline_bytes=settings.inline_bytes,
+                tasks_in_flight=settings.client_tasks_in_flight,
+                bytes_in_flight=settings.client_bytes_in_flight,
             ),
             heartbeat_interval_milliseconds=int(settings.heartbeat_interval_seconds * 1000),
             timeout_milliseconds=int(timeout_seconds * 1000),
@@ -282,6 +301,7 @@ class Scheduler:
         if isinstance(session, ClientSession):
             self._cancels.cancel_all(session)
             self._objects.on_session_gone(session)
+            self._explanations.forget_client(session)
             del self.state.clients[session.number]
         elif isinstance(session, WorkerSession):
             self._placement.remove_worker(session)
@@ -296,8 +316,12 @@ class Scheduler:
 
     def _stop_if_alone(self) -> None:
         if self._stopping_at is not None and not self.state.workers:
-            self._stopping_at = None
-            self.state.effects.append(Stop("all peers have left"))
+            self._stop("all peers have left")
+
+    def _stop(self, reason: str) -> None:
+        if self._stopping_at != inf:
+            self._stopping_at = inf
+            self.state.effects.append(Stop(reason))
 
     # Staying --------------------------------------------------------------------------------------------------------
 
@@ -329,20 +353,7 @@ class Scheduler:
             elif silence_seconds > 1.5 * interval_seconds:
                 self.state.send(session.peer, m.Heartbeat())
         if self._stopping_at is not None and self._now >= self._stopping_at:
-            self._stopping_at = None
-            self.state.effects.append(Stop("not all workers left in time"))
-
-    def _report_impossible(self) -> None:
-        """Say once, not silently park, that tasks wait for what no worker offers."""
-        for ready_class in self.state.ready.waiting():
-            capabilities = ready_class.requirement.capabilities
-            if ready_class.is_reported or any(worker.offers(capabilities) for worker in self.state.workers.values()):
-                continue
-            ready_class.is_reported = bool(self.state.workers)
-            if self.state.workers:
-                needs = ", ".join(f"{name}={amount:g}" for name, amount in capabilities)
-                text = f"{ready_class.count} tasks need {needs}, and no worker offers that: they wait for one that does"
-                self.state.log("WARNING", text)
+            self._stop("not all workers left in time")
 
     # Flushing -------------------------------------------------------------------------------------------------------
 
@@ -371,3 +382,6 @@ class Scheduler:
             self.state.send(client.peer, m.TaskCancelConfirm(ids=client.confirmed_ids, outcomes=outcomes))
             client.confirmed_ids = array("Q")
             client.confirmed_outcomes = bytearray()
+        renewal = client.flow.renewal(client.last_task_id)
+        if renewal is not None:
+            self.state.send(client.peer, renewal)

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from typing import ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.batches import Dispatch, TaskBatch
+from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
 from scaler_protocol import messages as m
@@ -34,6 +35,7 @@ class Session:
         self.hello = hello
         self.last_heard = now
         self.leaving = False
+        self.is_congested = False  # much of what was sent to it is unread
         self.objects: Set[int] = set()  # ids of objects it owns
 
     @property
@@ -43,12 +45,44 @@ class Session:
         return f"{self.kind} {hello.name or self.number} ({hello.host}, process {hello.process_id})"
 
 
+class LargeResults:
+    """Results that became objects of a client, until it lets go of them."""
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self._sizes: Dict[int, int] = {}
+
+    def add(self, object_id: int, size: int) -> None:
+        self._sizes[object_id] = size
+        self.total_bytes += size
+
+    def sizes(self) -> Dict[int, int]:
+        """In bytes, by object id."""
+        return dict(self._sizes)
+
+    def discard(self, object_id: int) -> bool:
+        """Whether the object was one of them."""
+        size = self._sizes.pop(object_id, None)
+        self.total_bytes -= size or 0
+        return size is not None
+
+
 class ClientSession(Session):
+    """A client.
+
+    Parameters:
+        flow: what it has in flight.
+    """
+
     kind = "client"
 
-    def __init__(self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session]) -> None:
+    def __init__(
+        self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session], flow: ClientFlow
+    ) -> None:
         super().__init__(number, peer, hello, now, touched)
         self.last_task_id = -1
+        self.flow = flow
+        self.large_results = LargeResults()
         self.outbox = ResultOutbox()
         self.running_ids: array[int] = array("Q")  # confirmed as running: to be told before any result
         self.confirmed_ids: array[int] = array("Q")
@@ -92,6 +126,10 @@ class ClientSession(Session):
 
     def batches(self) -> Iterator[TaskBatch]:
         return iter(self._batches.values())
+
+    def touch(self) -> None:
+        """There may be something to be sent at the end of this burst."""
+        self._touched[self.number] = self
 
     def report(self, ids: array[int], span: ResultSpan) -> None:
         """Send outcomes at the end of this burst."""

@@ -30,6 +30,8 @@ class Settings(NamedTuple):
     protected: bool = True
     prefetch_seconds: float = 0.15
     maximum_attempts: int = 4
+    client_tasks_in_flight: int = 1024 * 1024
+    client_bytes_in_flight: int = 256 * 1024 * 1024
     maximum_message_bytes: int = 512 * 1024 * 1024
     maximum_object_bytes: int = 1 << 40
     chunk_bytes: int = 1024 * 1024
@@ -75,16 +77,26 @@ class State:
         """Cross-check all indexes; costs time in proportion to everything there is."""
         queued = 0
         references: Dict[int, int] = {}  # by object
+        charged_bytes = dict.fromkeys(self.clients, 0)
+        for record in self.objects.records():
+            if record.charged_to in charged_bytes:
+                charged_bytes[record.charged_to] += record.size
         for number, client in self.clients.items():
+            tasks_in_flight, bytes_in_flight = 0, charged_bytes[number]
             for batch in client.batches():
                 assert batch.client == number
                 queued += self._check_batch(batch)
+                if batch.is_charged:
+                    tasks_in_flight += batch.unfinished
+                    bytes_in_flight += len(batch.payload)
                 if batch.function:
                     references[batch.function] = references.get(batch.function, 0) + 1
                 if batch.dependency_counts:
                     for start, stop in runs(batch.states.translate(_IS_FINAL), 0, len(batch), False):
                         for object_id in batch.dependencies_of(start, stop):
                             references[object_id] = references.get(object_id, 0) + 1
+            self._check_client(client, tasks_in_flight, bytes_in_flight)
+        self.ready.check_invariants(set(self.clients))
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
         self._check_workers()
         assert len(self.sessions) == len(self.clients) + len(self.workers)
@@ -105,6 +117,13 @@ class State:
         open_tasks += queued
         assert batch.unfinished == open_tasks > 0, f"{batch.unfinished} counted, {open_tasks} open"
         return queued
+
+    def _check_client(self, client: ClientSession, tasks_in_flight: int, bytes_in_flight: int) -> None:
+        flow = client.flow
+        assert flow.tasks_in_flight == tasks_in_flight, f"{flow.tasks_in_flight} tasks charged, not {tasks_in_flight}"
+        assert flow.bytes_in_flight == bytes_in_flight, f"{flow.bytes_in_flight} bytes charged, not {bytes_in_flight}"
+        large = client.large_results.sizes()
+        assert client.large_results.total_bytes == sum(large.values()) and client.objects.issuperset(large)
 
     def _check_workers(self) -> None:
         total_slots = dispatches = 0

@@ -12,7 +12,8 @@ import re
 from typing import Dict, List, Optional, Set
 
 from scaler_appliance.core.objects import SESSION_SHIFT
-from scaler_protocol.segments import Buffer, ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
+from scaler_protocol.buffers import Buffer
+from scaler_protocol.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
 
 _OBJECT_NAME = re.compile("[0-9a-f]{16}")
 

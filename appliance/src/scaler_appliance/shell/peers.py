@@ -5,6 +5,8 @@ Rules:
   at all of them at once, so that bursts make batches.
 - Sending never blocks and never raises to the caller. What a peer does not take waits here, in order, and nobody
   else's messages do.
+- A peer that leaves CONGESTED_BYTES unread is told of, and again when it has read most of them; one that leaves
+  MAXIMUM_UNSENT_BYTES unread is disconnected. So what waits here is bounded.
 - A connection's end is seen at once, and told with the peer's name. Names are never used again.
 - What a stranger sends costs him his connection and us a line in the log.
 """
@@ -30,6 +32,10 @@ LINGER_SECONDS = 1.0  # for last words at the end
 MAXIMUM_HEADER_BYTES = 4 * 1024 * 1024
 """Of a message's first frame, whose decoding holds everybody up."""
 
+CONGESTED_BYTES = 8 * 1024 * 1024
+RELIEVED_BYTES = 2 * 1024 * 1024
+MAXIMUM_UNSENT_BYTES = 1024 * 1024 * 1024
+
 _NAME_BYTES = 5
 
 logger = logging.getLogger("scaler")
@@ -42,7 +48,7 @@ Arrived = Tuple[bytes, List[bytes]]
 class Peer:
     """One connection, and what is known of it."""
 
-    __slots__ = ("name", "title", "connection", "deadline", "is_watched_for_room")
+    __slots__ = ("name", "title", "connection", "deadline", "is_watched_for_room", "is_congested")
 
     def __init__(self, name: bytes, title: str, connection: Connection, deadline: float) -> None:
         self.name = name
@@ -50,6 +56,7 @@ class Peer:
         self.connection = connection
         self.deadline = deadline  # of the handshake
         self.is_watched_for_room = False
+        self.is_congested = False
 
 
 class Peers:
@@ -59,12 +66,21 @@ class Peers:
         address: where to listen.
         maximum_message_bytes: a peer that sends more is disconnected.
         on_peer_gone: called with the name of a peer whose connection has ended.
+        on_congestion: called with the name of a peer, and whether it leaves much unread or has read most of it.
 
     Raises OSError when one cannot listen there, AddressError when the address is none.
     """
 
-    def __init__(self, address: str, maximum_message_bytes: int, on_peer_gone: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        maximum_message_bytes: int,
+        on_peer_gone: Callable[[bytes], None],
+        on_congestion: Callable[[bytes, bool], None] = lambda name, is_congested: None,
+    ) -> None:
         self._maximum_message_bytes = maximum_message_bytes
+        self._maximum_unsent_bytes = max(MAXIMUM_UNSENT_BYTES, 2 * maximum_message_bytes)
+        self._on_congestion = on_congestion
         self._on_peer_gone = on_peer_gone
         self._peers: Dict[bytes, Peer] = {}
         self._by_descriptor: Dict[int, Peer] = {}
@@ -164,8 +180,21 @@ class Peers:
         except OSError as error:
             self._lose(peer, error)
             return
-        if peer.connection.unsent_bytes and not peer.is_watched_for_room:
-            self._watch_for_room(peer)
+        unsent_bytes = peer.connection.unsent_bytes
+        if unsent_bytes:
+            if not peer.is_watched_for_room:
+                self._watch_for_room(peer)
+            if unsent_bytes > CONGESTED_BYTES:
+                self._on_unread(peer, unsent_bytes)
+
+    def _on_unread(self, peer: Peer, unsent_bytes: int) -> None:
+        if unsent_bytes > self._maximum_unsent_bytes:
+            text = f"{unsent_bytes >> 20} MiB wait for it, and it does not read them"
+            logger.warning("Scheduler: the connection from %s is closed: %s", peer.title, text)
+            self._lose(peer, OSError(text))
+        elif not peer.is_congested:
+            peer.is_congested = True
+            self._on_congestion(peer.name, True)
 
     def forget(self, name: bytes) -> None:
         """Drop what waits for a peer."""
@@ -175,6 +204,9 @@ class Peers:
 
     def _watch_for_room(self, peer: Peer) -> None:
         peer.is_watched_for_room = peer.connection.has_unsent
+        if peer.is_congested and peer.connection.unsent_bytes <= RELIEVED_BYTES:
+            peer.is_congested = False
+            self._on_congestion(peer.name, False)
         events = select.EPOLLIN | select.EPOLLOUT if peer.is_watched_for_room else select.EPOLLIN
         self._epoll.modify(peer.connection.fileno(), events)
 

@@ -14,7 +14,7 @@ import logging
 import os
 import platform
 import sys
-from typing import Callable, List, Optional
+from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import Scheduler
@@ -67,6 +67,20 @@ def make_parser() -> argparse.ArgumentParser:
         default=4,
         metavar="N",
         help="give a task up when N workers were lost with it",
+    )
+    tasks.add_argument(
+        "--client-tasks-in-flight",
+        type=_count,
+        default=1024 * 1024,
+        metavar="N",
+        help="tasks without an outcome that one client may have; then its submit() waits; 0: no limit",
+    )
+    tasks.add_argument(
+        "--client-bytes-in-flight",
+        type=_count,
+        default=256 * 1024 * 1024,
+        metavar="BYTES",
+        help="arguments of these tasks, likewise; and large results that a client has not taken; 0: no limit",
     )
     peers = parser.add_argument_group("clients and workers")
     peers.add_argument(
@@ -191,6 +205,13 @@ def _positive_int(text: str) -> int:
     return value
 
 
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
 def _positive_float(text: str) -> float:
     value = float(text)
     if value <= 0:
@@ -230,9 +251,14 @@ def _use_event_loop(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    gone: List[Callable[[bytes], None]] = []  # the server, which is made after the transport
+    servers: List[Server] = []  # the one, which is made after the transport
     with contextlib.ExitStack() as closing:
-        peers = Peers(options.address, options.maximum_message_bytes, lambda peer: gone[0](peer))
+        peers = Peers(
+            options.address,
+            options.maximum_message_bytes,
+            lambda peer: servers[0].peer_gone(peer),
+            lambda peer, is_congested: servers[0].congestion(peer, is_congested),
+        )
         closing.callback(peers.close)
         monitor = Monitor(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
         closing.callback(monitor.close)
@@ -240,7 +266,7 @@ async def _serve(options: argparse.Namespace) -> None:
         closing.callback(files.close)
         core = Scheduler(_settings(options, monitor, files))
         server = Server(core, peers, monitor, files)
-        gone.append(server.peer_gone)
+        servers.append(server)
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
         if options.address_file is not None:
@@ -267,6 +293,8 @@ def _settings(options: argparse.Namespace, monitor: Monitor, files: ObjectFiles)
         heartbeat_interval_seconds=options.heartbeat_interval_seconds,
         per_worker_queue_size=options.per_worker_queue_size,
         max_number_of_tasks_waiting=options.max_number_of_tasks_waiting,
+        client_tasks_in_flight=options.client_tasks_in_flight,
+        client_bytes_in_flight=options.client_bytes_in_flight,
         protected=options.protected,
         maximum_attempts=options.maximum_attempts,
         maximum_message_bytes=options.maximum_message_bytes,

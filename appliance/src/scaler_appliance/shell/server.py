@@ -55,6 +55,7 @@ class Server:
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_stopping = False
         self._gone: List[bytes] = []
+        self._congestion: Dict[bytes, bool] = {}  # what is new, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
         self.sent: Counter[str] = Counter()
@@ -88,6 +89,10 @@ class Server:
         """A message could not be delivered; noted here, told to the core when the effects at hand are done."""
         self._gone.append(peer)
 
+    def congestion(self, peer: bytes, is_congested: bool) -> None:
+        """A peer leaves much unread, or has read most of it; noted here, told to the core before it decides again."""
+        self._congestion[peer] = is_congested
+
     # Input ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
@@ -101,7 +106,7 @@ class Server:
             if self._stopped.done() or now > begin + MAXIMUM_DRAIN_SECONDS:
                 break
             arrived = self._peers.receive(LULL_SECONDS)
-            if not arrived:
+            if not arrived and not self._congestion:
                 break
             now = self._loop.time()
 
@@ -121,8 +126,9 @@ class Server:
             self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text))
 
     def _on_timer(self) -> None:
-        if not self._stopped.done():
-            self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
+        if self._stopped.done():
+            return  # its sockets may be closed
+        self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
         self._drain()
         self._peers.sweep()
         self._sweep_files()
@@ -151,6 +157,8 @@ class Server:
 
     def _settle(self, now: float) -> None:
         """Let the core decide on what came in, and perform what it decides, until nothing is left."""
+        if self._congestion:
+            self._tell_congestion(now)
         self._core.tick(now)
         effects = self._core.take_effects()
         while effects or self._gone:
@@ -162,6 +170,11 @@ class Server:
             if gone:
                 self._core.tick(now)
             effects = self._core.take_effects()
+
+    def _tell_congestion(self, now: float) -> None:
+        congestion, self._congestion = self._congestion, {}
+        for peer, is_congested in congestion.items():
+            self._core.on_congestion(now, peer, is_congested)
 
     def _perform(self, effect: Effect) -> None:
         try:

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Deque, List, Optional, Sequence
 
 from scaler_protocol.addresses import Address, shortcut_of
+from scaler_protocol.buffers import flat_view
 from scaler_protocol.zmtp import Buffer, Zmtp, encode
 
 SMALLEST_READ_BYTES = 64 * 1024  # what CPython allocates without asking the kernel
@@ -138,7 +139,7 @@ class Connection:
         if len(buffers) == 1:
             self._write(buffers[0])
         else:
-            views = deque(memoryview(buffer).cast("B") for buffer in buffers)
+            views = deque(map(flat_view, buffers))
             self._unsent.append(views)
             self.unsent_bytes += sum(map(len, views))
             if len(self._unsent) == 1:

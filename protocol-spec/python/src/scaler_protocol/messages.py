@@ -70,6 +70,7 @@ class ObjectKind(IntEnum):
     VALUE = 0
     FUNCTION = 1
     SERIALIZER = 2
+    ARGUMENTS = 3
 
 
 _OBJECT_KIND: Dict[int, ObjectKind] = {member.value: member for member in ObjectKind}
@@ -1527,41 +1528,57 @@ class Task(Struct):
         return self
 
 
-_TASK_ECHO_WORDS = struct.Struct("<3Q")
+_TASK_ECHO_WORDS = struct.Struct("<5Q")
 
 
 class TaskEcho(Struct):
-    __slots__ = ("accepted_up_to", "tasks_in_flight", "bytes_in_flight")
-    DATA_WORDS = 3
+    __slots__ = ("accepted_up_to", "tasks_in_flight", "bytes_in_flight", "tasks_released", "bytes_released")
+    DATA_WORDS = 5
     POINTER_WORDS = 0
 
     accepted_up_to: int
     tasks_in_flight: int
     bytes_in_flight: int
+    tasks_released: int
+    bytes_released: int
 
-    def __init__(self, *, accepted_up_to: int = 0, tasks_in_flight: int = 0, bytes_in_flight: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        accepted_up_to: int = 0,
+        tasks_in_flight: int = 0,
+        bytes_in_flight: int = 0,
+        tasks_released: int = 0,
+        bytes_released: int = 0,
+    ) -> None:
         self.accepted_up_to = accepted_up_to
         self.tasks_in_flight = tasks_in_flight
         self.bytes_in_flight = bytes_in_flight
+        self.tasks_released = tasks_released
+        self.bytes_released = bytes_released
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_ECHO_WORDS.pack(
             self.accepted_up_to,
             self.tasks_in_flight,
             self.bytes_in_flight,
+            self.tasks_released,
+            self.bytes_released,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskEcho:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 0:
+        if data_words == 5 and pointer_words == 0:
             words = _TASK_ECHO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _TASK_ECHO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+            words = _TASK_ECHO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 0))
         (
             self.accepted_up_to,
             self.tasks_in_flight,
             self.bytes_in_flight,
+            self.tasks_released,
+            self.bytes_released,
         ) = words
         return self
 
@@ -1785,6 +1802,78 @@ class TaskLog(Struct):
         (
             self.id,
             self.stream,
+            text,
+        ) = words
+        at = start + data_words * 8
+        self.text = reader.text(text, segment, at) if text else ""
+        return self
+
+
+_EXPLANATION_REQUEST_WORDS = struct.Struct("<QQ")
+
+
+class ExplanationRequest(Struct):
+    __slots__ = ("request_id", "task_id")
+    DATA_WORDS = 2
+    POINTER_WORDS = 0
+
+    request_id: int
+    task_id: int
+
+    def __init__(self, *, request_id: int = 0, task_id: int = 0) -> None:
+        self.request_id = request_id
+        self.task_id = task_id
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _EXPLANATION_REQUEST_WORDS.pack(
+            self.request_id,
+            self.task_id,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ExplanationRequest:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 0:
+            words = _EXPLANATION_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _EXPLANATION_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+        (
+            self.request_id,
+            self.task_id,
+        ) = words
+        return self
+
+
+_EXPLANATION_WORDS = struct.Struct("<QQ")
+
+
+class Explanation(Struct):
+    __slots__ = ("request_id", "text")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    request_id: int
+    text: str
+
+    def __init__(self, *, request_id: int = 0, text: str = "") -> None:
+        self.request_id = request_id
+        self.text = text
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _EXPLANATION_WORDS.pack(
+            self.request_id,
+            writer.text(self.text, at) if self.text else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Explanation:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _EXPLANATION_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _EXPLANATION_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.request_id,
             text,
         ) = words
         at = start + data_words * 8
@@ -2066,6 +2155,8 @@ Member = Union[
     ObjectRequest,
     ObjectResponse,
     SchedulerStatus,
+    ExplanationRequest,
+    Explanation,
 ]
 Message = Union[Member, UnknownMessage]
 
@@ -2095,4 +2186,6 @@ MEMBERS: Tuple[Type[Member], ...] = (
     ObjectRequest,
     ObjectResponse,
     SchedulerStatus,
+    ExplanationRequest,
+    Explanation,
 )

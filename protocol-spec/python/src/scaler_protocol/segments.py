@@ -17,9 +17,9 @@ import mmap
 import os
 import shutil
 import tempfile
-from typing import List, Optional, Sequence, Union
+from typing import List, Optional, Sequence
 
-Buffer = Union[bytes, bytearray, memoryview]
+from scaler_protocol.buffers import Buffer, flat_view
 
 TOKEN_NAME = "token"
 _DIRECTORY_PREFIX = "scaler-"
@@ -110,7 +110,7 @@ def write_object(path: str, parts: Sequence[Buffer]) -> int:
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        return _write_all(descriptor, [memoryview(part).cast("B") for part in parts if len(part)])
+        return _write_all(descriptor, [flat_view(part) for part in parts if len(part)])
     except BaseException:
         os.unlink(path)
         raise
@@ -172,7 +172,7 @@ def write_chunk(path: str, offset: int, chunk: Buffer) -> None:
     """Write one chunk of an object file that is being received; the file is made at the first one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(chunk).cast("B")
+        view = flat_view(chunk)
         while len(view):
             written = os.pwrite(descriptor, view, offset)
             view = view[written:]

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Dict, Optional, Tuple, Type, Union
 
 from scaler.client.core import ClientCore
+from scaler.client.future import ScalerFuture
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
@@ -116,6 +117,19 @@ class Client(Submitter):
         object_id = self._core.send_object(parts, name, m.ObjectKind.VALUE)
         self._core.value_objects.add(object_id)
         return ObjectReference(name, parts_size(parts), object_id)
+
+    def explain(self, future: ScalerFuture[Any], timeout_seconds: float = 10.0) -> str:
+        """Say in one sentence what becomes of a future: its outcome, where it runs, or what it waits for.
+
+        Parameters:
+            future: of a task of this client.
+            timeout_seconds: how long to wait for the scheduler's answer.
+
+        Raises ValueError when the future is another client's.
+        """
+        if future._client._core is not self._core:
+            raise ValueError("explain() tells of the futures of its own client: ask the one that submitted the task")
+        return self._core.explaining.explain(self._core, future, timeout_seconds)
 
     # Ending ---------------------------------------------------------------------------------------------------------
 

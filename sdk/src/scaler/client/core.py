@@ -24,6 +24,8 @@ from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from scaler.client.credit import Credit
+from scaler.client.explaining import Explaining
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
@@ -70,6 +72,7 @@ class ClientCore:
         self.objects = ObjectChannel(self.welcome)
         self.output = OutputChannel()
         self._outbox = Outbox(self.objects.find)
+        self.credit = Credit(self.lock, self.welcome.limits, self._outbox)
         self._needs: Dict[int, Tuple[KeptObject, ...]] = {}  # objects that unfinished tasks have as arguments
         self._recovery = Recovery(self._transport, self.objects, self._outbox, self._needs, timeout_seconds)
         self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object)
@@ -82,11 +85,14 @@ class ClientCore:
         self._shutdown_answer: queue.SimpleQueue[m.ClientShutdownResponse] = queue.SimpleQueue()
         self._callbacks: Optional[queue.SimpleQueue[Optional[ScalerFuture]]] = None
         self._first_echo = threading.Event()
+        self.explaining = Explaining()
         self._reactions: Dict[type, Callable[..., None]] = {
             m.TaskResult: self._on_task_result,
+            m.TaskEcho: lambda message, payload: self.credit.on_task_echo(message),
             m.TaskCancelConfirm: lambda message, payload: self._on_task_cancel_confirm(message),
             m.TaskLog: lambda message, payload: self._on_task_log(message),
             m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
+            m.Explanation: lambda message, payload: self.explaining.on_explanation(message),
             m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.ObjectRequest: lambda message, payload: self.objects.on_request(message, self._transport.send),
             m.ObjectResponse: self._on_object_response,
@@ -113,7 +119,12 @@ class ClientCore:
         future: ScalerFuture,
         options: Optional[m.TaskOptions] = None,
     ) -> None:
-        """Give the future its id and queue its task. The lock is held."""
+        """Give the future its id and queue its task; wait while the scheduler takes no more. The lock is held.
+
+        Raises DisconnectedError when the client's end ends such a wait.
+        """
+        if self.next_task_id >= self.credit.look_at:
+            self.credit.await_room(self)
         is_alone = not self.futures and self.is_connected
         task_id = future._task_id = self.next_task_id
         self.next_task_id = task_id + 1
@@ -151,6 +162,12 @@ class ClientCore:
         self._outbox.add_graph(run)
         if self.is_asleep:
             self.wake()
+
+    def hand_over_arguments(self, object_id: int, size: int) -> None:
+        """An object is held by the task alone from now on, whose arguments it is. The lock is held."""
+        self._outbox.count_arguments(size)
+        self.credit.look_at = 0
+        self._delete_objects([object_id])
 
     def send(self, message: m.Member, payload: Tuple[Buffer, ...] = ()) -> None:
         """Queue any other message. The lock is held."""
@@ -246,6 +263,7 @@ class ClientCore:
         with self.lock:
             if self.closed_because is None:
                 self.closed_because = DisconnectedError("this client is disconnected: make a new Client")
+                self.credit.wake()
                 self.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING))
             is_closing, self._is_closing = self._is_closing, True
             if not is_closing:
@@ -335,6 +353,7 @@ class ClientCore:
             return
         with self._sending, self.lock:
             self.welcome = welcome
+            self.credit.restart(welcome.limits)
             lost = self._recovery.start_session(welcome, self.futures)
             self._is_disconnected.clear()
             self.is_connected = True
@@ -487,6 +506,7 @@ class ClientCore:
             if self.closed_because is not None:
                 return
             self.closed_because = error
+            self.credit.wake()
             futures, self.futures = self.futures, {}
             self._is_closing = True
         self._settle(futures.values(), FINISHED, error)

@@ -63,6 +63,12 @@ class TaskRun:
         self.dependency_counts.append(len(dependencies))
         self.dependencies.extend(dependencies)
 
+    def bytes_of(self, task_ids: List[int]) -> int:
+        """The payload bytes of some of the tasks."""
+        if self._payload is None:
+            return sum(len(self.payloads[task_id - self.first_id]) for task_id in task_ids)
+        return sum(self._sizes[task_id - self.first_id] for task_id in task_ids)
+
     def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
         """All tasks. From now on no task can be added."""
         if self._payload is None:
@@ -182,6 +188,28 @@ class Outbox:
         self._find_object = find_object
         self._items: List[Outgoing] = []
         self._open: Optional[TaskRun] = None
+        self._closed_tasks = self._closed_bytes = 0
+
+    @property
+    def task_count(self) -> int:
+        """Tasks that were ever added."""
+        return self._closed_tasks + (0 if self._open is None else len(self._open.payloads))
+
+    @property
+    def task_bytes(self) -> int:
+        """The bytes of their payloads, and of objects that are their arguments."""
+        return self._closed_bytes + (0 if self._open is None else self._open.payload_bytes)
+
+    def count_arguments(self, size: int) -> None:
+        """An object of this size is the arguments of a task."""
+        self._closed_bytes += size
+
+    def _close_run(self) -> None:
+        """Nothing is added to the open run any more."""
+        if self._open is not None:
+            self._closed_tasks += len(self._open.payloads)
+            self._closed_bytes += self._open.payload_bytes
+            self._open = None
 
     def add_task(
         self,
@@ -199,6 +227,7 @@ class Outbox:
             or run.options is not options  # equal options are one object
             or run.payload_bytes > MAXIMUM_BATCH_BYTES
         ):
+            self._close_run()
             run = self._open = TaskRun(function, options, task_id)
             run.function_object = self._find_object(function)
             self._items.append(run)
@@ -209,25 +238,28 @@ class Outbox:
         elif run.dependency_counts is not None:
             run.dependency_counts.append(0)
         if len(run.payloads) >= MAXIMUM_BATCH_TASKS:
-            self._open = None
+            self._close_run()
         return run
 
     def add(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
-        self._open = None
+        self._close_run()
         self._items.append(OutgoingMessage(message, payload))
 
     def add_graph(self, run: GraphRun) -> None:
-        self._open = None
+        self._close_run()
         self._items.append(run)
 
     def add_again(self, run: Run, task_ids: List[int]) -> None:
         """Tasks that a session before this one knew, or would have."""
-        self._open = None
+        self._close_run()
+        if isinstance(run, TaskRun):
+            self._closed_tasks += len(task_ids)
+            self._closed_bytes += run.bytes_of(task_ids)
         self._items.append(RunAgain(run, task_ids))
 
     def take(self) -> List[Outgoing]:
         items, self._items = self._items, []
-        self._open = None
+        self._close_run()
         return items
 
     def __bool__(self) -> bool:

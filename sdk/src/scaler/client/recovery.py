@@ -152,6 +152,10 @@ class Recovery:
         """From now on only the tasks that were sent hold these objects."""
         found = ((object_id, self._objects.find(object_id)) for object_id in announced)
         unheld = sorted(object_id for object_id, kept in found if kept is None or not kept.is_held)
+        for object_id in unheld:
+            kept = self._objects.find(object_id)
+            if kept is not None and kept.kind == m.ObjectKind.ARGUMENTS:
+                self._outbox.count_arguments(kept.size)
         if unheld:
             ids = array("Q", map(self._objects.wire_id, unheld))
             self._outbox.add(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))

@@ -186,7 +186,10 @@ class Submitter:
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0
         if parts_size(parts) >= INLINE_BYTES:
-            arguments_id = core.send_object(parts, "", m.ObjectKind.VALUE)
+            with core.lock:  # before the arguments take room in the cluster
+                core.check_open()
+                core.credit.await_room(core)
+            arguments_id = core.send_object(parts, "", m.ObjectKind.ARGUMENTS)
             dependencies.insert(0, arguments_id)
             payload = BY_DEPENDENCY
         else:
@@ -195,8 +198,8 @@ class Submitter:
         with core.lock:
             core.check_open()
             core.submit(record.object_id, payload, dependencies, future, self._task_options)
-        if arguments_id:
-            core.delete_object(arguments_id)  # the task alone holds it now
+            if arguments_id:
+                core.hand_over_arguments(arguments_id, parts_size(parts))
         return future
 
     def _check_reference(self, reference: ObjectReference) -> int:

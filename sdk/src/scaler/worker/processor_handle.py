@@ -152,6 +152,7 @@ class ProcessorHandle:
             self._parse()
 
     def close(self) -> None:
+        self._open = False  # a connection that is closed later may say that there is room again
         self.read_on(False)
         if self._backlog:
             self._backlog.clear()

@@ -1,0 +1,83 @@
+"""What one client has in flight.
+
+    Task ──▶ submit(...)      outcomes ──▶ release(...) ──▶ renewal(): a TaskEcho, so that the client may go on
+
+Rules:
+- In flight is what the client has submitted and the scheduler has not released: unfinished tasks, the payloads of
+  batches that have any, and objects that are the arguments of one task. What is charged is released once.
+- A client that keeps to its limits is told of releases before it would stop for want of them, and otherwise seldom:
+  once for each RENEWALS_PER_LIMIT-th part of a limit.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from scaler_protocol import messages as m
+
+RENEWALS_PER_LIMIT = 8
+
+
+class ClientFlow:
+    """Counts since the session began.
+
+    Parameters:
+        tasks_limit, bytes_limit: what the client may have in flight; 0: no limit.
+    """
+
+    __slots__ = (
+        "tasks_limit", "bytes_limit", "tasks_submitted", "bytes_submitted", "tasks_released", "bytes_released",
+        "_tasks_told", "_bytes_told",
+    )  # fmt: skip
+
+    def __init__(self, tasks_limit: int, bytes_limit: int) -> None:
+        self.tasks_limit = tasks_limit
+        self.bytes_limit = bytes_limit
+        self.tasks_submitted = self.bytes_submitted = 0
+        self.tasks_released = self.bytes_released = 0
+        self._tasks_told = self._bytes_told = 0
+
+    @property
+    def tasks_in_flight(self) -> int:
+        return self.tasks_submitted - self.tasks_released
+
+    @property
+    def bytes_in_flight(self) -> int:
+        return self.bytes_submitted - self.bytes_released
+
+    def allowed(self, tasks: int, bytes_before_last: int) -> int:
+        """How many of the `tasks` of a batch its client may submit now.
+
+        Parameters:
+            bytes_before_last: of all payloads but the last: a task may be submitted while less than the limit is in
+                flight, however large it is.
+        """
+        if self.bytes_limit and self.bytes_in_flight + bytes_before_last >= self.bytes_limit:
+            return 0
+        return min(tasks, self.tasks_limit - self.tasks_in_flight) if self.tasks_limit else tasks
+
+    def submit(self, tasks: int, size: int) -> None:
+        """The client submitted tasks, or made an object, of `size` bytes."""
+        self.tasks_submitted += tasks
+        self.bytes_submitted += size
+
+    def release(self, tasks: int, size: int) -> None:
+        """The scheduler does not hold these any more."""
+        self.tasks_released += tasks
+        self.bytes_released += size
+
+    def renewal(self, accepted_up_to: int) -> Optional[m.TaskEcho]:
+        """What to tell the client now, if so much was released that it should know."""
+        tasks, size = self.tasks_released - self._tasks_told, self.bytes_released - self._bytes_told
+        if not (
+            0 < self.tasks_limit <= tasks * RENEWALS_PER_LIMIT or 0 < self.bytes_limit <= size * RENEWALS_PER_LIMIT
+        ):
+            return None
+        self._tasks_told, self._bytes_told = self.tasks_released, self.bytes_released
+        return m.TaskEcho(
+            accepted_up_to=max(0, accepted_up_to),
+            tasks_in_flight=self.tasks_limit,
+            bytes_in_flight=self.bytes_limit,
+            tasks_released=self.tasks_released,
+            bytes_released=self.bytes_released,
+        )

@@ -1,0 +1,206 @@
+"""Why a task waits, in one sentence.
+
+    ExplanationRequest ──▶ on_request ──▶ Explanation         watch, now and then ──▶ Explanation unasked, and the log
+
+Rules:
+- Nothing is decided here and nothing is noted for a task: the sentence is made of what is so at that moment.
+- Unasked, a client is told each reason once, however many of its tasks wait for it: as soon as nobody connected can run
+  them, or when they have waited for PATIENCE_SECONDS while a worker is idle or none is there. When tasks of that kind
+  have been placed, it is told again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Dict, List, NamedTuple, Set, Tuple
+
+from scaler_appliance.core.batches import TaskBatch
+from scaler_appliance.core.placement import LOSSES_OF_A_SUSPECT, Placement
+from scaler_appliance.core.ready import ReadyClass
+from scaler_appliance.core.sessions import Capabilities, ClientSession, WorkerSession
+from scaler_appliance.core.state import State
+from scaler_appliance.core.task_states import FINAL_STATES, TaskState
+from scaler_protocol import messages as m
+
+PATIENCE_SECONDS = 5.0
+
+
+class Cause(Enum):
+    """Why tasks of one kind wait."""
+
+    NO_WORKER = "no worker is connected"
+    NOBODY_OFFERS = "no connected worker has the capabilities"
+    IN_USE = "the capabilities are in use"
+    UNREAD = "their client does not take its results"
+    BUSY = "workers are busy"
+    UNKNOWN = "a worker could run them now"
+
+
+_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOBODY_OFFERS, Cause.UNKNOWN)
+"""Causes that have gone when a task is placed. Others come and go all the time: they are told once."""
+
+
+class _Wait(NamedTuple):
+    """Since when there are tasks of a class, and since when none of them was placed, in seconds."""
+
+    ready_class: ReadyClass
+    began: float
+    servings: int
+    last_progress: float
+
+
+class Explanations:
+    def __init__(self, state: State, placement: Placement) -> None:
+        self._state = state
+        self._placement = placement
+        self._waits: Dict[int, _Wait] = {}  # by identity of the class
+        self._told: Set[Tuple[int, Capabilities, Cause]] = set()
+
+    # Asked ----------------------------------------------------------------------------------------------------------
+
+    def on_request(self, client: ClientSession, message: m.ExplanationRequest) -> None:
+        """A client asks what becomes of one of its tasks."""
+        found, node = client.find_task(message.task_id), client.find_node(message.task_id)
+        text = "the task has ended: its outcome has left the scheduler"
+        if node is not None and node[0].states[node[1]] == TaskState.WAITING:
+            missing = node[0].missing[node[1]]
+            text = f"the task waits for the results of {_count(missing, 'other task')} of its graph"
+        elif node is not None and node[0].states[node[1]] == TaskState.QUEUED:
+            found = node[0].place_of(node[1])
+        elif found is None and message.task_id > client.last_task_id:
+            text = "the scheduler has not received the task yet"
+        if found is not None and found[0].states[found[1]] not in FINAL_STATES:
+            text = self._sentence(client, *found)
+        self._state.send(client.peer, m.Explanation(request_id=message.request_id, text=text))
+
+    def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:
+        state = batch.states[index]
+        if state == TaskState.QUEUED:
+            cause = self._cause(client, batch.requirement.capabilities)
+            losses = batch.losses_of(index)
+            text = f"the task waits because {self._clause(cause, batch.requirement.capabilities)}"
+            if losses >= LOSSES_OF_A_SUSPECT:
+                text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
+            return text
+        if state not in (TaskState.ASSIGNED, TaskState.CANCELLING):
+            return f"the task is {TaskState(state).name.lower()}"
+        worker = self._state.workers[batch.dispatch_of(index).worker]
+        if state == TaskState.CANCELLING:
+            return f"the task is being cancelled: {worker.title} has not answered yet"
+        others = "" if worker.assigned == 1 else f", one of {worker.assigned} on {_count(worker.slots, 'slot')}"
+        verb = "it runs, or is next in line there" if worker.assigned <= worker.slots else "it runs or stands in line"
+        return f"the task is at {worker.title}{others}: {verb}{self._arriving(batch, index)}"
+
+    def _arriving(self, batch: TaskBatch, index: int) -> str:
+        """What of the task's objects is still on its way to the scheduler."""
+        for object_id in batch.dependencies_of(index, index + 1):
+            record = self._state.objects.find(object_id)
+            if record is not None and record.arrived < record.size:
+                return f"; of an object that it needs, {record.arrived} of {record.size} bytes have arrived"
+        return ""
+
+    # Unasked --------------------------------------------------------------------------------------------------------
+
+    def watch(self, now: float) -> None:
+        """Warn of tasks that cannot run, or wait for long; to be called now and then, when all has been placed."""
+        waits: Dict[int, _Wait] = {}
+        causes: Dict[Tuple[Capabilities, bool], Cause] = {}
+        for ready_class in self._state.ready.classes():
+            wait = waits[id(ready_class)] = self._note_wait(now, ready_class)
+            for number in ready_class.clients():
+                client = self._state.clients[number]
+                capabilities = ready_class.requirement.capabilities
+                key = capabilities, self._state.ready.is_held(number)
+                if key not in causes:
+                    causes[key] = self._cause(client, capabilities)
+                if self._is_due(now, causes[key], wait):
+                    self._warn(client, ready_class, causes[key])
+        self._waits = waits
+
+    def _note_wait(self, now: float, ready_class: ReadyClass) -> _Wait:
+        wait = self._waits.get(id(ready_class))
+        if wait is None or wait.ready_class is not ready_class:
+            return _Wait(ready_class, now, ready_class.last_served, now)
+        if wait.servings == ready_class.last_served:
+            return wait
+        capabilities = ready_class.requirement.capabilities
+        self._told = {each for each in self._told if each[1] != capabilities or each[2] not in _UNTIL_PLACED}
+        return wait._replace(servings=ready_class.last_served, last_progress=now)
+
+    def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
+        if cause == Cause.NOBODY_OFFERS:
+            return True
+        if cause in _UNTIL_PLACED:
+            return now - wait.last_progress > PATIENCE_SECONDS
+        return cause != Cause.BUSY and any(self._placement.idle_workers()) and now - wait.began > PATIENCE_SECONDS
+
+    def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> None:
+        count = ready_class.count_of(client.number)
+        key = client.number, ready_class.requirement.capabilities, cause
+        if not count or key in self._told:
+            return
+        self._told.add(key)
+        verb = "waits" if count == 1 else "wait"
+        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.capabilities)}"
+        self._state.log("WARNING", f"{client.title}: {text}")
+        self._state.send(client.peer, m.Explanation(text=text))
+
+    def forget_client(self, client: ClientSession) -> None:
+        """The client is gone."""
+        self._told = {each for each in self._told if each[0] != client.number}
+
+    # The cause ------------------------------------------------------------------------------------------------------
+
+    def _cause(self, client: ClientSession, capabilities: Capabilities) -> Cause:
+        """Why a task of the client with these needs is not at a worker."""
+        if self._state.ready.is_held(client.number):
+            return Cause.UNREAD
+        if not self._state.workers:
+            return Cause.NO_WORKER
+        able = self._able(capabilities)
+        if not able:
+            return Cause.NOBODY_OFFERS
+        if any(worker.assigned < worker.slots and worker.room_for(capabilities) for worker in able):
+            return Cause.UNKNOWN
+        return Cause.IN_USE if capabilities else Cause.BUSY
+
+    def _able(self, capabilities: Capabilities) -> List[WorkerSession]:
+        return [worker for worker in self._state.workers.values() if worker.offers(capabilities)]
+
+    def _clause(self, cause: Cause, capabilities: Capabilities) -> str:
+        needs = _text_of(capabilities)
+        workers = self._state.workers.values()
+        if cause == Cause.UNREAD:
+            return "its client does not take the results that are ready for it"
+        if cause == Cause.NO_WORKER:
+            return "no worker is connected: start some with `scaler_cluster`"
+        if cause == Cause.NOBODY_OFFERS:
+            return f"no connected worker offers {needs}{self._nearest(capabilities)}: start one that does"
+        if cause == Cause.IN_USE:
+            number = _count(len(self._able(capabilities)), "worker")
+            return f"{number} can run what needs {needs}, and other tasks keep all of them busy"
+        if cause == Cause.BUSY:
+            slots = sum(worker.slots for worker in workers)
+            waiting = _count(len(self._state.ready), "task")
+            return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
+        return "a worker with a free slot does not take tasks at the moment: it is leaving, or reads no messages"
+
+    def _nearest(self, capabilities: Capabilities) -> str:
+        """What there is instead of what is missing."""
+        if len(capabilities) > 1 and all(self._most(name) >= amount for name, amount in capabilities):
+            return " together"
+        lacking = [(name, self._most(name)) for name, amount in capabilities if self._most(name) < amount]
+        facts = [f"{name}={best:g} is the most" if best >= 0 else f"none has any {name}" for name, best in lacking]
+        return f" ({', '.join(facts)})"
+
+    def _most(self, name: str) -> float:
+        """The largest amount of a capability that a worker offers; -1 when none does."""
+        return max((worker.capabilities.get(name, -1.0) for worker in self._state.workers.values()), default=-1.0)
+
+
+def _text_of(capabilities: Capabilities) -> str:
+    return ", ".join(f"{name}={amount:g}" if amount else name for name, amount in capabilities)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

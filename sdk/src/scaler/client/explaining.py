@@ -1,0 +1,72 @@
+"""Why a future is not done, in one sentence.
+
+Rules:
+- Here is known whether it is done, and how; all else the scheduler is asked.
+- The scheduler's warnings are logged by a thread of their own: handlers of logs are user code, which the I/O thread
+  must not run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, Dict
+
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler.client.core import ClientCore
+    from scaler.client.future import ScalerFuture
+
+logger = logging.getLogger("scaler")
+
+
+class Explaining:
+    """The questions of one client that the scheduler has not answered yet."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._answers: Dict[int, queue.SimpleQueue[str]] = {}
+
+    def on_explanation(self, message: m.Explanation) -> None:
+        """The scheduler answers, or warns unasked. Called by the I/O thread."""
+        if message.request_id:
+            answer = self._answers.get(message.request_id)
+            if answer is not None:
+                answer.put(message.text)
+        else:
+            threading.Thread(
+                target=logger.warning, args=("%s", message.text), name="scaler-warning", daemon=True
+            ).start()
+
+    def explain(self, core: ClientCore, future: ScalerFuture, timeout_seconds: float) -> str:
+        """The sentence about a future of this client."""
+        if not future.done() and core.closed_because is None:
+            if not core.is_connected:
+                return "the client has lost its scheduler and tries to connect again; then the task is sent again"
+            number = next(self._numbers)
+            answer = self._answers[number] = queue.SimpleQueue()
+            try:
+                with core.lock:
+                    core.send(m.ExplanationRequest(request_id=number, task_id=future.task_id))
+                text = answer.get(timeout=timeout_seconds)
+            except queue.Empty:
+                text = f"the scheduler has not said for {timeout_seconds:g} s where the task is"
+            finally:
+                del self._answers[number]
+            if not future.done():
+                return text
+        return _outcome_of(future)
+
+
+def _outcome_of(future: Any) -> str:
+    """How a future that is done ended; loads no result, which would run user code."""
+    if not future.done():
+        return "the task will have no outcome: its client is disconnected"
+    if future.cancelled():
+        return "the task was cancelled"
+    if future._exception is not None:
+        return f"the task has failed: {type(future._exception).__name__}: {future._exception}"
+    return "the task has failed: exception() tells how" if future._has_failed else "the task has a result"
