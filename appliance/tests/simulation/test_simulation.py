@@ -16,6 +16,7 @@ ONCE_FAILED = {
     1017: "a result came before the confirmation that it would follow",
     20016: "a peer that said Hello again was sent what its former session had asked for",
     21369: "a worker whose lent slots were taken back counted as idle, with less than no free slot",
+    9522: "a client was let in by a scheduler that had stopped",
 }
 
 
