@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+import gc
 import math
 import operator
 import threading
@@ -14,7 +15,7 @@ from typing import Any, List, Tuple
 import pytest
 from sdk_tasks import identity, wait_for_file
 
-from scaler import Client, ScalerFuture, Serializer
+from scaler import Client, ScalerFuture, SchedulerClusterCombo, Serializer
 from scaler.client.future import ScalerFuture as FutureClass
 
 TIMEOUT_SECONDS = 30.0
@@ -219,6 +220,44 @@ def test_clear_cancels_tasks_and_leaves_the_client_usable(client: Client, done_f
     assert all(future.cancelled() for future in futures)
     done_files[1].touch()
     assert client.submit(identity, 2).result(TIMEOUT_SECONDS) == 2
+
+
+def test_a_client_that_nobody_has_leaves_once_its_tasks_are_done(any_address: str, done_files: List[Path]) -> None:
+    running, gate = done_files
+    done = threading.Event()
+    client = Client(address=any_address, heartbeat_interval_seconds=0.05)
+    future = client.submit(wait_for_file, str(gate), str(running), TIMEOUT_SECONDS)
+    forgotten = Client(address=any_address, heartbeat_interval_seconds=0.05)
+    forgotten.submit(wait_for_file, str(gate), str(running), TIMEOUT_SECONDS).add_done_callback(lambda _: done.set())
+    threads = [client._core._thread, forgotten._core._thread]
+    del client, forgotten
+    gc.collect()
+    gate.touch()
+    assert future.result(TIMEOUT_SECONDS) == str(gate)
+    assert done.wait(TIMEOUT_SECONDS)
+    del future
+    for thread in threads:
+        thread.join(TIMEOUT_SECONDS)
+        assert not thread.is_alive()
+
+
+def _submit_and_forget(address: str) -> int:
+    return Client(address=address, heartbeat_interval_seconds=0.05).submit(abs, -1).result(TIMEOUT_SECONDS)
+
+
+def _client_threads() -> List[str]:
+    for thread in threading.enumerate():
+        if thread.name == "scaler-client":
+            thread.join(TIMEOUT_SECONDS)
+    return [thread.name for thread in threading.enumerate() if thread.name == "scaler-client"]
+
+
+def test_clients_that_tasks_forget_do_not_gather_in_the_processor() -> None:
+    with SchedulerClusterCombo(n_workers=1, logging_level="WARNING") as combo:
+        with Client(address=combo.get_address()) as client:
+            for _ in range(5):
+                assert client.submit(_submit_and_forget, combo.get_address()).result(TIMEOUT_SECONDS) == 1
+            assert client.submit(_client_threads).result(TIMEOUT_SECONDS) == []
 
 
 def test_a_protected_scheduler_refuses_to_shut_down(client: Client) -> None:

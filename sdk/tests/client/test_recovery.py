@@ -183,7 +183,7 @@ def test_what_a_client_keeps_goes_with_the_outcomes(scheduler: Restarted, start_
         client.clear()
         core = client._core
         with core.lock:
-            assert not core._needs and core.objects._own is not None
+            assert not core.outcomes.needs and core.objects._own is not None
             directory = core.objects._own.path
             assert os.listdir(directory) == [TOKEN_NAME]
         assert all(future._source is None for future in futures)
@@ -228,7 +228,7 @@ def test_a_graph_outlives_its_scheduler(scheduler: Restarted, start_cluster: Sta
         scheduler.restart()
         assert futures["sum"].result(TIMEOUT_SECONDS) == 3 * LARGE_BYTES - 1 - sum(range(200))
         outcomes.check_one_each()
-        assert not client._core._needs and all(future._source is None for future in futures.values())
+        assert not client._core.outcomes.needs and all(future._source is None for future in futures.values())
 
 
 def test_meanwhile_nothing_hangs(scheduler: Restarted, start_cluster: StartCluster, done_files: List[Path]) -> None:

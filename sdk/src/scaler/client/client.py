@@ -53,7 +53,8 @@ class Client(Submitter):
         SchedulerRefusedError: the scheduler refused for another reason.
         ValueError: the address is none.
 
-    It is a context manager, may be used by many threads, and can be passed to tasks.
+    It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
+    reference to any more disconnects by itself once its tasks are done.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Client(Submitter):
         self._connect_timeout_seconds = connect_timeout_seconds
         self._serializer = serializer
         self._core = self._make_core()
+        weakref.finalize(self, self._core.abandon).atexit = False
         if callable(stream_output):
             self._core.output.callback = stream_output
 

@@ -2,11 +2,11 @@
 
     user threads                                   I/O thread
     submit ──▶ Outbox ────(lock)────▶ take ──▶ Transport ──▶ scheduler
-    result ◀── futures, one condition ◀──── on_task_result ◀──┘
+    result ◀── futures, one condition ◀──── Outcomes ◀────────┘
 
 Rules:
-- `lock` protects what user threads and the I/O thread share on the way out; `condition` all futures' states. Whoever
-  holds one of them runs no user code, does not block, and never takes the other.
+- `lock` protects what user threads and the I/O thread share on the way out; the condition of `outcomes` all futures'
+  states. Whoever holds one of them runs no user code, does not block, and never takes the other.
 - Whoever takes from the outbox holds `_sending` until it has sent what it took: that keeps the order. It is the I/O
   thread, but for a task that is alone: its own thread sends it, for a hand-over costs more than the sending.
 - The I/O thread runs no user code either: results are loaded by who asks for them, callbacks have their own thread.
@@ -28,7 +28,8 @@ from scaler.client.credit import Credit
 from scaler.client.explaining import Explaining
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
-from scaler.client.objects import KeptObject, ObjectChannel
+from scaler.client.objects import ObjectChannel
+from scaler.client.outcomes import Outcomes
 from scaler.client.outgoing import GraphRun, Outbox, Outgoing
 from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
@@ -54,10 +55,7 @@ class ClientCore:
     ) -> None:
         self.serializer = serializer
         self.lock = threading.Lock()
-        self.condition = threading.Condition()
         self._sending = threading.Lock()
-        self._cancels_waiting = 0
-        self.futures: Dict[int, ScalerFuture] = {}
         self.next_task_id = 0
         self.slots = 0  # of the whole cluster, as last heard
         self.closed_because: Optional[Exception] = None
@@ -73,29 +71,29 @@ class ClientCore:
         self.output = OutputChannel()
         self._outbox = Outbox(self.objects.find)
         self.credit = Credit(self.lock, self.welcome.limits, self._outbox)
-        self._needs: Dict[int, Tuple[KeptObject, ...]] = {}  # objects that unfinished tasks have as arguments
-        self._recovery = Recovery(self._transport, self.objects, self._outbox, self._needs, timeout_seconds)
+        self.outcomes = Outcomes(self.lock, self.objects, self._transport.send)
+        self.futures = self.outcomes.futures
+        self._recovery = Recovery(self._transport, self.objects, self._outbox, self.outcomes.needs, timeout_seconds)
         self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object)
         self.value_objects: Set[int] = set()
         self._last_heard = time.monotonic()
         self._next_heartbeat = 0.0
         self._sequence = 0
-        self._is_closing = False
+        self._is_closing = self._is_abandoned = False
         self._is_disconnected = threading.Event()
         self._shutdown_answer: queue.SimpleQueue[m.ClientShutdownResponse] = queue.SimpleQueue()
-        self._callbacks: Optional[queue.SimpleQueue[Optional[ScalerFuture]]] = None
         self._first_echo = threading.Event()
         self.explaining = Explaining()
         self._reactions: Dict[type, Callable[..., None]] = {
-            m.TaskResult: self._on_task_result,
+            m.TaskResult: self.outcomes.on_task_result,
             m.TaskEcho: lambda message, payload: self.credit.on_task_echo(message),
-            m.TaskCancelConfirm: lambda message, payload: self._on_task_cancel_confirm(message),
+            m.TaskCancelConfirm: lambda message, payload: self.outcomes.on_cancel_confirm(message),
             m.TaskLog: lambda message, payload: self._on_task_log(message),
             m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
             m.Explanation: lambda message, payload: self.explaining.on_explanation(message),
             m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.ObjectRequest: lambda message, payload: self.objects.on_request(message, self._transport.send),
-            m.ObjectResponse: self._on_object_response,
+            m.ObjectResponse: self.outcomes.on_object_response,
             m.Refusal: lambda message, payload: self._on_refusal(message),
             m.DisconnectRequest: lambda message, payload: self._on_disconnect_request(message),
             m.DisconnectResponse: lambda message, payload: self._is_disconnected.set(),
@@ -130,7 +128,7 @@ class ClientCore:
         self.next_task_id = task_id + 1
         self.futures[task_id] = future
         if dependencies:
-            self._needs[task_id] = self.objects.need(dependencies)
+            self.outcomes.needs[task_id] = self.objects.need(dependencies)
         future._source = self._outbox.add_task(function, task_id, payload, dependencies, options)
         if is_alone and self._sending.acquire(blocking=False):
             try:
@@ -158,7 +156,7 @@ class ClientCore:
             future._source = run
             self.futures[task_id] = future
             if needs:
-                self._needs[task_id] = needs
+                self.outcomes.needs[task_id] = needs
         self._outbox.add_graph(run)
         if self.is_asleep:
             self.wake()
@@ -219,20 +217,8 @@ class ClientCore:
                 if not is_ours:
                     self.send(m.TaskCancel(ids=array("Q", [future.task_id]), force=force))
         if is_ours:
-            self._settle([future], CANCELLED_AND_NOTIFIED, None)
-        deadline = time.monotonic() + timeout_seconds
-        with self.condition:
-            self._cancels_waiting += 1
-            while not future.done() and future._cancel_outcome is None and time.monotonic() < deadline:
-                self.condition.wait(deadline - time.monotonic())
-            self._cancels_waiting -= 1
-            outcome, future._cancel_outcome = future._cancel_outcome, None
-            if future.done() or outcome is not None or not force:
-                return future.cancelled()
-            if self.futures.pop(future.task_id, None) is None:
-                return future.cancelled()
-        self._settle([future], CANCELLED_AND_NOTIFIED, None)
-        return True
+            self.outcomes.settle([future], CANCELLED_AND_NOTIFIED, None)
+        return self.outcomes.await_cancel(future, timeout_seconds, force)
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once, after the first word about it."""
@@ -243,13 +229,13 @@ class ClientCore:
         """Cancel all unfinished tasks and let go of all objects but functions."""
         with self.lock:
             self.check_open()
-            futures, self.futures = self.futures, {}
+            futures = self.outcomes.take_all()
             if futures:
-                self.send(m.TaskCancel(ids=array("Q", sorted(futures)), force=True))
+                self.send(m.TaskCancel(ids=array("Q", [future.task_id for future in futures]), force=True))
             if self.value_objects:
                 self._delete_objects(sorted(self.value_objects))
                 self.value_objects.clear()
-        self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
+        self.outcomes.settle(futures, CANCELLED_AND_NOTIFIED, None)
 
     def ask_shutdown(self, timeout_seconds: float) -> m.ClientShutdownResponse:
         """Ask the scheduler to stop the cluster. Raises queue.Empty when it does not answer in time."""
@@ -271,6 +257,14 @@ class ClientCore:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def abandon(self) -> None:
+        """Nobody can use this client any more, for nobody has a reference to it: leave, at the next heartbeat.
+
+        Its unfinished futures refer to it, so there are none. Called by the garbage collector, at any moment in any
+        thread, so this takes no lock.
+        """
+        self._is_abandoned = True
+
     # The I/O thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -287,13 +281,12 @@ class ClientCore:
             raise
         finally:
             with self.lock:
-                futures, self.futures = self.futures, {}
-            self._settle(futures.values(), CANCELLED_AND_NOTIFIED, None)
+                futures = self.outcomes.take_all()
+            self.outcomes.settle(futures, CANCELLED_AND_NOTIFIED, None)
             self._transport.close()
             self.objects.close()
             self.output.close()
-            if self._callbacks is not None:
-                self._callbacks.put(None)
+            self.outcomes.close()
 
     def _turn(self, timeout_seconds: float = 0.0) -> None:
         """Sleep until there is something to do, take what has arrived, send what has gathered.
@@ -344,7 +337,7 @@ class ClientCore:
             self.is_connected = self.is_asleep = False
             outcomes = self.next_task_id - len(self.futures)
             cancelled = self._recovery.take_cancelled(self.futures)
-        self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
+        self.outcomes.settle(cancelled, CANCELLED_AND_NOTIFIED, None)
         welcome = self._recovery.connect(outcomes, len(self.futures), lambda: not self._is_closing)
         if isinstance(welcome, Exception):
             self._fail(welcome)
@@ -358,7 +351,7 @@ class ClientCore:
             self._is_disconnected.clear()
             self.is_connected = True
         for future, error in lost:
-            self._settle([future], FINISHED, error)
+            self.outcomes.settle([future], FINISHED, error)
         self._last_heard = time.monotonic()
         self._next_heartbeat = 0.0
 
@@ -378,102 +371,10 @@ class ClientCore:
         self._recovery.on_time(now, self.next_task_id - len(self.futures))
         self._transport.send(m.Heartbeat(sequence=self._sequence))
         self.functions.forget_dead()
+        if self._is_abandoned and not self.value_objects:  # of which others may have references
+            self.close()
 
     # Reactions ------------------------------------------------------------------------------------------------------
-
-    def _on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
-        watched: List[ScalerFuture] = []
-        take = self.futures.pop
-        offset = 0
-        with self.condition:
-            if message.statuses or message.objects or message.durations_microseconds:
-                watched = self._on_mixed_results(message, payload)
-            else:
-                for task_id, size in zip(message.ids, message.payload_sizes):
-                    end = offset + size
-                    future = take(task_id, None)
-                    if future is not None:
-                        future._source = None
-                        future._payload = payload[offset:end]
-                        future._state = FINISHED
-                        if future._is_watched:
-                            watched.append(future)
-                    offset = end
-            for future in watched:
-                future._notify_watchers()
-            if self._cancels_waiting:
-                self.condition.notify_all()
-        if self._needs:
-            self._release_arguments(message.ids)
-        self._run_callbacks(watched)
-
-    def _release_arguments(self, task_ids: Iterable[int]) -> None:
-        """Tasks, of which some may have an outcome now, need their arguments no more."""
-        with self.lock:
-            for task_id in task_ids:
-                if task_id in self._needs and task_id not in self.futures:
-                    self.objects.release(self._needs.pop(task_id))
-
-    def _on_mixed_results(self, message: m.TaskResult, payload: bytes) -> List[ScalerFuture]:
-        """Results of which some failed, or are objects. The condition is held; returns the watched futures."""
-        watched: List[ScalerFuture] = []
-        offset = 0
-        for position, task_id in enumerate(message.ids):
-            end = offset + message.payload_sizes[position]
-            object_id = message.objects[position] if message.objects else 0
-            future = self.futures.get(task_id)
-            if future is not None and message.durations_microseconds:
-                figures = message.durations_microseconds, message.peak_memory_bytes, message.cpu_microseconds
-                future._profile = tuple(column[position] for column in figures)
-            if object_id and (future is None or not self._open_object(object_id, future)):
-                if future is None:
-                    self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
-            elif self.futures.pop(task_id, None) is not None and future is not None:
-                future._source = None
-                future._has_failed = bool(message.statuses and message.statuses[position])
-                if message.causes:
-                    future._cause = message.causes[position]
-                if not object_id:
-                    future._payload = payload[offset:end]
-                future._state = FINISHED
-                if future._is_watched:
-                    watched.append(future)
-            offset = end
-        return watched
-
-    def _open_object(self, object_id: int, future: ScalerFuture) -> bool:
-        """Get at the content of a large result: at once on the scheduler's host, else by fetching it."""
-        future._payload = self.objects.open(object_id)
-        if future._payload is None:
-            self.objects.fetch(object_id, future, self._transport.send)
-            return False
-        self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
-        return True
-
-    def _on_object_response(self, message: m.ObjectResponse, payload: bytes) -> None:
-        fetched = self.objects.on_response(message, payload, self._transport.send)
-        if fetched is None:
-            return
-        future, content, error = fetched
-        self._transport.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [message.id])))
-        if self.futures.pop(future.task_id, None) is not None:
-            future._payload = content
-            self._settle([future], FINISHED, error)
-
-    def _on_task_cancel_confirm(self, message: m.TaskCancelConfirm) -> None:
-        cancelled = []
-        with self.condition:
-            for task_id, outcome in zip(message.ids, message.outcomes):
-                future = self.futures.get(task_id)
-                if future is None:
-                    continue
-                if outcome == m.CancelOutcome.CANCELLED:
-                    cancelled.append(self.futures.pop(task_id))
-                else:
-                    future._cancel_outcome = outcome
-                    future._is_cancel_asked = False
-            self.condition.notify_all()
-        self._settle(cancelled, CANCELLED_AND_NOTIFIED, None)
 
     def _on_task_log(self, message: m.TaskLog) -> None:
         if message.stream != STACK_STREAM:
@@ -507,43 +408,6 @@ class ClientCore:
                 return
             self.closed_because = error
             self.credit.wake()
-            futures, self.futures = self.futures, {}
+            futures = self.outcomes.take_all()
             self._is_closing = True
-        self._settle(futures.values(), FINISHED, error)
-
-    # Outcomes -------------------------------------------------------------------------------------------------------
-
-    def _settle(self, futures: Iterable[ScalerFuture], state: str, error: Optional[Exception]) -> None:
-        """Give futures that are not in `self.futures` any more their outcome."""
-        watched = []
-        settled = []
-        with self.condition:
-            for future in futures:
-                future._source = None
-                future._exception = error
-                future._state = state
-                settled.append(future.task_id)
-                if future._is_watched:
-                    watched.append(future)
-                    future._notify_watchers()
-            self.condition.notify_all()
-        if self._needs:
-            self._release_arguments(settled)
-        self._run_callbacks(watched)
-
-    def _run_callbacks(self, watched: List[ScalerFuture]) -> None:
-        for future in watched:
-            if "_done_callbacks" in future.__dict__:
-                if self._callbacks is None:
-                    self._callbacks = queue.SimpleQueue()
-                    name = "scaler-client-callbacks"
-                    threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True).start()
-                self._callbacks.put(future)
-
-
-def _run_callbacks(futures: queue.SimpleQueue[Optional[ScalerFuture]]) -> None:
-    """Run user's callbacks, in the order in which futures were done; errors are logged by the base class."""
-    future = futures.get()
-    while future is not None:
-        future._run_callbacks()
-        future = futures.get()
+        self.outcomes.settle(futures, FINISHED, error)

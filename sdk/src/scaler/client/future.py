@@ -113,7 +113,7 @@ class ScalerFuture(_Future[R]):
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        return self._client._core.condition
+        return self._client._core.outcomes.condition
 
     @property
     def task_id(self) -> int:
