@@ -52,6 +52,10 @@ class ObjectDirectory:
     def object_path(self, object_id: int) -> str:
         return os.path.join(self.path, object_name(object_id))
 
+    def disown(self) -> None:
+        """In a fork of the owner: the directory is to be abandoned as soon as the owner ends."""
+        self._token_file.close()
+
     def remove(self) -> None:
         """Remove the directory and everything in it. Safe to call twice."""
         shutil.rmtree(self.path, ignore_errors=True)

@@ -54,7 +54,7 @@ class Client(Submitter):
         ValueError: the address is none.
 
     It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
-    reference to any more disconnects by itself once its tasks are done.
+    reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Client(Submitter):
         for name, value in state.items():
             setattr(self, f"_{name}", value)
         self._task_options = self._options.message()
-        key = (os.getpid(), self._address, type(self._serializer))
+        key = (self._address, type(self._serializer))
         with _shared_lock:
             core = _shared_cores.get(key)
             if core is None or core.closed_because is not None:
@@ -209,6 +209,18 @@ def _close_all() -> None:
         core.close()
 
 
+def _disown_all() -> None:
+    """In a fork of this process: the connections stay the parent's."""
+    global _shared_lock
+    _shared_lock = threading.Lock()
+    _shared_cores.clear()
+    for core in list(_open_cores):
+        core.disown()
+    _open_cores.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)
 threading_register = getattr(threading, "_register_atexit", None)
 if threading_register is not None:
     threading_register(_close_all)  # runs before daemon threads are frozen, unlike atexit

@@ -26,6 +26,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from scaler.client.credit import Credit
 from scaler.client.explaining import Explaining
+from scaler.client.forks import reset_lock
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import ObjectChannel
@@ -256,6 +257,21 @@ class ClientCore:
                 self.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def disown(self) -> None:
+        """In a fork of the client's process: leave everything to the parent, say nothing to the scheduler, wait for no
+        lock that a thread of the parent held, and end what would never end here.
+        """
+        reset_lock(self.lock)
+        reset_lock(self._sending)
+        self.closed_because = DisconnectedError(
+            "this client belongs to the process that made it, and this one is a fork of that: make a new Client here"
+        )
+        self._is_closing = True
+        self.functions.disown()
+        self.objects.disown()
+        self.outcomes.disown(self.closed_because)
+        self._transport.disown()
 
     def abandon(self) -> None:
         """Nobody can use this client any more, for nobody has a reference to it: leave, at the next heartbeat.

@@ -19,6 +19,7 @@ import weakref
 from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
+from scaler.client.forks import reset_lock
 from scaler.payload import Parts, dump_function
 from scaler.serializer import Serializer
 
@@ -64,6 +65,10 @@ class FunctionRegistry:
         self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
         self._dead: Deque[Tuple[int, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
         self._lock = threading.Lock()
+
+    def disown(self) -> None:
+        """In a fork of the client's process."""
+        reset_lock(self._lock)
 
     def find(self, function: Callable[..., Any]) -> Optional[FunctionRecord]:
         """The record of a function that is known by identity."""

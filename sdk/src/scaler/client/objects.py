@@ -21,6 +21,7 @@ import weakref
 from array import array
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
+from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
 from scaler.exceptions import MissingObjects
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
@@ -265,6 +266,12 @@ class ObjectChannel:
             return None
         del self._fetching[response.id]
         return Fetched(fetch.future, memoryview(fetch.content), None)
+
+    def disown(self) -> None:
+        """In a fork of the client's process: files stay, and end with the parent."""
+        reset_lock(self._own_lock)
+        if self._own is not None:
+            self._own.disown()
 
     def close(self) -> None:
         self._kept.clear()

@@ -16,6 +16,7 @@ from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
+from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
 from scaler_protocol import messages as m
@@ -55,6 +56,15 @@ class Outcomes:
         """No future will be added any more; callbacks that are due are run."""
         if self._callbacks is not None:
             self._callbacks.put(None)
+
+    def disown(self, error: Exception) -> None:
+        """In a fork of the client's process, which will hear of no outcome: the futures end, without callbacks."""
+        reset_lock(self.condition)
+        for future in self.take_all():
+            future._source = None
+            future._exception = error
+            future._state = FINISHED
+        self.needs.clear()
 
     # Cancelling -----------------------------------------------------------------------------------------------------
 

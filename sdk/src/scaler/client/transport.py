@@ -20,6 +20,7 @@ import threading
 import time
 from typing import Callable, List, Optional, Sequence
 
+from scaler.client.forks import reset_lock
 from scaler.exceptions import (
     DisconnectedError,
     NotASchedulerError,
@@ -276,8 +277,23 @@ class Transport:
         """End `wait` early; may be called by any thread."""
         try:
             os.write(self._wake_writer, b"\0")
-        except BlockingIOError:
-            pass  # the pipe is full of wake-ups
+        except OSError:
+            pass  # the pipe is full of wake-ups, or closed: there is nobody to be woken
+
+    def disown(self) -> None:
+        """In a fork of the client's process: close its copies, so that the connection ends with the parent."""
+        reset_lock(self._lock)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        self._close_wake_pipe()
+
+    def _close_wake_pipe(self) -> None:
+        descriptors = self._wake_reader, self._wake_writer
+        self._wake_reader = self._wake_writer = -1  # before others may have these numbers
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def drop(self) -> None:
         """Close the connection as it is; what is sent from now on is lost."""
@@ -297,8 +313,7 @@ class Transport:
         except OSError:
             pass  # nobody is there to be told
         self.drop()
-        os.close(self._wake_reader)
-        os.close(self._wake_writer)
+        self._close_wake_pipe()
 
 
 def refusal_error(refusal: m.Refusal, address: str) -> ConnectionError:

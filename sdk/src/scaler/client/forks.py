@@ -1,0 +1,14 @@
+"""Locks in a process that is a fork of another.
+
+Rules: a fork has one thread, and copies of locks that other threads of its parent may have held and will never release.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Union
+
+
+def reset_lock(lock: Union[threading.Lock, threading.Condition]) -> None:
+    """Make a lock free, whoever held it; to be called in a fork only. It is how the standard library does it."""
+    lock._at_fork_reinit()  # type: ignore[union-attr]
