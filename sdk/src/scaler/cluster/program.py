@@ -5,9 +5,7 @@ Rules:
   closes and the child stops.
 - The child has a session of its own, so that Ctrl-C reaches this program alone, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
-- A child that nobody asked to end is started again where its kind says so, after a pause that grows while it does not
-  stay: it was killed, or had met an error that it did not foresee. One that says why it cannot go on has ended, and so
-  has one that meets such an error each time it starts.
+- A child that nobody asked to end is started again where its kind says so (see `scaler.restarts`).
 """
 
 from __future__ import annotations
@@ -21,11 +19,9 @@ import weakref
 from types import TracebackType
 from typing import Dict, List, Optional, Sequence, Type
 
+from scaler.restarts import Restarts
+
 STOP_TIMEOUT_SECONDS = 10.0
-EXIT_ERROR = 1  # of a program that met an error that it did not foresee
-_SHORTEST_PAUSE_SECONDS = 0.1  # before a process is replaced
-_LONGEST_PAUSE_SECONDS = 10.0
-_MAXIMUM_ERRORS = 5  # in a row, each soon after the start
 
 logger = logging.getLogger("scaler")
 
@@ -122,22 +118,17 @@ class _Child:
         threading.Thread(target=self._watch, name="scaler-program", daemon=True).start()
 
     def _watch(self) -> None:
-        pause_seconds = _SHORTEST_PAUSE_SECONDS
-        errors = 0
+        restarts = Restarts()
         try:
             while True:
                 began = time.monotonic()
                 code = self.process.wait()
-                if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
-                    pause_seconds, errors = _SHORTEST_PAUSE_SECONDS, 0
-                was_killed, errors = code < 0, errors + (code == EXIT_ERROR)
-                is_error = code == EXIT_ERROR and errors < _MAXIMUM_ERRORS
-                if not (was_killed or is_error) or self._is_ending.is_set():
+                pause_seconds = restarts.pause_seconds(code, time.monotonic() - began)
+                if pause_seconds is None or self._is_ending.is_set():
                     return
                 logger.warning("Cluster: process %d ended with code %d, it is replaced", self.process.pid, code)
                 if self._is_ending.wait(pause_seconds) or not self._replace():
                     return
-                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
         finally:
             self._has_ended.set()
 

@@ -1,4 +1,4 @@
-"""`python -m scaler.worker`: the same as scaler_cluster."""
+"""`python -m scaler.worker`: the same as scaler_cluster, but for the supervisor beside it."""
 
 from __future__ import annotations
 

@@ -241,8 +241,13 @@ def _settings(parser: argparse.ArgumentParser, options: Any) -> WorkerSettings:
     )
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one worker host; the exit code of the program."""
+def main(arguments: Optional[Sequence[str]] = None, note: str = "") -> int:
+    """Run one worker host; the exit code of the program.
+
+    Parameters:
+        arguments: by default those of the command line.
+        note: a warning for the log, as soon as there is one.
+    """
     parser = make_parser()
     options = parser.parse_args(arguments)
     settings = _settings(parser, options)
@@ -250,6 +255,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         logger = setup_logging(options.logging_paths, options.logging_level, options.logging_config_file)
     except (OSError, ValueError) as error:
         parser.error(f"logging cannot be set up: {error}")
+    if note:
+        logger.warning(note)
     logger.info(
         "ClusterProcess: starting %d workers, heartbeat_interval_seconds=%g, object_retention_seconds=%g",
         settings.slots,

@@ -1,0 +1,110 @@
+"""scaler_cluster: a worker host, and this process beside it, which starts it again when it is killed.
+
+    supervisor ──fork──▶ agent (`scaler.worker.program`) ──▶ nursery ──▶ processors
+        │ life line: the agent's standard input, which ends with the supervisor
+
+Rules:
+- This process runs nobody else's code and starts no thread: it waits, and hands signals on. Its memory is, for the most
+  part, that of the agent, which is a fork of it.
+- The agent has a session of its own, so that it sees Ctrl-C once: from here.
+- Who is started with `--exit-when-stdin-closes` is looked after by whoever holds the other end: no supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from types import FrameType
+from typing import List, Optional, Sequence
+
+from scaler.restarts import Restarts
+from scaler.worker import program
+
+_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Supervisor:
+    """Runs one worker host until it ends for good.
+
+    Parameters:
+        arguments: of the command line.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = list(arguments)
+        self._agent = 0  # its process id, while it runs
+        self._is_ending = False
+        self._note = ""  # for the log of the next agent
+
+    def run(self) -> int:
+        """The exit code of the last agent."""
+        wake_reader, wake_writer = os.pipe()
+        os.set_blocking(wake_writer, False)
+        signal.set_wakeup_fd(wake_writer)
+        for number in _HANDED_ON:
+            signal.signal(number, self._on_signal)
+        restarts = Restarts()
+        while True:
+            began = time.monotonic()
+            code = self._run_agent()
+            pause_seconds = restarts.pause_seconds(code, time.monotonic() - began)
+            if pause_seconds is not None and not self._is_ending:
+                select.select([wake_reader], [], [], pause_seconds)
+            if pause_seconds is None or self._is_ending:
+                return code if code >= 0 else 128 - code  # as shells have it
+
+    def _run_agent(self) -> int:
+        """The code with which an agent ended; the negative number of a signal when that killed it."""
+        life_line, held = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDED_ON)  # until it is clear whose they are
+        self._agent = os.fork()
+        if not self._agent:
+            os.close(held)
+            self._become_agent(life_line)
+        os.close(life_line)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
+        status = os.waitpid(self._agent, 0)[1]
+        os.close(held)
+        process_id, self._agent = self._agent, 0
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        self._note = f"ClusterProcess: process {process_id} {ended}, this one replaces it"
+        return code
+
+    def _become_agent(self, life_line: int) -> None:
+        """Never returns."""
+        code = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(life_line, 0)
+            os.close(life_line)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
+            code = program.main([*self._arguments, "--exit-when-stdin-closes"], self._note)
+        except SystemExit as leave:
+            code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(code)
+
+    def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
+        self._is_ending = True
+        if self._agent:
+            os.kill(self._agent, number)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run one worker host, and replace it when it is killed; the exit code of the program."""
+    given: List[str] = list(sys.argv[1:] if arguments is None else arguments)
+    if program.make_parser().parse_args(given).exit_when_stdin_closes:
+        return program.main(given)
+    return Supervisor(given).run()

@@ -1,0 +1,146 @@
+"""scaler_cluster as its users start it: whatever dies of it is replaced, and whoever is told to end ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import psutil
+import pytest
+
+from scaler import Client, Scheduler
+from scaler.restarts import EXIT_ERROR, Restarts
+from scaler.worker.agent import EXIT_NO_SCHEDULER, EXIT_USAGE
+
+TIMEOUT_SECONDS = 30.0
+PROGRAM = Path(sys.executable).with_name("scaler_cluster")
+
+
+class Host:
+    """A running scaler_cluster of one worker."""
+
+    def __init__(self, address: str, log: Path) -> None:
+        self.log = log
+        command = [str(PROGRAM), address, "-n", "1", "--logging-paths", str(log)]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self.supervisor = psutil.Process(self.process.pid)
+
+    def agent(self) -> psutil.Process:
+        return self.supervisor.children()[0]
+
+    def everybody(self) -> List[psutil.Process]:
+        return [self.supervisor, *self.supervisor.children(recursive=True)]
+
+    def wait_for_line(self, text: str, count: int = 1) -> None:
+        wait_for(lambda: self.log.exists() and self.log.read_text().count(text) >= count, text)
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    """Wait for what has no event."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited in vain for {what!r}"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with Scheduler(logging_level="WARNING") as scheduler:
+        yield scheduler.get_address()
+
+
+@pytest.fixture
+def host(address: str, tmp_path: Path) -> Iterator[Host]:
+    """A host that has connected."""
+    host = Host(address, tmp_path / "log")
+    try:
+        host.wait_for_line("connected as session")
+        yield host
+    finally:
+        host.process.kill()
+        host.process.wait()
+
+
+def assert_that_it_serves(address: str) -> None:
+    with Client(address=address) as client:
+        assert client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
+
+
+def assert_that_nobody_is_left(processes: List[psutil.Process]) -> None:
+    assert not psutil.wait_procs(processes, TIMEOUT_SECONDS)[1]
+
+
+def test_a_killed_agent_is_replaced(address: str, host: Host) -> None:
+    agent = host.agent()
+    agent.kill()
+    host.wait_for_line("connected as session", 2)
+    assert_that_it_serves(address)
+    assert f"process {agent.pid} was killed by SIGKILL, this one replaces it" in host.log.read_text()
+    assert host.process.poll() is None and host.agent().pid != agent.pid
+
+
+def test_an_agent_whose_nursery_was_killed_is_replaced(address: str, host: Host) -> None:
+    agent = host.agent()
+    agent.children()[0].kill()
+    host.wait_for_line("connected as session", 2)
+    assert_that_it_serves(address)
+    assert f"process {agent.pid} ended with code {EXIT_ERROR}, this one replaces it" in host.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_ends_all_of_it(host: Host, number: signal.Signals) -> None:
+    everybody = host.everybody()
+    host.process.send_signal(number)
+    assert host.process.wait(TIMEOUT_SECONDS) == 0
+    assert_that_nobody_is_left(everybody[1:])
+    assert host.log.read_text().count("connected as session") == 1
+
+
+def test_who_is_told_to_end_while_nobody_runs_does_not_start_again(host: Host) -> None:
+    os.kill(host.process.pid, signal.SIGSTOP)
+    agent = host.agent()
+    agent.kill()
+    os.kill(host.process.pid, signal.SIGTERM)
+    os.kill(host.process.pid, signal.SIGCONT)
+    assert host.process.wait(TIMEOUT_SECONDS) in (0, 128 + signal.SIGKILL)
+    assert host.log.read_text().count("starting 1 workers") == 1
+
+
+def test_the_agent_ends_with_its_supervisor(host: Host) -> None:
+    everybody = host.everybody()
+    host.process.kill()
+    assert_that_nobody_is_left(everybody)
+
+
+def test_who_cannot_go_on_is_not_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [str(PROGRAM), "tcp://127.0.0.1:1", "-n", "1", "-ds", "0.2", "--logging-paths", str(log)]
+    finished = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS)
+    assert finished.returncode == EXIT_NO_SCHEDULER
+    assert log.read_text().count("starting 1 workers") == 1
+
+
+def test_a_wrong_option_is_named_once() -> None:
+    command = [str(PROGRAM), "tcp://127.0.0.1:1", "--nonsense"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert finished.returncode == EXIT_USAGE
+    assert finished.stderr.count("--nonsense") == 1
+
+
+def test_the_pause_grows_while_nothing_lasts_and_starts_anew_when_something_has() -> None:
+    restarts = Restarts()
+    pauses = [restarts.pause_seconds(-signal.SIGKILL, 0.0) for _ in range(9)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert restarts.pause_seconds(-signal.SIGKILL, 60.0) == 0.1
+
+
+def test_an_error_at_each_start_is_no_reason_to_go_on() -> None:
+    restarts = Restarts()
+    assert [restarts.pause_seconds(EXIT_ERROR, 0.0) is None for _ in range(5)] == [False] * 4 + [True]
+    assert restarts.pause_seconds(EXIT_ERROR, 60.0) is not None
+    assert restarts.pause_seconds(0, 60.0) is None and restarts.pause_seconds(EXIT_USAGE, 60.0) is None
