@@ -27,6 +27,9 @@ class Objects:
         self.adopted: List[Tuple[str, int]] = []
         self.shared = True
 
+    def forget_unused(self, now: float, retention_seconds: float, needed: Any) -> None:
+        self.needed = needed()
+
     def is_available(self, object_id: int) -> bool:
         return object_id in self.available
 

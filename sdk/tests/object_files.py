@@ -13,8 +13,9 @@ TIMEOUT_SECONDS = 100.0
 
 
 def object_files(client: Client) -> List[str]:
-    """Names of the files in the scheduler's object directory, but for its token."""
-    return sorted(set(os.listdir(client._core.welcome.object_directory)) - {"token"})
+    """Names of the files in the scheduler's object directory that are objects, or will be."""
+    names = set(os.listdir(client._core.welcome.object_directory)) - {"token", "spill"}
+    return sorted(name for name in names if not name.endswith("-lock"))
 
 
 def nothing_is_left(client: Client) -> bool:

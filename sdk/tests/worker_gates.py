@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Callable
+from typing import Any, Callable
 
+from scaler import payload as payloads
 from scaler_protocol import messages as m
 
 CANCELLED, RUNNING, NOT_FOUND = m.CancelOutcome.CANCELLED, m.CancelOutcome.RUNNING, m.CancelOutcome.NOT_FOUND
@@ -60,3 +61,23 @@ def private_directory(scheduler) -> str:
 
     scheduler.send_calls(scheduler.create_function(find), {1: ()})
     return scheduler.result(1).value
+
+
+def with_reference(*args: Any) -> bytes:
+    return payloads.join(payloads.dump_arguments(args, {}, None, []))
+
+
+REFERENCE = payloads.ObjectReference("", 0, 0)
+
+
+def send_task_with_object(scheduler, instance: int, function: int, object_id: int) -> None:
+    content = with_reference(REFERENCE)
+    task = m.Task(
+        ids=[instance],
+        payload_sizes=[len(content)],
+        function=function,
+        codec="cloudpickle",
+        dependency_counts=[1],
+        dependencies=[object_id],
+    )
+    scheduler.send(task, content)

@@ -158,6 +158,7 @@ def test_who_waits_is_told_when_the_source_does_not_have_it(harness: Harness) ->
     client.send(m.ObjectResponse(id=object_id, offset=10), b"x" * 10)
     client.submit([0], function=object_id)
     assert list(client.take_losses()) == [0]
+    assert harness.take_effect() == RemoveObject(object_id)
     harness.nothing_else_was_sent()
 
 
@@ -172,6 +173,7 @@ def test_who_waits_is_told_when_the_bytes_cannot_be_kept(harness: Harness) -> No
     harness.core.on_object_unreadable(harness.now, object_id)
     harness.tick()
     take_missing(worker, object_id)
+    assert harness.take_effect() == RemoveObject(object_id)
     harness.nothing_else_was_sent()
 
 

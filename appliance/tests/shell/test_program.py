@@ -104,6 +104,7 @@ def test_every_option_does_what_it_says(start: Start, tmp_path: Path) -> None:
         *("-mt", "0", "-qs", "3", "--maximum-attempts", "1"),
         *("-ct", "40", "-wt", "50", "-hi", "1.5", "--no-protected"),
         *("--object-directory", str(objects), "--maximum-object-bytes", "1000"),
+        *("--object-memory-limit", "1000", "--object-spill-directory", str(tmp_path)),
         *("-ma", monitor, "--io-threads", "2", "--maximum-message-bytes", "1000000", "-e", "builtin"),
         *("-ll", "WARNING", "-lp", str(log)),
     )
@@ -111,6 +112,7 @@ def test_every_option_does_what_it_says(start: Start, tmp_path: Path) -> None:
     assert (client.timeout_milliseconds, worker.welcome.timeout_milliseconds) == (40_000, 50_000)
     assert client.heartbeat_interval_milliseconds == 1500
     assert Path(client.object_directory).parent == objects
+    assert (Path(client.object_directory) / "spill").resolve().parent == tmp_path, "the limit has tests of its own"
     assert (client.limits.maximum_object_bytes, client.limits.maximum_message_bytes) == (1000, 1_000_000)
     assert client.monitor_address == monitor and not client.protected
     submitter = scheduler.client()

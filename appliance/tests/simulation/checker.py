@@ -408,6 +408,9 @@ class Checker:
     def _on_told_of_objects(self, worker: Party, message: m.ObjectInstruction, payload: bytes) -> None:
         ids = set(message.ids)
         assert len(ids) == len(message.ids)
+        if message.action == m.ObjectAction.SPILL:
+            assert not worker.is_worker, "only who made an object hears that it is on disk"
+            return
         if message.action == m.ObjectAction.CREATE:
             assert ids.isdisjoint(worker.known), "a worker is told twice of an object"
             worker.known |= ids

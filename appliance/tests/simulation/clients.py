@@ -65,7 +65,8 @@ class Client(Peer):
         again, self.again = self.again, []
         for task in again:
             name = task.payload.rsplit(b" ", 1)[0].decode()
-            self.submit(1, name, task.options)
+            if self.may_submit(1):  # they may have been nodes of graphs, which count for nothing
+                self.submit(1, name, task.options)
 
     def on_session_ended(self) -> None:
         """What has no outcome is submitted again in the next session, unless it was to be cancelled."""
@@ -88,7 +89,7 @@ class Client(Peer):
             self.submit_some()
         elif choice < 0.45:
             self.submit_graph()
-        elif choice < 0.55:
+        elif choice < 0.57:
             self.make_object()
         elif choice < 0.62 and self.objects:
             self.forget(self.random.choice(self.objects))
@@ -104,7 +105,9 @@ class Client(Peer):
 
     def make_object(self) -> None:
         object_id = self.new_object_id()
-        storage = self.random.choice((m.ObjectStorage.INLINE, m.ObjectStorage.REMOTE))
+        storage = self.random.choice(tuple(m.ObjectStorage))
+        if storage == m.ObjectStorage.SHARED and content_of(object_id):
+            self.world.files[object_id] = bytearray(content_of(object_id))
         self.create(object_id, content_of(object_id), storage)
         self.objects.append(object_id)
         self.world.shared_objects.append(object_id)
@@ -300,7 +303,8 @@ class Client(Peer):
             self.send(m.ObjectResponse(id=message.id, status=m.ObjectResponseStatus.MISSING))
 
     def on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
-        raise AssertionError("a client is told of no objects")
+        assert message.action == m.ObjectAction.SPILL, "a client is told of no objects"
+        assert {object_id >> 40 for object_id in message.ids} == {self.session}
 
     def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:
         assert content is None or content.startswith(b"large result of ")

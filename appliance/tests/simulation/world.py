@@ -17,7 +17,7 @@ import heapq
 from array import array
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
 
 from simulation.checker import Checker
 
@@ -29,11 +29,13 @@ from scaler_appliance.core.effects import (
     RemoveObject,
     Send,
     SendChunk,
+    SpillObject,
     Stop,
     StoreChunk,
 )
+from scaler_appliance.core.object_memory import RETRY_SECONDS
 from scaler_appliance.core.objects import SESSION_SHIFT
-from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.core.scheduler import WATCH_INTERVAL_SECONDS, Scheduler
 from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 
@@ -61,6 +63,8 @@ class Rates(NamedTuple):
     processor_death: float
     nest: float
     restart: float
+    disk_full: float  # when a file is to be copied there
+    memory_full: float  # when one is about to be written
     delay_seconds: float
     burst_seconds: Tuple[float, ...]  # for how long the scheduler gathers messages before it decides
 
@@ -81,6 +85,8 @@ class Rates(NamedTuple):
             processor_death=rate(0.1),
             nest=rate(0.3),
             restart=rate(0.5),
+            disk_full=rate(0.8),
+            memory_full=rate(0.5),
             delay_seconds=random.choice((0.0005, 0.01, 0.3)),
             burst_seconds=random.choice(((0.0, 0.0, 0.001), (0.0, 0.005), (0.01, 0.1))),
         )
@@ -168,6 +174,9 @@ class World:
         self.stopped = ""
         self.links: Dict[bytes, Link] = {}
         self.files: Dict[int, bytearray] = {}
+        self.on_disk: Set[int] = set()  # those of the files that are not in memory
+        self.spills: Set[int] = set()  # those that are being copied
+        self.disk_was_full = -RETRY_SECONDS
         self.starts: Dict[Tuple[int, bytes], int] = {}  # how often each task was started, by client and payload
         self.events = 0
         self.under_way = 0  # messages, and news of who reads
@@ -183,6 +192,7 @@ class World:
             maximum_attempts=self.random.choice((1, 2, 4)),
             client_tasks_in_flight=self.random.choice((0, 30, 1 << 20)),
             max_number_of_tasks_waiting=self.random.choice((-1, -1, -1, 30)),
+            object_memory_limit_bytes=self.random.choice((0, 1, 40, 200)),
             chunk_bytes=CHUNK_BYTES,
         )
         self.outcomes = 0
@@ -192,6 +202,9 @@ class World:
     def start_scheduler(self) -> None:
         self.stopped = ""
         self.files.clear()
+        self.on_disk.clear()
+        self.spills.clear()
+        self.disk_was_full = -RETRY_SECONDS
         self.results.clear()
         self.shared_objects.clear()
         self.starts.clear()
@@ -295,6 +308,7 @@ class World:
                 self._check()
             effects = self.core.take_effects()
         self.checker.round_ended()
+        self._check_memory()
 
     def _perform(self, effect: Effect, gone: List[bytes]) -> None:
         if isinstance(effect, Send):
@@ -304,11 +318,14 @@ class World:
             response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
             self._send(effect.peer, response, chunk, gone)
         elif isinstance(effect, StoreChunk):
-            file = self.files.setdefault(effect.object_id, bytearray())
-            assert len(file) == effect.offset
-            file += effect.chunk
+            self._store_chunk(effect)
+        elif isinstance(effect, SpillObject):
+            core = self.core
+            assert effect.object_id in self.files and effect.object_id not in self.spills
+            self.spills.add(effect.object_id)
+            self.after(self.random.choice((0.0, 0.02, 0.3, 3.0)), lambda: self._spill(core, effect.object_id))
         elif isinstance(effect, RemoveObject):
-            self.files.pop(effect.object_id, None)
+            self._remove_file(effect.object_id)
         elif isinstance(effect, Stop):
             assert not self.stopped, "the scheduler stops once"
             self.stopped = effect.reason
@@ -316,9 +333,53 @@ class World:
             left = [each for each in self.files if each >> SESSION_SHIFT == effect.session]
             for object_id in left:
                 if self.core.state.objects.find(object_id) is None:
-                    del self.files[object_id]
+                    self._remove_file(object_id)
         else:
             assert isinstance(effect, Log)
+
+    def _store_chunk(self, effect: StoreChunk) -> None:
+        object_id = effect.object_id
+        if not effect.offset and effect.on_disk:
+            if self.chance(self.rates.disk_full):
+                self.disk_was_full = self.now
+                self.core.on_object_spill_failed(self.now, object_id, "no space left")
+            else:
+                self.on_disk.add(object_id)
+        elif not effect.offset and self.chance(self.rates.memory_full):
+            self.on_disk.add(object_id)
+            self.core.on_object_spilled(self.now, object_id)
+        file = self.files.setdefault(object_id, bytearray())
+        assert len(file) == effect.offset
+        file += effect.chunk
+        assert effect.is_last == (len(file) == effect.size)
+
+    def _spill(self, core: Scheduler, object_id: int) -> None:
+        """A file has been copied to the disk, or could not be; if it is gone meanwhile, nobody hears of it."""
+        if core is not self.core or self.stopped or object_id not in self.spills:
+            return
+        self.spills.discard(object_id)
+        if self.chance(self.rates.disk_full):
+            self.disk_was_full = self.now
+            self.core.on_object_spill_failed(self.now, object_id, "no space left")
+        else:
+            self.on_disk.add(object_id)
+            self.core.on_object_spilled(self.now, object_id)
+        self._decide_soon()
+
+    def _remove_file(self, object_id: int) -> None:
+        self.files.pop(object_id, None)
+        self.on_disk.discard(object_id)
+        self.spills.discard(object_id)
+
+    def _check_memory(self) -> None:
+        """Once all files have left that had to, what is in memory is within the limit."""
+        limit_bytes = self.settings.object_memory_limit_bytes
+        is_settled = self.now > self.disk_was_full + RETRY_SECONDS + 2 * WATCH_INTERVAL_SECONDS
+        if not limit_bytes or self.spills or not is_settled:
+            return
+        records = filter(None, map(self.core.state.objects.find, self.files.keys() - self.on_disk))
+        sizes = [len(self.files[record.object_id]) for record in records if record.arrived == record.size]
+        assert sum(sizes) <= limit_bytes, f"{sum(sizes)} bytes are in memory, whose limit is {limit_bytes}"
 
     def _send(self, name: bytes, message: object, payload: bytes, gone: List[bytes]) -> None:
         link = self.links[name]

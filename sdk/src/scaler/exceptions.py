@@ -16,6 +16,7 @@ __all__ = [
     "MissingObjects",
     "NoWorkerError",
     "NotASchedulerError",
+    "ObjectStorageFullError",
     "ProcessorDiedError",
     "ProtocolVersionError",
     "RemoteTraceback",
@@ -81,6 +82,10 @@ class MissingObjects(ScalerError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr of the message
         return Exception.__str__(self)
+
+
+class ObjectStorageFullError(ScalerError, OSError):
+    """Neither memory nor disk has room for a large argument, object or result."""
 
 
 class GraphKeyError(ScalerError, KeyError):

@@ -22,7 +22,7 @@ from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.client.future import ScalerFuture
 from scaler.cluster.scheduler import PROGRAM_VARIABLE
 from scaler.exceptions import DisconnectedError, MissingObjects, WorkerDiedError
-from scaler_protocol.segments import TOKEN_NAME
+from scaler_protocol.segments import SPILL_NAME, TOKEN_NAME
 
 TIMEOUT_SECONDS = 60.0
 LARGE_BYTES = 200_000
@@ -185,7 +185,7 @@ def test_what_a_client_keeps_goes_with_the_outcomes(scheduler: Restarted, start_
         with core.lock:
             assert not core.outcomes.needs and core.objects._own is not None
             directory = core.objects._own.path
-            assert os.listdir(directory) == [TOKEN_NAME]
+            assert sorted(os.listdir(directory)) == [SPILL_NAME, TOKEN_NAME]
         assert all(future._source is None for future in futures)
     assert not os.path.exists(directory)
 

@@ -128,6 +128,9 @@ class World:
 
     # What the core asks of an object store
 
+    def forget_unused(self, now, retention_seconds, needed):
+        pass
+
     def is_available(self, object_id: int) -> bool:
         return object_id in self.available
 

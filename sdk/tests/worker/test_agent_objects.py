@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 from sdk_tasks import wait_until
-from worker_gates import private_directory, wait_for_heartbeat
+from worker_gates import private_directory, send_task_with_object, wait_for_heartbeat
 
 from scaler import payload as payloads
 from scaler.exceptions import MissingObjects
@@ -22,26 +21,6 @@ def directory():
     made = ObjectDirectory()
     yield made
     made.remove()
-
-
-def with_reference(*args: Any) -> bytes:
-    return payloads.join(payloads.dump_arguments(args, {}, None, []))
-
-
-REFERENCE = payloads.ObjectReference("", 0, 0)
-
-
-def send_task_with_object(scheduler, instance: int, function: int, object_id: int) -> None:
-    content = with_reference(REFERENCE)
-    task = m.Task(
-        ids=[instance],
-        payload_sizes=[len(content)],
-        function=function,
-        codec="cloudpickle",
-        dependency_counts=[1],
-        dependencies=[object_id],
-    )
-    scheduler.send(task, content)
 
 
 def test_on_one_host_objects_are_files_and_do_not_travel(scheduler, start_worker, directory):
@@ -66,7 +45,8 @@ def test_on_one_host_objects_are_files_and_do_not_travel(scheduler, start_worker
         stored = file.read()
     assert list(created.sizes) == [len(stored)]
     assert payloads.load_value(stored, None) == bytes(300_000) + b"!"
-    assert sorted(os.listdir(directory.path)) == sorted(["token", object_name(object_id), object_name(result_id)])
+    objects = [name for name in os.listdir(directory.path) if not name.endswith("-lock")]
+    assert sorted(objects) == sorted(["token", object_name(object_id), object_name(result_id)])
     scheduler.assert_nothing_more()
 
 
@@ -163,7 +143,7 @@ def test_a_large_result_is_announced_fetched_and_only_then_reported(scheduler, s
     assert outcome.position == created.ids[0]
     assert payloads.load_value(content, None) == bytes(250_000)
     scheduler.assert_nothing_more()
-    assert os.listdir(directory) == ["token"]
+    assert sorted(os.listdir(directory)) == ["spill", "token"]
 
 
 def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_worker):
@@ -183,6 +163,7 @@ def test_a_large_result_that_is_made_between_two_sessions_is_not_left(
     monkeypatch.chdir(folder)
     start_worker()
     scheduler.welcome(object_directory=directory.path, object_directory_token=directory.token)
+    wait_for_heartbeat(scheduler, lambda h: True)
     before = set(os.listdir(directory.path))
     path, done = gate.path, tmp_path / "done"
     calls = {

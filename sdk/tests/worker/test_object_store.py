@@ -3,58 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Tuple
 
 import pytest
+from object_store_bench import CHUNK, CREATE, INLINE, REMOTE, SHARED, Bench
 
-from scaler.worker.effects import Send
 from scaler.worker.frames import Place
-from scaler.worker.object_store import WINDOW, ObjectStore
+from scaler.worker.object_store import WINDOW
 from scaler_protocol import messages as m
 from scaler_protocol.segments import ObjectDirectory, object_name
 
-CHUNK = 1000
-CREATE, DELETE, CLEAR = m.ObjectAction.CREATE, m.ObjectAction.DELETE, m.ObjectAction.CLEAR
-INLINE, SHARED, REMOTE = m.ObjectStorage.INLINE, m.ObjectStorage.SHARED, m.ObjectStorage.REMOTE
-
-
-class Bench:
-    def __init__(self, **welcome: Any) -> None:
-        self.effects: List[Any] = []
-        self.patterns: List[str] = []
-        self.events: List[Tuple[str, int]] = []
-        self.store = ObjectStore(self.effects, self.patterns.append)
-        self.store.on_available = lambda object_id: self.events.append(("available", object_id))
-        self.store.on_missing = lambda object_id: self.events.append(("missing", object_id))
-        self.store.on_served = lambda object_id: self.events.append(("served", object_id))
-        self.store.start_session(m.Welcome(session=3, limits=m.Limits(chunk_bytes=CHUNK), **welcome))
-
-    def create(self, object_id: int, storage: int, content: bytes = b"", size: int = 0) -> None:
-        instruction = m.ObjectInstruction(
-            action=CREATE,
-            ids=[object_id],
-            sizes=[size or len(content)],
-            storages=bytes([storage]),
-            kinds=bytes([m.ObjectKind.FUNCTION]),
-        )
-        assert self.store.on_instruction(instruction, content if storage == INLINE else b"") == []
-
-    def sent(self) -> List[Any]:
-        """The messages sent since last asked."""
-        effects, self.effects[:] = list(self.effects), []
-        assert all(isinstance(effect, Send) for effect in effects)
-        return [effect.message for effect in effects]
-
-    def respond(self, request: m.ObjectRequest, content: bytes) -> None:
-        response = m.ObjectResponse(id=request.id, offset=request.offset, size=len(content))
-        self.store.on_response(response, content[request.offset : request.offset + request.length])
-
-    def write_result(self, content: bytes) -> Tuple[int, bool]:
-        """A processor writes a large result, which becomes an object."""
-        path = self.store.write_prefix + "77-1"
-        with open(path, "wb") as file:
-            file.write(content)
-        return self.store.adopt(path, len(content))
+DELETE, CLEAR = m.ObjectAction.DELETE, m.ObjectAction.CLEAR
 
 
 @pytest.fixture
@@ -129,7 +87,7 @@ def test_an_object_deleted_while_it_is_fetched_is_missing(bench):
     bench.respond(m.ObjectRequest(id=9, offset=CHUNK, length=CHUNK), bytes(3 * CHUNK))
 
     assert bench.events == [("missing", 9)]
-    assert os.listdir(os.path.dirname(bench.store.write_prefix)) == ["token"]
+    assert sorted(os.listdir(os.path.dirname(bench.store.write_prefix))) == ["spill", "token"]
 
 
 def test_clearing_forgets_everything(bench):
@@ -167,7 +125,7 @@ def test_a_result_is_served_and_then_forgotten(bench):
     assert b"".join(chunks) == content
     assert {message.size for message in bench.sent()} == {len(content)}
     assert bench.events == [("served", object_id)]
-    assert os.listdir(os.path.dirname(bench.store.write_prefix)) == ["token"]
+    assert sorted(os.listdir(os.path.dirname(bench.store.write_prefix))) == ["spill", "token"]
 
     bench.store.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
     assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
@@ -185,7 +143,7 @@ def test_leftovers_of_a_dead_processor_are_removed(bench):
     bench.store.remove_leftovers("77-")
 
     left = os.listdir(os.path.dirname(bench.store.write_prefix))
-    assert sorted(name.rpartition("-")[0][-4:] for name in left if name != "token") == ["-777"]
+    assert sorted(name.rpartition("-")[0][-4:] for name in left if name.startswith("new-")) == ["-777"]
 
 
 def test_a_new_session_starts_with_nothing(bench):
@@ -201,7 +159,7 @@ def test_a_new_session_starts_with_nothing(bench):
 
 def test_the_own_directory_goes_with_the_worker(bench):
     directory = os.path.dirname(bench.store.write_prefix)
-    assert bench.patterns == [directory]
+    assert bench.patterns == [directory, os.path.realpath(os.path.join(directory, "spill"))]
     bench.store.close()
 
     assert not os.path.exists(directory)

@@ -34,10 +34,21 @@ class StoreChunk(NamedTuple):
     offset: int
     chunk: Buffer
     is_last: bool
+    size: int  # of the whole object
+    on_disk: bool  # where it should be; where that has no room, the other place will do, and `on_object_spilled` or
+    # `on_object_spill_failed` says so
+
+
+class SpillObject(NamedTuple):
+    """Move an object's file from memory to disk, without holding anybody up; `on_object_spilled` or
+    `on_object_spill_failed` follows, unless the object ends before.
+    """
+
+    object_id: int
 
 
 class RemoveObject(NamedTuple):
-    """Delete an object's file."""
+    """Delete an object's file, wherever it is."""
 
     object_id: int
 
@@ -64,7 +75,7 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Union[Send, SendChunk, StoreChunk, RemoveObject, Forget, Log, Stop]
+Effect = Union[Send, SendChunk, StoreChunk, SpillObject, RemoveObject, Forget, Log, Stop]
 
 
 class PeerError(Exception):

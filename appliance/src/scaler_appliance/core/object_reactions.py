@@ -50,7 +50,7 @@ class ObjectReactions:
                 record.content = payload[offset : offset + size]
                 offset += size
             elif storage == m.ObjectStorage.SHARED:
-                record.in_file = True
+                objects.memory.enter(record)
             else:
                 objects.start_transfer(record, session.peer)
 
@@ -98,6 +98,16 @@ class ObjectReactions:
                 record = self._state.objects.find(object_id)
                 if record is not None:
                     record.holders.discard(session.number)
+
+    def on_spilled(self, object_id: int) -> None:
+        """The file of an object is on disk; who made it in memory may keep it there under another name."""
+        record = self._state.objects.find(object_id)
+        if record is not None:
+            self._state.objects.memory.on_spilled(record)
+            maker = self._state.clients.get(object_id >> SESSION_SHIFT)
+            if maker is not None:
+                maker.spilled_objects.append(object_id)
+                maker.touch()
 
     def on_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
         """A peer wants bytes of an object."""

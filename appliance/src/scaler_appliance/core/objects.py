@@ -14,6 +14,7 @@ from array import array
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.object_memory import ObjectMemory, Place
 from scaler_protocol import messages as m
 
 SESSION_SHIFT = 40  # object id = session << SESSION_SHIFT | number
@@ -28,7 +29,7 @@ class ChunkRequest(NamedTuple):
 
 class ObjectRecord:
     __slots__ = (
-        "object_id", "owner", "size", "kind", "name", "codec", "content", "in_file", "arrived", "requested",
+        "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "holders", "charged_to",
     )  # fmt: skip
 
@@ -40,7 +41,7 @@ class ObjectRecord:
         self.name = name
         self.codec = codec
         self.content: Optional[bytes] = None  # of an inline object
-        self.in_file = False
+        self.place = Place.NOWHERE  # of its file
         self.arrived = size  # bytes that can be read
         self.requested = size
         self.source: Optional[bytes] = None  # peer that sends it to us
@@ -57,10 +58,15 @@ class ObjectRecord:
 
 
 class ObjectTable:
-    """All objects by id, with the effects of their coming and going."""
+    """All objects by id, with the effects of their coming and going.
 
-    def __init__(self, effects: List[Effect], chunk_bytes: int) -> None:
+    Parameters:
+        memory: where the files of all of them are noted.
+    """
+
+    def __init__(self, effects: List[Effect], chunk_bytes: int, memory: ObjectMemory) -> None:
         self._effects = effects
+        self.memory = memory
         self._chunk_bytes = chunk_bytes
         self._records: Dict[int, ObjectRecord] = {}
         self._arriving: Dict[int, ObjectRecord] = {}
@@ -88,9 +94,9 @@ class ObjectTable:
 
     def start_transfer(self, record: ObjectRecord, source: bytes) -> None:
         """Fetch an object whose bytes are with a peer on another host."""
-        record.in_file = True
         record.arrived = record.requested = 0
         record.source = source
+        self.memory.expect(record)
         self._arriving[record.object_id] = record
         self._request_more(record)
 
@@ -107,9 +113,12 @@ class ObjectTable:
         """The next chunk of an object arrived; chunks come in order because one connection carries them."""
         offset = record.arrived
         record.arrived += len(chunk)
-        self._effects.append(StoreChunk(record.object_id, offset, chunk, record.arrived >= record.size))
+        is_whole = record.arrived >= record.size
+        on_disk = record.place == Place.ON_DISK
+        self._effects.append(StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk))
         self._request_more(record)
-        if record.arrived >= record.size:
+        if is_whole:
+            self.memory.complete(record)
             record.source = None
             del self._arriving[record.object_id]
         waiting, record.waiting = record.waiting, []
@@ -131,6 +140,7 @@ class ObjectTable:
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
         self._arriving.pop(record.object_id, None)
+        self._remove_file(record)
         self._refuse_waiting(record)
 
     def _refuse_waiting(self, record: ObjectRecord) -> None:
@@ -150,6 +160,7 @@ class ObjectTable:
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
             self._effects.append(Send(request.peer, response, (chunk,)))
         else:
+            self.memory.use((record.object_id,))
             part = SendChunk(request.peer, record.object_id, request.offset, length, record.size)
             self._effects.append(part)
 
@@ -174,10 +185,14 @@ class ObjectTable:
         del self._records[record.object_id]
         self._arriving.pop(record.object_id, None)
         self.total_bytes -= record.size
-        if record.in_file:
-            self._effects.append(RemoveObject(record.object_id))
+        self._remove_file(record)
         self._refuse_waiting(record)
         return sorted(record.holders)
+
+    def _remove_file(self, record: ObjectRecord) -> None:
+        if record.place != Place.NOWHERE:
+            self.memory.leave(record)
+            self._effects.append(RemoveObject(record.object_id))
 
 
 def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:

@@ -168,6 +168,7 @@ class Placement:
         needed = [batch.function] if batch.function else []
         if batch.dependency_counts:
             needed += batch.dependencies_of(span.start, span.stop)
+        self._state.objects.memory.use(needed)
         unknown: Dict[str, List[ObjectRecord]] = {}  # by codec
         for object_id in needed:
             if object_id not in worker.known_objects:

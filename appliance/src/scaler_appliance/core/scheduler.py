@@ -158,6 +158,18 @@ class Scheduler:
         if record is not None:
             self.state.objects.give_up(record)
 
+    def on_object_spilled(self, now: float, object_id: int) -> None:
+        """The file of an object is on disk: as was asked, or because memory had no room."""
+        self._now = now
+        self._objects.on_spilled(object_id)
+
+    def on_object_spill_failed(self, now: float, object_id: int, why: str) -> None:
+        """The file of an object could not be moved to disk, and is in memory still."""
+        self._now = now
+        record = self.state.objects.find(object_id)
+        if record is not None:
+            self.state.objects.memory.on_spill_failed(now, record, why)
+
     def tick(self, now: float) -> None:
         """Place tasks, flush what has gathered, look after silent peers."""
         self._now = now
@@ -166,6 +178,7 @@ class Scheduler:
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
             self._flow.watch()
+            self.state.objects.memory.watch(now)
         if self.state.advancing:
             self._graphs.advance()
         self._placement.place()
@@ -382,6 +395,9 @@ class Scheduler:
             self.state.send(client.peer, m.TaskCancelConfirm(ids=client.confirmed_ids, outcomes=outcomes))
             client.confirmed_ids = array("Q")
             client.confirmed_outcomes = bytearray()
+        if client.spilled_objects:
+            self.state.send(client.peer, m.ObjectInstruction(action=m.ObjectAction.SPILL, ids=client.spilled_objects))
+            client.spilled_objects = array("Q")
         renewal = client.flow.renewal(client.last_task_id)
         if renewal is not None:
             self.state.send(client.peer, renewal)

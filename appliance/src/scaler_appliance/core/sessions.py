@@ -90,6 +90,7 @@ class ClientSession(Session):
         self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id, ascending
         self.unasked_cancels: Set[int] = set()  # tasks of which nobody waits to hear that they are cancelled
         self.objects_made = 0  # by the scheduler, for its graphs
+        self.spilled_objects: array[int] = array("Q")  # of its own: to be told at the end of this burst
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
         self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped now and then
 

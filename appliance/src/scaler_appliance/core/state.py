@@ -12,6 +12,7 @@ from typing import Dict, List, NamedTuple, Sequence
 from scaler_appliance.core.batches import Dispatch, TaskBatch
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs import Graph
+from scaler_appliance.core.object_memory import ObjectMemory
 from scaler_appliance.core.objects import ObjectTable
 from scaler_appliance.core.ready import ReadyQueues
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
@@ -34,6 +35,8 @@ class Settings(NamedTuple):
     client_bytes_in_flight: int = 256 * 1024 * 1024
     maximum_message_bytes: int = 512 * 1024 * 1024
     maximum_object_bytes: int = 1 << 40
+    object_memory_limit_bytes: int = 0  # of object files in memory; 0: no limit
+    object_spill_directory: str = ""  # where they go beyond it
     chunk_bytes: int = 1024 * 1024
     inline_bytes: int = 64 * 1024
     implementation: m.Implementation = m.Implementation(name="scaler-appliance")
@@ -54,7 +57,8 @@ class State:
         self.total_slots = 0  # of all workers
         self.last_session = settings.last_session
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
-        self.objects = ObjectTable(self.effects, settings.chunk_bytes)
+        memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, settings.object_spill_directory)
+        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory)
         self.ready = ReadyQueues()
         self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
         self.dispatches: Dict[int, Dispatch] = {}
@@ -173,6 +177,7 @@ class State:
                 assert object_id in self.workers[number].known_objects
             total_bytes += record.size
         assert self.objects.total_bytes == total_bytes
+        self.objects.memory.check_invariants(self.objects.records())
 
 
 _QUEUED = int(TaskState.QUEUED)

@@ -122,6 +122,20 @@ def make_parser() -> argparse.ArgumentParser:
         help="where a directory for large objects is made; by default in /dev/shm, else the temporary directory",
     )
     objects.add_argument(
+        "--object-memory-limit",
+        type=_count,
+        default=None,
+        metavar="BYTES",
+        help="of objects there; past it, those not used for longest go to disk; 0: no limit; by default half of what"
+        " that file system holds",
+    )
+    objects.add_argument(
+        "--object-spill-directory",
+        default=None,
+        metavar="PATH",
+        help="where a directory for objects on disk is made; by default in the temporary directory",
+    )
+    objects.add_argument(
         "--maximum-object-bytes",
         type=_positive_int,
         default=1 << 40,
@@ -262,7 +276,10 @@ async def _serve(options: argparse.Namespace) -> None:
         closing.callback(peers.close)
         monitor = Monitor(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
         closing.callback(monitor.close)
-        files = ObjectFiles(ObjectDirectory(options.object_directory))
+        directory = ObjectDirectory(options.object_directory)
+        closing.callback(directory.remove)
+        _open_spill(options, directory)
+        files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
         closing.callback(files.close)
         core = Scheduler(_settings(options, monitor, files))
         server = Server(core, peers, monitor, files)
@@ -285,6 +302,30 @@ async def _serve(options: argparse.Namespace) -> None:
         await server.run(options.exit_when_stdin_closes)
 
 
+def _open_spill(options: argparse.Namespace, directory: ObjectDirectory) -> None:
+    """Make the directory on disk.
+
+    Raises OSError when it cannot be made where the user wants it; elsewhere, one does without.
+    """
+    try:
+        directory.open_spill(options.object_spill_directory)
+    except OSError as error:
+        if options.object_spill_directory is not None:
+            raise
+        logger.warning("Scheduler: objects stay in memory, there is no directory for them on disk: %s", error)
+
+
+def _object_memory_limit_bytes(options: argparse.Namespace, directory: ObjectDirectory) -> int:
+    if directory.spill is None:
+        return 0
+    if options.object_memory_limit is not None:
+        return int(options.object_memory_limit)
+    if os.stat(directory.path).st_dev == os.stat(directory.spill.path).st_dev:
+        return 0  # both are the same disk
+    system = os.statvfs(directory.path)
+    return system.f_blocks * system.f_frsize // 2
+
+
 def _settings(options: argparse.Namespace, monitor: Monitor, files: ObjectFiles) -> Settings:
     language = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return Settings(
@@ -299,6 +340,8 @@ def _settings(options: argparse.Namespace, monitor: Monitor, files: ObjectFiles)
         maximum_attempts=options.maximum_attempts,
         maximum_message_bytes=options.maximum_message_bytes,
         maximum_object_bytes=options.maximum_object_bytes,
+        object_memory_limit_bytes=_object_memory_limit_bytes(options, files.directory),
+        object_spill_directory=files.directory.spill.path if files.directory.spill is not None else "",
         implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language),
         scheduler_id=os.urandom(16),
         # Somewhere in the lower half of all numbers: a peer may still have ids of objects of a scheduler before this.

@@ -10,10 +10,12 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Callable, Counter, Dict, List, Set, Type
 
 from scaler_appliance.core.effects import (
@@ -25,6 +27,7 @@ from scaler_appliance.core.effects import (
     RemoveObject,
     Send,
     SendChunk,
+    SpillObject,
     StoreChunk,
 )
 from scaler_appliance.core.effects import Stop as StopEffect
@@ -32,6 +35,7 @@ from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
 from scaler_appliance.shell.peers import Peers
+from scaler_appliance.shell.spilling import Copied
 from scaler_appliance.shell.status import StatusReporter
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
@@ -65,6 +69,7 @@ class Server:
             Send: self._send,
             SendChunk: self._send_chunk,
             StoreChunk: self._store_chunk,
+            SpillObject: self._spill,
             RemoveObject: lambda effect: files.remove(effect.object_id),
             Forget: self._forget,
             Log: lambda effect: logger.log(getattr(logging, effect.level), effect.text),
@@ -207,10 +212,50 @@ class Server:
 
     def _store_chunk(self, effect: StoreChunk) -> None:
         try:
-            self._files.store_chunk(*effect)
+            on_disk = self._files.store_chunk(effect)
+            if effect.offset:
+                return
+            if on_disk and not effect.on_disk:
+                self._core.on_object_spilled(self._loop.time(), effect.object_id)
+            elif effect.on_disk and not on_disk:
+                why = os.strerror(errno.ENOSPC)
+                self._core.on_object_spill_failed(self._loop.time(), effect.object_id, why)
         except OSError as error:
             logger.error("Scheduler: object %016x cannot be kept: %s", effect.object_id, error)
             self._core.on_object_unreadable(self._loop.time(), effect.object_id)
+
+    def _spill(self, effect: SpillObject) -> None:
+        if self._files.is_on_disk(effect.object_id):  # its maker had no room for it in memory
+            self._core.on_object_spilled(self._loop.time(), effect.object_id)
+        else:
+            self._files.copy_to_disk(effect.object_id)
+
+    def copied(self, copied: Copied) -> None:
+        """An object file has been copied to disk, or could not be. Any thread."""
+        with suppress(RuntimeError):  # the loop may have been closed
+            self._loop.call_soon_threadsafe(self._finish_spill, copied)
+
+    def _finish_spill(self, copied: Copied) -> None:
+        object_id, now = copied.object_id, self._loop.time()
+        if self._stopped.done():
+            return
+        if self._core.state.objects.find(object_id) is None:
+            if copied.name:
+                self._files.drop_copy(copied.name)
+            return
+        try:
+            if copied.error is not None:
+                raise copied.error
+            if copied.name:
+                self._files.use_copy(object_id, copied.name)
+                self._core.on_object_spilled(now, object_id)
+        except OSError as error:
+            if self._files.exists(object_id):
+                self._core.on_object_spill_failed(now, object_id, error.strerror or str(error))
+            else:
+                logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
+                self._core.on_object_unreadable(now, object_id)
+        self._settle(now)
 
     def _send_chunk(self, effect: SendChunk) -> None:
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)

@@ -89,6 +89,7 @@ class ObjectAction(IntEnum):
     CREATE = 0
     DELETE = 1
     CLEAR = 2
+    SPILL = 3
 
 
 _OBJECT_ACTION: Dict[int, ObjectAction] = {member.value: member for member in ObjectAction}

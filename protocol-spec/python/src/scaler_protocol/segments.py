@@ -7,6 +7,7 @@ Rules:
 - The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by an owner that
   was killed, and the next owner to start removes it.
 - Sharing is proven, not assumed: a peer that reads the token the scheduler sent it sees the same file system.
+- What memory has no room for is on disk, behind a link (see `spill`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import List, Optional, Sequence
 from scaler_protocol.buffers import Buffer, flat_view
 
 TOKEN_NAME = "token"
+SPILL_NAME = "spill"
 _DIRECTORY_PREFIX = "scaler-"
 _MAXIMUM_BUFFERS_PER_WRITE = 512  # below every system's IOV_MAX
 _MAXIMUM_BYTES_PER_WRITE = 1 << 30
@@ -38,9 +40,12 @@ class ObjectDirectory:
 
     Parameters:
         parent: where to make it; by default `/dev/shm` (memory), else the system's temporary directory.
+
+    Raises OSError when it cannot be made.
     """
 
     def __init__(self, parent: Optional[str] = None) -> None:
+        self.spill: Optional[ObjectDirectory] = None
         parent = parent or default_parent()
         sweep_abandoned(parent)
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getuid()}-", dir=parent)
@@ -54,10 +59,32 @@ class ObjectDirectory:
 
     def disown(self) -> None:
         """In a fork of the owner: the directory is to be abandoned as soon as the owner ends."""
+        if self.spill is not None:
+            self.spill.disown()
         self._token_file.close()
 
+    def open_spill(self, parent: Optional[str] = None) -> ObjectDirectory:
+        """Make a directory for what has no room in this one, unless there is one.
+
+        Parameters:
+            parent: where to make it, on disk; by default the system's temporary directory.
+
+        Raises OSError when it cannot be made.
+        """
+        if self.spill is None:
+            spill = ObjectDirectory(parent or tempfile.gettempdir())
+            try:
+                os.symlink(spill.path, os.path.join(self.path, SPILL_NAME))
+            except OSError:
+                spill.remove()
+                raise
+            self.spill = spill
+        return self.spill
+
     def remove(self) -> None:
-        """Remove the directory and everything in it. Safe to call twice."""
+        """Remove the directory and everything in it, also what is on disk. Safe to call twice."""
+        if self.spill is not None:
+            self.spill.remove()
         shutil.rmtree(self.path, ignore_errors=True)
         self._token_file.close()
 
@@ -95,6 +122,9 @@ def shares_directory(path: str, token: bytes) -> bool:
     """Whether this process sees the same directory as the peer that named it."""
     if not path or not token:
         return False
+    spill = os.path.join(path, SPILL_NAME)
+    if os.path.islink(spill) and not os.access(os.path.join(spill, TOKEN_NAME), os.R_OK):
+        return False  # it shares the memory and not the disk: a container
     try:
         with open(os.path.join(path, TOKEN_NAME), "rb") as token_file:
             return token_file.read(len(token) + 1) == token and os.access(path, os.W_OK)

@@ -93,6 +93,7 @@ class ClientCore:
             m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
             m.Explanation: lambda message, payload: self.explaining.on_explanation(message),
             m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
+            m.ObjectInstruction: lambda message, payload: self.objects.on_instruction(message, self.lock),
             m.ObjectRequest: lambda message, payload: self.objects.on_request(message, self._transport.send),
             m.ObjectResponse: self.outcomes.on_object_response,
             m.Refusal: lambda message, payload: self._on_refusal(message),

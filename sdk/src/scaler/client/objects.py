@@ -6,7 +6,8 @@ Rules:
 - An object's id, as this client and its user know it, never changes. On the wire it carries the session's number in
   its upper bits (`wire_id`), its number among the client's objects stays.
 - On the scheduler's host a large object is a file in a directory of the client's own, written once; the scheduler's
-  directory gets a hard link, so that keeping costs no memory and placing again no copy.
+  directory gets a hard link, so that keeping costs no memory and placing again no copy. What the scheduler spills to
+  disk is linked to there.
 - Elsewhere its bytes stay here, and the scheduler fetches them chunk by chunk; large results are fetched likewise.
 - Objects are stored by user threads; the client's lock protects the rest, but for fetching, which is the I/O thread's.
 """
@@ -23,17 +24,11 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tu
 
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
-from scaler.exceptions import MissingObjects
+from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
 from scaler_protocol import messages as m
-from scaler_protocol.segments import (
-    ObjectDirectory,
-    map_object,
-    object_name,
-    read_chunk,
-    shares_directory,
-    write_object,
-)
+from scaler_protocol.segments import SPILL_NAME, ObjectDirectory, map_object, object_name, read_chunk, shares_directory
+from scaler_protocol.spill import NoRoomError, follow_to_disk, is_on_disk, remove_file, share_file, write_where_room_is
 
 SESSION_SHIFT = 40
 FETCH_WINDOW = 4  # chunks asked for and not arrived
@@ -82,7 +77,7 @@ class KeptObject:
         path, self.path = self.path, ""
         if path and self._owner == os.getpid():  # and not a fork of it
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                remove_file(path)
 
     def __del__(self) -> None:
         self.remove()  # a function's, which lives as long as batches that call it
@@ -127,7 +122,7 @@ class ObjectChannel:
     def store(self, parts: Parts, name: str, kind: m.ObjectKind) -> KeptObject:
         """Keep serialised parts, for an object that nobody knows of yet. Any thread, without the lock.
 
-        Raises OSError when there is no room.
+        Raises ObjectStorageFullError when there is no room.
         """
         size = parts_size(parts)
         kept = KeptObject(next(self._numbers), name, kind, size)
@@ -135,7 +130,10 @@ class ObjectChannel:
             kept.content = join(parts)
         else:
             path = os.path.join(self._own_directory(), object_name(kept.number))
-            write_object(path, parts)
+            try:
+                write_where_room_is(path, parts)
+            except NoRoomError as error:
+                raise ObjectStorageFullError(f"nothing was sent: {error.strerror}") from error
             kept.path = path
         return kept
 
@@ -146,6 +144,10 @@ class ObjectChannel:
                     self._own = ObjectDirectory(os.path.dirname(self._directory))
                 except OSError:
                     self._own = ObjectDirectory()
+                spill = os.path.join(self._directory, SPILL_NAME)
+                if os.path.islink(spill):
+                    with contextlib.suppress(OSError):
+                        self._own.open_spill(os.path.dirname(os.path.realpath(spill)))
             return self._own.path
 
     def hold(self, kept: KeptObject) -> None:
@@ -164,7 +166,7 @@ class ObjectChannel:
             payload = (kept.read(0, kept.size),)
         elif self._is_shared and kept.path:
             with contextlib.suppress(OSError):  # another file system: the scheduler fetches it
-                os.link(kept.path, os.path.join(self._directory, object_name(object_id)))
+                share_file(kept.path, os.path.join(self._directory, object_name(object_id)))
                 storage = m.ObjectStorage.SHARED
         instruction = m.ObjectInstruction(
             action=m.ObjectAction.CREATE,
@@ -219,6 +221,15 @@ class ObjectChannel:
             self._kept.pop(kept.number, None)
             if kept.kind != m.ObjectKind.FUNCTION:
                 kept.remove()
+
+    def on_instruction(self, message: m.ObjectInstruction, lock: threading.Lock) -> None:
+        """Files that the scheduler shares with us are on disk now: ours shall not keep them in memory."""
+        for object_id in message.ids if message.action == m.ObjectAction.SPILL else ():
+            with lock:
+                kept = self.find(object_id)
+                if kept is not None and kept.path and not is_on_disk(kept.path):
+                    with contextlib.suppress(OSError):  # it is gone there, or we have no place on that disk
+                        follow_to_disk(os.path.join(self._directory, object_name(object_id)), kept.path)
 
     def on_request(self, request: m.ObjectRequest, send: Send) -> None:
         """The scheduler fetches a part of an object that is here."""

@@ -46,6 +46,9 @@ class SchedulerClusterCombo:
         logging_config_file: Optional[str] = None,
         per_worker_capabilities: Optional[Mapping[str, float]] = None,
         capabilities: Optional[Mapping[str, float]] = None,
+        object_directory: Optional[str] = None,
+        object_memory_limit: Optional[int] = None,
+        object_spill_directory: Optional[str] = None,
     ) -> None:
         self._scheduler = Scheduler(
             address=address,
@@ -56,6 +59,9 @@ class SchedulerClusterCombo:
             client_timeout_seconds=client_timeout_seconds,
             worker_timeout_seconds=worker_timeout_seconds,
             heartbeat_interval_seconds=heartbeat_interval_seconds,
+            object_directory=object_directory,
+            object_memory_limit=object_memory_limit,
+            object_spill_directory=object_spill_directory,
             protected=protected,
             event_loop=event_loop,
             logging_paths=logging_paths,

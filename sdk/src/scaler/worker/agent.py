@@ -78,6 +78,7 @@ class Agent:
         self._core = AgentCore(core_settings, page.entry, self._objects, self._effects, private_bytes)
         self._objects.on_available = self._core.on_object_available
         self._objects.on_missing = self._core.on_object_missing
+        self._objects.on_no_room = self._core.on_no_room_for_object
         self._objects.on_served = self._core.on_object_served
         self._handles: Dict[int, ProcessorHandle] = {}
         self._rounds = Rounds(loop, self._turn)

@@ -118,6 +118,11 @@ class AgentCore:
             text = f"object {object_id:x}, which the task needs, does not exist (any more)"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
 
+    def on_no_room_for_object(self, object_id: int, why: str) -> None:
+        for batch in self.waiting.lost(object_id):
+            text = f"object {object_id:x}, which the task needs, cannot be had on this host: {why}"
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
+
     def on_object_deleted(self, object_ids: Set[int]) -> None:
         """The scheduler deleted objects: processors need not keep them."""
         for state in self.pool.states():
@@ -406,13 +411,25 @@ class AgentCore:
             self._limits.tick(now)
 
     def collect_garbage(self, now: float, retention_seconds: float, trim_threshold_bytes: int) -> None:
-        """Let processors forget objects unused for so long, and free memory."""
+        """Let this worker forget objects unused for so long, and free memory."""
         self.pool.retire_spares()
         for state in self.pool.states():
-            unused = sorted(i for i, last_use in state.defined.items() if now - last_use > retention_seconds)
-            if unused and not state.chunks:
+            unused = {i for i, last_use in state.defined.items() if now - last_use > retention_seconds}
+            for chunk in state.chunks if unused else ():
+                unused.difference_update(chunk.batch.needed_objects())
+            if unused:
                 for object_id in unused:
                     del state.defined[object_id]
-                self.effects.append(Deliver(state.number, frames.drop_frame(unused)))
+                self.effects.append(Deliver(state.number, frames.drop_frame(sorted(unused))))
             if not state.killed:
                 self.effects.append(Deliver(state.number, frames.collect_garbage_frame(trim_threshold_bytes)))
+        self._objects.forget_unused(now, retention_seconds, self._needed_objects)
+
+    def _needed_objects(self) -> Set[int]:
+        """What tasks here are waiting for or will need, and what processors have."""
+        needed = self.queue.needed_objects() | self.waiting.needed_objects()
+        for state in self.pool.states():
+            needed.update(state.defined)
+            for chunk in state.chunks:
+                needed |= chunk.batch.needed_objects()
+        return needed

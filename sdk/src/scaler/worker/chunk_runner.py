@@ -22,14 +22,14 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, cast
 
-from scaler.exceptions import MissingObjects
+from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.failures import failure_payload
 from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, dump_value, load_arguments, split_results
 from scaler.serializer import Serializer
 from scaler.worker import resident_memory
 from scaler.worker.frames import TaskChunk, TasksFlag, large_result
 from scaler_protocol.messages import FailureKind
-from scaler_protocol.segments import write_object
+from scaler_protocol.spill import NoRoomError, write_where_room_is
 
 if TYPE_CHECKING:
     from scaler.worker.processor import Processor
@@ -195,7 +195,10 @@ def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, seriali
         if isinstance(data, bytes):
             return data
         path = processor.next_object_path()
-        return LargePayload(large_result(write_object(path, data), path))
+        return LargePayload(large_result(write_where_room_is(path, data), path))
+    except NoRoomError as error:
+        full = ObjectStorageFullError(f"the task ran, but its result cannot be stored: {error.strerror}")
+        return _failure(processor, chunk, FailureKind.TASK_RAISED, full)
     except BaseException as error:
         return _failure(processor, chunk, FailureKind.RESULT_NOT_SERIALIZABLE, error)
 

@@ -5,7 +5,7 @@ Rules: effects are values, which tests compare; nothing here does anything.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Protocol, Tuple, Union
+from typing import Callable, NamedTuple, Optional, Protocol, Set, Tuple, Union
 
 from scaler.worker.frames import Buffer, Buffers, Place
 from scaler_protocol import messages as m
@@ -59,6 +59,9 @@ class ObjectSource(Protocol):
 
     def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
         """Kind, place and content of an available object."""
+
+    def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
+        """Forget what nobody has asked for in so long, and nobody needs."""
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
         """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""

@@ -40,6 +40,7 @@ from scaler.worker import stacks
 from scaler.worker.preload import PreloadError, preload
 from scaler.worker.processor import Processor, ProcessorSettings
 from scaler.worker.shared_progress import ProgressPage
+from scaler_protocol.spill import remove_file
 
 logger = logging.getLogger("scaler")
 
@@ -360,7 +361,7 @@ class _Nursery:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     with contextlib.suppress(OSError):
-                        os.unlink(path)
+                        remove_file(path)
 
 
 def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, List[int]]]:

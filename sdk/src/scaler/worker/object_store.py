@@ -11,6 +11,7 @@ Rules:
 - Whatever is not known is asked for: the scheduler answers every ObjectRequest, if only with "missing".
 - A fetch keeps WINDOW requests open and no more, so that a large object never fills the connection.
 - An outcome whose result is here is not sent before the scheduler has all of it (see `AgentCore.on_object_served`).
+- What was not used for long is forgotten and asked for again when a task needs it; never what a task here needs.
 - Effects and file operations only; sockets are elsewhere. Files are small enough, or memory-backed, for writing in the
   loop: a chunk at a time.
 """
@@ -22,12 +23,13 @@ import logging
 import os
 import pickle
 from array import array
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from scaler.worker.effects import Effect, Send
 from scaler.worker.frames import Buffer, Place
 from scaler_protocol import messages as m
 from scaler_protocol.segments import ObjectDirectory, object_name, read_chunk, shares_directory, write_chunk
+from scaler_protocol.spill import NoRoomError, WriterLock, make_room, remove_file
 
 logger = logging.getLogger("scaler")
 
@@ -68,12 +70,14 @@ class ObjectStore:
         self.shared = False  # whether this host sees the scheduler's object directory
         self.on_available: Callable[[int], None] = lambda object_id: None
         self.on_missing: Callable[[int], None] = lambda object_id: None
+        self.on_no_room: Callable[[int, str], None] = lambda object_id, why: self.on_missing(object_id)
         self.on_served: Callable[[int], None] = lambda object_id: None
         self._effects = effects
         self._remove_at_end = remove_at_end
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
         self._private: Optional[ObjectDirectory] = None
         self._scheduler_directory = ""
+        self._writer_lock: Optional[WriterLock] = None
         self._session = 0
         self._chunk_bytes = DEFAULT_CHUNK_BYTES
         self._next_number = 1
@@ -84,6 +88,7 @@ class ObjectStore:
         self._fetches: Dict[int, _Fetch] = {}
         self._served: Dict[int, _Serving] = {}
         self._named_functions: Dict[str, int] = {}
+        self._last_uses: Dict[int, float] = {}  # since when nobody has asked for the content of what is here
 
     # Sessions -----------------------------------------------------------------------------------------------
 
@@ -96,7 +101,10 @@ class ObjectStore:
         directory, token = welcome.object_directory, welcome.object_directory_token
         self.shared = shares_directory(directory, token)
         self._scheduler_directory = directory if self.shared else ""
+        self._release_lock()
         if self.shared:
+            with contextlib.suppress(OSError):  # a full disk: then leftovers go with the scheduler
+                self._writer_lock = WriterLock(self.write_prefix)
             self._remove_at_end(os.path.join(_escape(directory), self._token + "*"))
 
     @property
@@ -109,8 +117,14 @@ class ObjectStore:
         """Remove what is ours from the disk."""
         self._forget_all()
         self.remove_leftovers("")
+        self._release_lock()
         if self._private is not None:
             self._private.remove()
+
+    def _release_lock(self) -> None:
+        if self._writer_lock is not None:
+            self._writer_lock.release()
+            self._writer_lock = None
 
     def remove_leftovers(self, process_id: str) -> None:
         """Remove what a processor (by default: any) was writing when it died."""
@@ -118,12 +132,14 @@ class ObjectStore:
             with contextlib.suppress(OSError):
                 for name in os.listdir(directory) if directory else ():
                     if name.startswith(f"{self._token}{process_id}"):
-                        os.unlink(os.path.join(directory, name))
+                        remove_file(os.path.join(directory, name))
 
     def _own_directory(self) -> ObjectDirectory:
         if self._private is None:
             self._private = ObjectDirectory()
             self._remove_at_end(_escape(self._private.path))
+            with contextlib.suppress(OSError):
+                self._remove_at_end(_escape(self._private.open_spill().path))
         return self._private
 
     def _forget_all(self) -> None:
@@ -131,12 +147,13 @@ class ObjectStore:
             self._unlink_own(object_id)
         for table in (self._kinds, self._inline, self._paths, self._sizes, self._fetches, self._served):
             table.clear()
+        self._last_uses.clear()
         self._named_functions.clear()
 
     def _unlink_own(self, object_id: int) -> None:
         if self._private is not None:
             with contextlib.suppress(OSError):
-                os.unlink(self._private.object_path(object_id))
+                remove_file(self._private.object_path(object_id))
 
     # What the core asks -------------------------------------------------------------------------------------
 
@@ -163,11 +180,27 @@ class ObjectStore:
     def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
         """Kind, place and content of an available object."""
         kind = self._kinds.get(object_id, m.ObjectKind.VALUE)
+        self._last_uses.pop(object_id, None)
         content = self._inline.get(object_id)
         if content is not None:
             return kind, Place.INLINE, content
         path = self._paths.get(object_id)
         return None if path is None else (kind, Place.FILE, os.fsencode(path))
+
+    def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
+        """Forget what nobody has asked for in so long; it is fetched again when it is.
+
+        Parameters:
+            needed: what tasks and processors have or will want, whenever they got it.
+        """
+        last_uses = self._last_uses
+        here = [object_id for object_id in (*self._inline, *self._paths) if object_id < _NAMED_FUNCTION_IDS]
+        unused = [each for each in here if now - last_uses.setdefault(each, now) > retention_seconds]
+        for object_id in set(unused).difference(needed()) if unused else ():
+            self._inline.pop(object_id, None)
+            self._paths.pop(object_id, None)
+            del last_uses[object_id]
+            self._unlink_own(object_id)
 
     def fetch(self, object_id: int) -> None:
         """Get an object from the scheduler; `on_available` or `on_missing` is called in the end."""
@@ -215,7 +248,7 @@ class ObjectStore:
         for object_id in object_ids:
             self._served.pop(object_id, None)
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(directory, object_name(object_id)))
+                remove_file(os.path.join(directory, object_name(object_id)))
 
     # From the scheduler -------------------------------------------------------------------------------------
 
@@ -258,6 +291,7 @@ class ObjectStore:
         known_elsewhere = object_id in self._fetches
         for table in (self._kinds, self._inline, self._paths, self._sizes, self._fetches):
             table.pop(object_id, None)
+        self._last_uses.pop(object_id, None)
         if known_elsewhere:
             self.on_missing(object_id)
 
@@ -277,7 +311,13 @@ class ObjectStore:
         fetch.size = message.size
         path = self._own_directory().object_path(object_id)
         try:
+            if message.offset == 0:
+                make_room(path, message.size)
             write_chunk(path, message.offset, chunk)
+        except NoRoomError as error:
+            logger.error("object %x cannot be stored: %s", object_id, error.strerror)
+            self._give_up(object_id, str(error.strerror))
+            return
         except OSError as error:
             logger.error("object %x (%d bytes) cannot be stored: %s", object_id, message.size, error.strerror)
             self._give_up(object_id)
@@ -291,10 +331,13 @@ class ObjectStore:
         self._paths[object_id] = path
         self.on_available(object_id)
 
-    def _give_up(self, object_id: int) -> None:
+    def _give_up(self, object_id: int, why: str = "") -> None:
         del self._fetches[object_id]
         self._unlink_own(object_id)
-        self.on_missing(object_id)
+        if why:
+            self.on_no_room(object_id, why)
+        else:
+            self.on_missing(object_id)
 
     def on_request(self, message: m.ObjectRequest) -> None:
         """The scheduler fetches a large result."""

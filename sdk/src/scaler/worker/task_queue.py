@@ -248,6 +248,10 @@ class TaskQueue:
             del self._queues[-order]
             self._order.remove(order)
 
+    def needed_objects(self) -> Set[int]:
+        """The objects that tasks in the queue need."""
+        return {i for queue in self._queues.values() for batch in queue for i in batch.needed_objects()}
+
     def take_newest(self, count: int) -> array[int]:
         """Take up to `count` tasks from the end of the queue, and return their ids."""
         ids: array[int] = array("Q")

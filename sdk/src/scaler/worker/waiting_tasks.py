@@ -86,6 +86,10 @@ class WaitingTasks:
         self.count -= len(found)
         return found
 
+    def needed_objects(self) -> Set[int]:
+        """The objects that waiting tasks need, those included that are there."""
+        return {i for entries in self._by_object.values() for entry in entries for i in entry.batch.needed_objects()}
+
     def clear(self) -> None:
         self._by_object.clear()
         self.count = 0

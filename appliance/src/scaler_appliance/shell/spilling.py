@@ -1,0 +1,93 @@
+"""Copies object files from memory to disk, while the scheduler goes on.
+
+    loop ── object id ──▶ thread: copy, piece by piece ── outcome ──▶ loop: put a link in the file's place
+
+Rules:
+- The thread makes copies, and deletes what is on disk, which takes long as well; it touches nothing else. Whether a
+  copy is still wanted, and what takes the file's place, is decided on the loop: an object that is removed meanwhile
+  leaves nothing behind.
+- One copy at a time: a disk is not made faster by more.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from contextlib import suppress
+from typing import Callable, NamedTuple, Optional, Set, Union
+
+from scaler_protocol.segments import ObjectDirectory
+from scaler_protocol.spill import copy_file, unique_name
+
+CLOSE_TIMEOUT_SECONDS = 2.0
+
+
+class Copied(NamedTuple):
+    """The outcome for one object."""
+
+    object_id: int
+    name: str  # of the whole copy in the directory on disk; empty: there is none
+    error: Optional[OSError]  # none, and no copy: it was not wanted any more
+
+
+class Spiller:
+    """A thread that copies files from an object directory to the one on disk that belongs to it.
+
+    Parameters:
+        on_copied: called on that thread with each outcome.
+    """
+
+    def __init__(self, directory: ObjectDirectory, on_copied: Callable[[Copied], None]) -> None:
+        assert directory.spill is not None
+        self._directory = directory
+        self._target = directory.spill.path
+        self._on_copied = on_copied
+        self._wanted: Set[int] = set()
+        self._queue: queue.SimpleQueue[Union[int, str, None]] = queue.SimpleQueue()  # to copy, to delete, to end
+        self._thread: Optional[threading.Thread] = None
+
+    def spill(self, object_id: int) -> None:
+        self._wanted.add(object_id)
+        self._put(object_id)
+
+    def delete(self, path: str) -> None:
+        """Delete a file on disk, when what was asked for before is done."""
+        self._put(path)
+
+    def _put(self, what: Union[int, str]) -> None:
+        self._queue.put(what)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="scaler-spill", daemon=True)
+            self._thread.start()
+
+    def forget(self, object_id: int) -> None:
+        """An object is removed: its copy is not wanted, if it is being made or will be."""
+        self._wanted.discard(object_id)
+
+    def close(self) -> None:
+        """Stop, in the middle of a file if need be; a disk that does not answer is not waited for."""
+        self._wanted.clear()
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            what = self._queue.get()
+            if what is None:
+                return
+            if isinstance(what, str):
+                with suppress(OSError):
+                    os.unlink(what)
+            elif what in self._wanted:
+                self._on_copied(self._copy(what))
+
+    def _copy(self, object_id: int) -> Copied:
+        name = unique_name()
+        source, target = self._directory.object_path(object_id), os.path.join(self._target, name)
+        try:
+            is_whole = copy_file(source, target, lambda: object_id in self._wanted)
+        except OSError as error:
+            return Copied(object_id, "", error)
+        return Copied(object_id, name if is_whole else "", None)

@@ -1,0 +1,254 @@
+"""Objects beyond the memory limit are files on disk, which readers find by the same name."""
+
+from __future__ import annotations
+
+import os
+import queue
+from array import array
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+from scheduler_process import RawPeer, SchedulerProcess, check_others_work, wait_for
+
+from scaler_appliance.core.effects import StoreChunk
+from scaler_appliance.shell import spilling
+from scaler_appliance.shell.objects import ObjectFiles
+from scaler_appliance.shell.spilling import Copied
+from scaler_protocol import messages as m
+from scaler_protocol.segments import ObjectDirectory, map_object
+from scaler_protocol.spill import NoRoomError
+
+Start = Callable[..., SchedulerProcess]
+SIZE = 1_000_000
+
+
+@pytest.fixture
+def outcomes() -> queue.SimpleQueue[Copied]:
+    """Of all copies."""
+    return queue.SimpleQueue()
+
+
+@pytest.fixture
+def files(tmp_path: Path, outcomes: queue.SimpleQueue[Copied]) -> ObjectFiles:
+    for name in ("memory", "disk"):
+        (tmp_path / name).mkdir()
+    directory = ObjectDirectory(str(tmp_path / "memory"))
+    directory.open_spill(str(tmp_path / "disk"))
+    return ObjectFiles(directory, outcomes.put)
+
+
+def copy(files: ObjectFiles, outcomes: queue.SimpleQueue[Copied], object_id: int = 1) -> Copied:
+    """Have an object copied, and wait for the outcome."""
+    files.copy_to_disk(object_id)
+    return outcomes.get(timeout=30)
+
+
+def on_disk(files: ObjectFiles) -> List[str]:
+    assert files.directory.spill is not None
+    return sorted(set(os.listdir(files.directory.spill.path)) - {"token"})
+
+
+def nothing_is_on_disk(files: ObjectFiles) -> bool:
+    wait_for(lambda: not on_disk(files), "the files on disk to be deleted")
+    return True
+
+
+def make_object(files: ObjectFiles, object_id: int, content: bytes) -> str:
+    path = files.directory.object_path(object_id)
+    with open(path, "wb") as file:
+        file.write(content)
+    return path
+
+
+def test_a_spilled_file_is_read_by_its_name_and_goes_with_it(
+    files: ObjectFiles, outcomes: queue.SimpleQueue[Copied]
+) -> None:
+    content = os.urandom(SIZE)
+    path = make_object(files, 1, content)
+    mapped = map_object(path)
+    copied = copy(files, outcomes)
+    assert (copied.object_id, copied.error) == (1, None)
+    files.use_copy(1, copied.name)
+    assert files.is_on_disk(1) and on_disk(files) == [copied.name]
+    assert mapped == content, "who has it mapped keeps it"
+    assert map_object(path) == content and files.read_chunk(1, 10, 5) == content[10:15]
+    files.remove(1)
+    assert not files.exists(1) and nothing_is_on_disk(files)
+    files.close()
+
+
+def test_a_copy_that_comes_too_late_is_dropped(files: ObjectFiles, outcomes: queue.SimpleQueue[Copied]) -> None:
+    make_object(files, 1, b"content")
+    copied = copy(files, outcomes)
+    files.remove(1)
+    files.drop_copy(copied.name)
+    assert nothing_is_on_disk(files)
+    files.close()
+
+
+def test_a_copy_of_an_object_removed_meanwhile_is_not_finished(
+    files: ObjectFiles, outcomes: queue.SimpleQueue[Copied], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_object(files, 1, bytes(SIZE))
+    make_object(files, 2, b"next")
+    whole = spilling.copy_file
+
+    def copy_while_it_is_removed(source: str, target: str, is_wanted: Callable[[], bool]) -> bool:
+        if source.endswith("1"):
+            files.remove(1)
+        return whole(source, target, is_wanted)
+
+    monkeypatch.setattr(spilling, "copy_file", copy_while_it_is_removed)
+    assert copy(files, outcomes).name == ""
+    assert nothing_is_on_disk(files)
+    files.close()
+
+
+def test_a_disk_without_room_is_an_outcome(
+    files: ObjectFiles, outcomes: queue.SimpleQueue[Copied], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_object(files, 1, b"content")
+    monkeypatch.setattr("scaler_protocol.spill.has_room", lambda directory, size: False)
+    copied = copy(files, outcomes)
+    assert copied.error is not None and copied.error.strerror == "No space left on device"
+    assert files.read_chunk(1, 0, 7) == b"content" and nothing_is_on_disk(files)
+    files.close()
+
+
+def test_what_arrives_goes_to_disk_when_memory_has_no_room(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_room = [False, True]
+    monkeypatch.setattr("scaler_protocol.spill.has_room", lambda directory, size: has_room.pop(0))
+    assert files.store_chunk(StoreChunk(1, 0, b"first ", False, 10, False))
+    assert files.store_chunk(StoreChunk(1, 6, b"last", True, 10, False))
+    assert files.is_on_disk(1) and files.read_chunk(1, 0, 10) == b"first last"
+    has_room[:] = [True]
+    assert files.store_chunk(StoreChunk(2, 0, b"large", True, 5, True)), "it was to be there"
+    assert len(on_disk(files)) == 2
+    has_room[:] = [False, True]
+    assert not files.store_chunk(StoreChunk(4, 0, b"large", True, 5, True)), "it was to be there, and could not"
+    assert len(on_disk(files)) == 2
+    has_room[:] = [False, False]
+    with pytest.raises(NoRoomError, match="no room for an object of 10 bytes"):
+        files.store_chunk(StoreChunk(3, 0, b"first", False, 10, False))
+    with pytest.raises(FileNotFoundError):
+        files.store_chunk(StoreChunk(3, 5, b"other", True, 10, False))
+    for object_id in (1, 2, 3, 4):
+        files.remove(object_id)
+    assert nothing_is_on_disk(files) and sorted(os.listdir(files.directory.path)) == ["spill", "token"]
+    files.close()
+
+
+# With a scheduler -------------------------------------------------------------------------------------------------
+
+
+def share(peer: RawPeer, number: int, content: bytes) -> int:
+    """Make an object whose file is in the scheduler's directory."""
+    object_id = peer.welcome.session << 40 | number
+    with open(path_of(peer, object_id), "wb") as file:
+        file.write(content)
+    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [len(content)])}
+    peer.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    return object_id
+
+
+def path_of(peer: RawPeer, object_id: int) -> str:
+    return os.path.join(peer.welcome.object_directory, f"{object_id:016x}")
+
+
+def bytes_in_memory(peer: RawPeer) -> int:
+    directory = peer.welcome.object_directory
+    paths = [os.path.join(directory, name) for name in os.listdir(directory)]
+    return sum(os.lstat(path).st_size for path in paths if not os.path.islink(path))
+
+
+def test_memory_stays_under_the_limit_and_nothing_is_lost(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    options = ("--object-memory-limit", str(3 * SIZE), "--object-spill-directory", str(tmp_path / "disk"))
+    scheduler = start(*options)
+    client = scheduler.client()
+    contents = {}
+    for number in range(1, 11):
+        content = os.urandom(SIZE)
+        contents[share(client, number, content)] = content
+    wait_for(lambda: bytes_in_memory(client) <= 3 * SIZE + 100, "the others to leave memory")
+    told: List[int] = []
+    while len(told) < 7:
+        told += client.take(m.ObjectInstruction)[0].ids
+    assert told == list(contents)[:7]
+    for object_id, content in contents.items():
+        assert map_object(path_of(client, object_id)) == content
+        client.send(m.ObjectRequest(id=object_id, offset=SIZE - 5, length=5))
+        assert client.take(m.ObjectResponse)[1] == content[-5:]
+    (spill,) = (tmp_path / "disk").iterdir()
+    assert len(list(spill.iterdir())) == 7 + 1
+    scheduler.wait_for_output(f"Scheduler: spilled 7 objects of {7 * SIZE} bytes to {spill}")
+    client.send(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
+    wait_for(lambda: [path.name for path in spill.iterdir()] == ["token"], "the files on disk to be removed")
+    scheduler.process.terminate()
+    assert scheduler.wait_for_end() == 0
+    assert not list((tmp_path / "disk").iterdir())
+
+
+def test_a_disk_that_cannot_be_written_is_said_and_loses_no_object(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    scheduler = start("--object-memory-limit", "1", "--object-spill-directory", str(tmp_path / "disk"))
+    (spill,) = (tmp_path / "disk").iterdir()
+    os.rename(spill, tmp_path / "away")
+    client = scheduler.client()
+    object_id = share(client, 1, b"content")
+    scheduler.wait_for_output("objects stay in memory, beyond the limit of 1 bytes")
+    client.send(m.ObjectRequest(id=object_id, length=7))
+    assert client.take(m.ObjectResponse)[1] == b"content"
+    os.rename(tmp_path / "away", spill)
+    wait_for(lambda: os.path.islink(path_of(client, object_id)), "the object to leave when that is possible again")
+    check_others_work(scheduler)
+
+
+def test_while_an_object_is_copied_everybody_is_served(start: Start, tmp_path: Path) -> None:
+    """The file is a pipe, so that its copy takes as long as the test wants."""
+    (tmp_path / "disk").mkdir()
+    scheduler = start("--object-memory-limit", "1", "--object-spill-directory", str(tmp_path / "disk"))
+    client = scheduler.client()
+    object_id = client.welcome.session << 40 | 1
+    os.mkfifo(path_of(client, object_id))
+    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [SIZE])}
+    client.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    content = os.urandom(SIZE)
+    with open(path_of(client, object_id), "wb") as pipe:  # when it has been opened, the copy has begun
+        check_others_work(scheduler)
+        pipe.write(content)
+    assert list(client.take(m.ObjectInstruction)[0].ids) == [object_id]
+    assert map_object(path_of(client, object_id)) == content
+
+
+def test_a_copy_that_does_not_end_holds_up_no_shutdown(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    scheduler = start("--object-memory-limit", "1", "--object-spill-directory", str(tmp_path / "disk"))
+    client = scheduler.client()
+    object_id = client.welcome.session << 40 | 1
+    os.mkfifo(path_of(client, object_id))
+    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [SIZE])}
+    client.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    with open(path_of(client, object_id), "wb"):
+        scheduler.process.terminate()
+        assert scheduler.wait_for_end() == 0
+
+
+def test_what_a_killed_scheduler_had_on_disk_goes_with_the_next(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    options = ("--object-memory-limit", "1", "--object-spill-directory", str(tmp_path / "disk"))
+    killed = start(*options)
+    client = killed.client()
+    share(client, 1, b"content")
+    client.take(m.ObjectInstruction)
+    (left,) = (tmp_path / "disk").iterdir()
+    killed.process.kill()
+    killed.wait_for_end()
+    start(*options)
+    assert left not in (tmp_path / "disk").iterdir()
+
+
+def test_a_spill_directory_that_is_not_there_is_said_at_once(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="No such file or directory: '/nowhere'"):
+        start("--object-spill-directory", "/nowhere")
