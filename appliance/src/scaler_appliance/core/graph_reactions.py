@@ -64,8 +64,8 @@ class Graphs:
         limit = self._state.settings.max_number_of_tasks_waiting
         if 0 <= limit < self._state.waiting() - self._placement.free_slots():
             text = (
-                f"a graph of {len(graph)} tasks is more than the scheduler may let wait ({limit} tasks in all, with those"
-                " that wait for others): submit smaller ones, add workers, or raise --max-number-of-tasks-waiting"
+                f"a graph of {len(graph)} tasks is more than the scheduler may let wait ({limit} tasks in all, with"
+                " those that wait for others): submit smaller ones, add workers, or raise --max-number-of-tasks-waiting"
             )
             for node in sources:
                 self._lose(client, graph, node, m.FailureKind.REJECTED, text)

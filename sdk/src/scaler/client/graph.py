@@ -18,12 +18,12 @@ import pickle
 from array import array
 from concurrent.futures import FIRST_EXCEPTION, wait
 from concurrent.futures._base import FINISHED
-from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
-from scaler.client.graph_order import MIXED, NO_KEYS, Graph, GraphOrder, is_key, is_task
+from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphOrder, is_key, is_task
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
@@ -36,6 +36,7 @@ from scaler.payload import (
     ResultOf,
     dump_arguments,
     dump_node_arguments,
+    dump_slots,
     dump_value,
     is_plain,
     join,
@@ -173,18 +174,34 @@ class _Builder:
         is_short = self._client._serializer is None
         for key, form in zip(self._order.positions, self._order.forms):
             task = graph[key]
-            if form == MIXED or not is_short:
+            payload: Optional[bytes] = None
+            if form == ONLY_RESULTS:
+                payload = b""
+            elif form == NO_KEYS:
+                arguments = task[1:]
+                if is_plain(arguments):
+                    payload = pickle.dumps(arguments, PROTOCOL) if arguments else b""
+            elif form == FLAT:
+                payload = self._dump_flat(task[1:])
+            if payload is None or len(payload) >= INLINE_BYTES or not is_short:
                 self._add(key, task)
                 continue
-            payload = b""
-            if form == NO_KEYS and len(task) > 1:
-                arguments = task[1:]
-                payload = pickle.dumps(arguments, PROTOCOL) if is_plain(arguments) else b""
-                if not 0 < len(payload) < INLINE_BYTES:
-                    self._add(key, task)
-                    continue
             records.append(known.get(id(task[0])) or self._hold_function(task[0]))
             payloads.append(payload)
+
+    def _dump_flat(self, arguments: Tuple[Any, ...]) -> Optional[bytes]:
+        """The payload of a FLAT node; None if its other arguments are not plain."""
+        find = self._order.positions.get
+        places: Dict[int, int] = {}  # of predecessors, among those of the node
+        slots: List[Tuple[int, int]] = []
+        others: List[Any] = []
+        for slot, value in enumerate(arguments):
+            position = find(value)
+            if position is not None:
+                slots.append((slot, places.setdefault(position, len(places))))
+                value = None
+            others.append(value)
+        return dump_slots(slots, others)
 
     def _add(self, key: Any, task: Tuple[Any, ...]) -> None:
         """Append a task of any kind."""

@@ -25,7 +25,8 @@ Graph = Mapping[Any, Any]
 
 ONLY_RESULTS = 0  # the arguments are results of other tasks, each a different one
 NO_KEYS = 1  # nothing in the arguments is a key
-MIXED = 2
+FLAT = 2  # some arguments are results of other tasks; nothing in the rest is a key
+MIXED = 3  # any other
 
 
 class GraphOrder:
@@ -39,7 +40,7 @@ class GraphOrder:
 
     def __init__(self, graph: Graph, wanted: Sequence[Hashable]) -> None:
         self.positions: Dict[Any, int] = {}  # of tasks, by key
-        self.forms = bytearray()  # ONLY_RESULTS, NO_KEYS or MIXED
+        self.forms = bytearray()  # ONLY_RESULTS, NO_KEYS, FLAT or MIXED
         self.predecessors = array("I")  # positions of the tasks whose results each needs, each once, as they are met
         self.offsets = array("I", [0])  # where a task's predecessors begin; one entry more than there are tasks
         for key in wanted:
@@ -78,11 +79,11 @@ class GraphOrder:
         if not named:
             self.forms.append(NO_KEYS)
         else:
-            if len(named) == 1:
-                needed = [positions[named[0]]] if named[0] in positions else []
-            else:
-                needed = list(dict.fromkeys([positions[each] for each in named if each in positions]))
-            self.forms.append(ONLY_RESULTS if type(named) is list and len(needed) == argument_count else MIXED)
+            needed = [positions[each] for each in named if each in positions]
+            form = FLAT if type(named) is list and len(needed) == len(named) else MIXED
+            if len(needed) > 1:
+                needed = list(dict.fromkeys(needed))
+            self.forms.append(ONLY_RESULTS if form == FLAT and len(needed) == argument_count else form)
             self.predecessors.extend(needed)
         self.offsets.append(len(self.predecessors))
         positions[key] = len(positions)
@@ -100,7 +101,7 @@ def keys_named(graph: Graph, task: Any) -> List[Any]:
         named = [value for value in task[1:] if value in graph]
     except TypeError:  # one is not hashable: a list, or a literal
         return _Nested(_keys_in(graph, task[1:]))
-    if len(named) < len(task) - 1 and tuple in map(type, task):
+    if len(named) < len(task) - 1 and any(type(value) is tuple and value not in graph for value in task[1:]):
         return _Nested(_keys_in(graph, task[1:]))
     return named
 
