@@ -42,6 +42,7 @@ from scaler.payload import (
     join,
     parts_size,
 )
+from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
@@ -334,10 +335,16 @@ class _Builder:
         limit = self._client._core.welcome.limits.maximum_message_bytes
         dependency_count = sum(map(len, self._dependencies.values()))
         columns_bytes = 32 * len(self._payloads) + 4 * len(self._order.predecessors) + 8 * dependency_count
+        count = len(self._payloads)
         if limit and payload_bytes + columns_bytes > limit:
             raise TaskRejectedError(
-                f"a graph of {len(self._payloads)} tasks makes a message of {payload_bytes + columns_bytes} bytes, and"
-                f" the scheduler takes {limit} at most: submit it in parts"
+                f"a graph of {count} tasks makes a message of {payload_bytes + columns_bytes} bytes, and the scheduler"
+                f" takes {limit} at most: submit it in parts"
+            )
+        if columns_bytes > MAXIMUM_HEADER_BYTES:
+            raise TaskRejectedError(
+                f"a graph of {count} tasks, with {len(self._order.predecessors)} needs of each other, makes a header of"
+                f" {columns_bytes} bytes; it may have {MAXIMUM_HEADER_BYTES}: submit the graph in parts"
             )
 
     def let_go(self) -> None:
