@@ -26,6 +26,10 @@ class Engine(ABC):
     """The ways of mapping that are worth measuring; the first is the one its documentation shows first."""
     sends_objects: ClassVar[bool] = True
     """Whether a value can be placed once and used by many tasks."""
+    runs_graphs: ClassVar[bool] = False
+    """Whether it has `start_graph`."""
+    grows: ClassVar[bool] = False
+    """Whether it has `add_worker`."""
 
     @abstractmethod
     def start(self, workers: int) -> None:
@@ -51,6 +55,14 @@ class Engine(ABC):
         """Place a value; what it returns goes into submit(). Engines without that call send it each time."""
         return value
 
+    def start_graph(self, graph: dict[Any, Any], key: Any) -> Any:
+        """Hand in a graph of tasks, of which one key is wanted; returns a handle of its result."""
+        raise NotImplementedError(f"{self.title} runs no graphs")
+
+    def add_worker(self) -> None:
+        """Bring up one more worker process, as another host would."""
+        raise NotImplementedError(f"{self.title} has the workers that it started with")
+
     @abstractmethod
     def version(self) -> str:
         """The version of the engine, for the record."""
@@ -60,10 +72,13 @@ class ScalerEngine(Engine):
     """Our own: a scheduler, a worker agent and its processors on this machine."""
 
     title = "Scaler"
+    runs_graphs = True
+    grows = True
 
     def __init__(self) -> None:
         self._cluster: Any = None
         self._client: Any = None
+        self._added: list[Any] = []
 
     def start(self, workers: int) -> None:
         scaler = importlib.import_module("scaler")
@@ -72,6 +87,10 @@ class ScalerEngine(Engine):
 
     def stop(self) -> None:
         self._client.disconnect()
+        for added in self._added:
+            added.terminate()
+        for added in self._added:
+            added.shutdown()
         self._cluster.shutdown()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -79,6 +98,14 @@ class ScalerEngine(Engine):
 
     def map(self, function: Callable[..., Any], items: Sequence[Any], style: str) -> list[Any]:
         return list(self._client.map(function, items))
+
+    def start_graph(self, graph: dict[Any, Any], key: Any) -> Any:
+        return self._client.submit_graph(graph, [key])[0]
+
+    def add_worker(self) -> None:
+        scaler = importlib.import_module("scaler")
+        self._added.append(scaler.Cluster(self._cluster.get_address(), n_workers=1))
+        self._added[-1].start()
 
     def send_object(self, value: Any) -> Any:
         return self._client.send_object(value)

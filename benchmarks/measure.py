@@ -18,7 +18,10 @@ from typing import Any
 from engines import engine_class, engine_names
 from workloads import Figures
 
-ENGINE_BENCHMARKS = ("submit", "map", "round-trip", "argument", "result", "array", "footprint", "startup")
+ENGINE_BENCHMARKS = (
+    *("submit", "map", "round-trip", "graph-tree", "graph-fan", "graph-chain", "makespan"),
+    *("argument", "result", "array", "footprint", "startup"),
+)
 SCHEDULER_BENCHMARKS = ("queued", "streamed", "memory")
 
 
@@ -38,8 +41,9 @@ def _measure_engine(options: argparse.Namespace) -> dict[str, Any]:
     import workloads
 
     engine = engine_class(options.engine)()
-    engine.start(options.workers)
-    workloads.warm_up(engine, options.workers)
+    workers = 1 if options.benchmark == "makespan" and options.style != "one host" else options.workers
+    engine.start(workers)
+    workloads.warm_up(engine, workers)
     figures: Figures
     if options.benchmark == "submit":
         figures = workloads.measure_submit(engine, options.amount)
@@ -47,6 +51,14 @@ def _measure_engine(options: argparse.Namespace) -> dict[str, Any]:
         figures = workloads.measure_map(engine, options.amount, options.style)
     elif options.benchmark == "round-trip":
         figures = workloads.measure_round_trip(engine, options.amount)
+    elif options.benchmark.startswith("graph-"):
+        from graph_workloads import measure_graph
+
+        figures = measure_graph(engine, options.benchmark, options.amount)
+    elif options.benchmark == "makespan":
+        from makespan import measure_makespan
+
+        figures = measure_makespan(engine, options.workers, options.amount, options.style)
     elif options.benchmark == "argument":
         figures = workloads.measure_large_argument(engine, options.amount)
     elif options.benchmark == "result":
@@ -89,7 +101,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--benchmark", required=True, choices=ENGINE_BENCHMARKS + SCHEDULER_BENCHMARKS)
     parser.add_argument("--engine", choices=engine_names(), default="scaler", help="default: scaler")
-    parser.add_argument("--style", default="map", help="way of mapping (default: map)")
+    parser.add_argument("--style", default="map", help="way of mapping, or of spreading (default: map)")
     parser.add_argument("--workers", type=int, default=10, help="default: 10")
     parser.add_argument("--amount", type=int, required=True, help="tasks, calls, bytes or idle seconds")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the scheduler measured alone")

@@ -38,6 +38,10 @@ class Sizes:
 
     tasks: int = 100_000
     round_trips: int = 2_000
+    tree_nodes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    fan_nodes: int = 10_000
+    chain_nodes: int = 10_000
+    makespan_tasks: int = 1_000
     large_bytes: int = LARGE_BYTES
     idle_seconds: int = 5
     queued: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
@@ -50,6 +54,9 @@ FULL = Sizes()
 QUICK = Sizes(
     tasks=10_000,
     round_trips=1_000,
+    tree_nodes=(10_000,),
+    chain_nodes=1_000,
+    makespan_tasks=200,
     large_bytes=LARGE_BYTES,
     idle_seconds=2,
     queued=(1_000, 10_000, 100_000),
@@ -60,7 +67,10 @@ QUICK = Sizes(
 
 Group = list[Measurement]
 
-BENCHMARKS = ("submit", "map", "round-trip", "large", "zero-worker", "memory", "footprint", "startup")
+BENCHMARKS = (
+    *("submit", "map", "round-trip", "graph", "makespan"),
+    *("large", "zero-worker", "memory", "footprint", "startup"),
+)
 """What --only takes, in the order of running."""
 
 
@@ -70,6 +80,8 @@ def plan(names: Sequence[str], sizes: Sizes, engines: Sequence[str], schedulers:
         "submit": lambda: _by_engine("submit", engines, (10, 2), sizes.tasks),
         "map": lambda: [_maps(engines, sizes.tasks)],
         "round-trip": lambda: _by_engine("round-trip", engines, (10,), sizes.round_trips),
+        "graph": lambda: _graphs(engines, sizes),
+        "makespan": lambda: [_makespans(engines, sizes.makespan_tasks)],
         "large": lambda: _large(engines, sizes.large_bytes),
         "zero-worker": lambda: _zero_worker(schedulers, sizes),
         "memory": lambda: [[_alone("memory", name, 0, sizes.memory_tasks) for name in schedulers]],
@@ -87,6 +99,20 @@ def _maps(engines: Sequence[str], amount: int) -> Group:
     return [
         Measurement("map", engine, 10, amount, style) for engine in engines for style in engine_class(engine).map_styles
     ]
+
+
+def _graphs(engines: Sequence[str], sizes: Sizes) -> list[Group]:
+    able = [engine for engine in engines if engine_class(engine).runs_graphs]
+    kinds = [("graph-tree", nodes) for nodes in sizes.tree_nodes]
+    kinds += [("graph-fan", sizes.fan_nodes), ("graph-chain", sizes.chain_nodes)]
+    return [[Measurement(name, engine, 10, nodes) for engine in able] for name, nodes in kinds]
+
+
+def _makespans(engines: Sequence[str], tasks: int) -> Group:
+    group = [Measurement("makespan", engine, 10, tasks, "one host") for engine in engines]
+    growing = [engine for engine in engines if engine_class(engine).grows]
+    others = ("one host a worker", "one more, late")
+    return group + [Measurement("makespan", engine, 10, tasks, style) for engine in growing for style in others]
 
 
 def _large(engines: Sequence[str], size: int) -> list[Group]:

@@ -47,6 +47,13 @@ class Table:
 
 _LARGE = (Column("median ms", "median_seconds", 1000), Column("first ms", "first_seconds", 1000))
 _LOAD = Column("other jobs (cores)", "other_jobs_cores", decimals=2)
+_GRAPH = (
+    Column("µs/node", "microseconds_per_node"),
+    Column("ms in all", "seconds", 1000),
+    Column("preparing µs/node", "prepare_microseconds_per_node", decimals=2),
+    Column("CPU µs/node", "cpu_microseconds_per_node"),
+    _LOAD,
+)
 _ALONE = (
     Column("scheduler CPU µs/task", "scheduler_cpu_microseconds_per_task", decimals=2),
     Column("of it Python", "scheduler_main_thread_microseconds_per_task", decimals=2),
@@ -86,6 +93,21 @@ TABLES = {
             _LOAD,
         ),
         "calls",
+    ),
+    "graph-tree": Table("A graph: sums of pairs of sums of pairs (reduction tree)", _GRAPH, "nodes"),
+    "graph-fan": Table("A graph: one node, that many need, which one needs", _GRAPH, "nodes"),
+    "graph-chain": Table("A graph: each node needs the one before", _GRAPH, "nodes"),
+    "makespan": Table(
+        "Tasks that sleep for 10 to 100 ms: all of them, beside the ideal",
+        (
+            Column("time / ideal", "makespan_by_ideal", decimals=3),
+            Column("s in all", "seconds", decimals=2),
+            Column("ideal s", "ideal_seconds", decimals=2),
+            Column("late worker from s", "late_worker_seconds", decimals=2),
+            Column("its tasks", "late_worker_tasks", decimals=0),
+            _LOAD,
+        ),
+        "tasks",
     ),
     "argument": Table("100 MB of bytes as an argument (len)", _LARGE, ""),
     "result": Table("100 MB of bytes as a result", _LARGE, ""),
@@ -276,7 +298,7 @@ def _title(series: Series) -> str:
     measurement = series.measurement
     if measurement.engine.startswith("scheduler-"):
         return f"scheduler on {series.version or measurement.scheduler_python}"
-    shows_style = measurement.benchmark == "map" and measurement.style != "map"
+    shows_style = measurement.benchmark in ("map", "makespan") and measurement.style != "map"
     return f"{_plain_title(series)}, {measurement.style}" if shows_style else _plain_title(series)
 
 

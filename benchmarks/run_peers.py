@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import report
+from engines import engine_class
 from peers.environments import PEERS, InstallationError, Peer, python_of
 from plan import FULL, LARGE_BYTES, QUICK, Group, Measurement, Sizes
 from run import ROOT, finish
 from runner import Interpreters, run_groups
 
 _TIMEOUT_SECONDS = 240.0
-_BENCHMARKS = ("submit", "map", "round-trip", "argument", "result", "array", "footprint", "startup")
+_BENCHMARKS = ("submit", "map", "round-trip", "graph-tree", "argument", "result", "array", "footprint", "startup")
 _QUICK_DIVISOR = 10
 
 
@@ -65,6 +66,8 @@ def main() -> None:
 def _group(benchmark: str, peers: Sequence[Peer], sizes: Sizes, quick: bool) -> Group:
     group = [Measurement(benchmark, "scaler", 10, _own_amount(benchmark, sizes))]
     for peer in peers:
+        if benchmark == "graph-tree" and not engine_class(peer.engine).runs_graphs:
+            continue
         amount = _amount(benchmark, peer, sizes, quick)
         group.append(Measurement(benchmark, peer.engine, 10, amount, timeout_seconds=_TIMEOUT_SECONDS))
     return group
@@ -75,6 +78,7 @@ def _own_amount(benchmark: str, sizes: Sizes) -> int:
         "submit": sizes.tasks,
         "map": sizes.tasks,
         "round-trip": sizes.round_trips,
+        "graph-tree": sizes.tree_nodes[0],
         "footprint": sizes.idle_seconds,
         "startup": 1,
     }

@@ -7,6 +7,7 @@ may import more than the standard library at module level: the import is part of
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -20,6 +21,23 @@ def pause(seconds: float) -> float:
     """Hold a worker for a moment; a handful of these bring every worker of a pool up."""
     time.sleep(seconds)
     return seconds
+
+
+def sleep_and_tell(seconds: float) -> tuple[int, float]:
+    """Hold a worker for some time; say which process that was, and when it began, by the clock of the machine."""
+    started = time.monotonic()
+    time.sleep(seconds)
+    return os.getpid(), started
+
+
+def add(left: int, right: int) -> int:
+    """A node of a graph with two predecessors, or one."""
+    return left + right
+
+
+def total(values: list[int]) -> int:
+    """A node of a graph with many predecessors."""
+    return sum(values)
 
 
 def make_bytes(size: int) -> bytes:

@@ -14,6 +14,7 @@ class DaskEngine(Engine):
 
     title = "dask.distributed"
     map_styles = ("map + gather",)
+    runs_graphs = True
 
     def __init__(self) -> None:
         self._cluster: Any = None
@@ -37,6 +38,9 @@ class DaskEngine(Engine):
 
     def map(self, function: Callable[..., Any], items: Sequence[Any], style: str) -> list[Any]:
         return list(self._client.gather(self._client.map(function, items, pure=False)))
+
+    def start_graph(self, graph: dict[Any, Any], key: Any) -> Any:
+        return self._client.get(graph, key, sync=False)
 
     def send_object(self, value: Any) -> Any:
         return self._client.scatter(value, hash=False)

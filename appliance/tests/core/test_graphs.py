@@ -404,6 +404,27 @@ def test_a_graph_that_is_too_long_to_wait_is_rejected_as_a_whole() -> None:
     nothing_is_kept(harness, client)
 
 
+def test_nodes_that_wait_for_others_count_as_waiting_until_they_run() -> None:
+    harness = Harness(max_number_of_tasks_waiting=3)
+    client = harness.client()
+    submit(client, {1: [], 2: [1], 3: [2]}, [3])
+    client.submit([4])
+    client.send(*graph(client, {5: []}, [5]))
+    failures = client.take_losses()
+    assert {task_id: failure.kind for task_id, failure in failures.items()} == {4: m.FailureKind.REJECTED}
+    assert "--max-number-of-tasks-waiting" in client.take_losses()[5].message
+    worker = harness.worker()
+    assert run(worker) == [b"1"]
+    client.submit([6, 7, 8])
+    assert list(client.take_losses()) == [8], "one is done, one is at a worker, and one waits for it"
+    finished = []
+    for _ in range(4):
+        finished += run(worker)
+    assert sorted(finished) == [b"2", b"3", b"6", b"7"], "what was accepted is not rejected when its turn comes"
+    client.inbox.clear()
+    nothing_is_kept(harness, client)
+
+
 def test_more_results_than_a_task_can_take_lose_it(
     harness: Harness, client: Client, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

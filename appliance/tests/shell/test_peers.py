@@ -12,7 +12,8 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from scaler_appliance.shell import peers as peers_module
-from scaler_appliance.shell.peers import CONGESTED_BYTES, MAXIMUM_HEADER_BYTES, Peers
+from scaler_appliance.shell.peers import CONGESTED_BYTES, Peers
+from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.addresses import parse_address, resolve
 from scaler_protocol.connection import Connection, connect_by_shortcut
 from scaler_protocol.zmtp import Zmtp

@@ -44,6 +44,7 @@ _FRAMED_MARK = 0x02
 _CUSTOM_MARK = 0x03
 _RESULTS_MARK = 0x04
 _SLOTS_MARK = 0x05
+_SLOTS = bytes([_SLOTS_MARK])
 _RESULT_IS_OBJECT = 0xFFFFFFFF
 _ALIGNMENT = 64
 
@@ -260,12 +261,21 @@ def dump_node_arguments(args: Tuple[Any, ...]) -> Optional[bytes]:
     slots = [(slot, value.position) for slot, value in enumerate(args) if type(value) is ResultOf]
     if [position for _, position in slots] == list(range(len(args))):
         return b""
-    others = [None if type(value) is ResultOf else value for value in args]
+    return dump_slots(slots, [None if type(value) is ResultOf else value for value in args])
+
+
+def dump_slots(slots: List[Tuple[int, int]], others: List[Any]) -> Optional[bytes]:
+    """Serialise arguments some of which are results of predecessors; None when others are not plain.
+
+    Parameters:
+        slots: which arguments are results, and of which predecessors.
+        others: the arguments, with None in the place of results.
+    """
     if not is_plain(others):
         return None
     if not slots:
-        return pickle.dumps(args, PROTOCOL)
-    return bytes([_SLOTS_MARK]) + pickle.dumps((slots, others), PROTOCOL)
+        return pickle.dumps(tuple(others), PROTOCOL)
+    return _SLOTS + pickle.dumps((slots, others), PROTOCOL)
 
 
 def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:

@@ -18,6 +18,7 @@ from object_files import nothing_is_left, object_files
 from sdk_tasks import identity
 
 from scaler import Client, ScalerFuture, SchedulerClusterCombo, Serializer
+from scaler.client import graph as graph_module
 from scaler.exceptions import (
     DeserializeObjectError,
     GraphKeyError,
@@ -239,6 +240,10 @@ def test_a_graph_that_is_too_large_for_a_message(any_client: Client, monkeypatch
     monkeypatch.setattr(any_client._core.welcome.limits, "maximum_message_bytes", 1000)
     with pytest.raises(TaskRejectedError, match="in parts"):
         any_client.get(reduction_tree(100), ["sum"])
+    monkeypatch.setattr(any_client._core.welcome.limits, "maximum_message_bytes", 0)
+    monkeypatch.setattr(graph_module, "MAXIMUM_HEADER_BYTES", 1000)
+    with pytest.raises(TaskRejectedError, match="in parts"):
+        any_client.get(reduction_tree(100), ["sum"])
 
 
 def test_large_values_travel_as_objects_and_none_is_left(client: Client) -> None:
@@ -285,6 +290,13 @@ def test_ten_thousand_nodes(client: Client) -> None:
     graph = reduction_tree(5000)
     assert len(graph) == 10_000
     assert value_of(client, graph, "sum") == sum(range(1, 5001))
+    assert client._core.futures == {}
+
+
+@pytest.mark.slow
+def test_three_hundred_thousand_nodes(client: Client) -> None:
+    """Its columns are larger than most headers."""
+    assert value_of(client, reduction_tree(150_000), "sum") == sum(range(1, 150_001))
     assert client._core.futures == {}
 
 

@@ -108,7 +108,7 @@ class Acceptance:
         limit = self._state.settings.max_number_of_tasks_waiting
         if limit < 0:
             return wanted
-        return max(0, limit + self._placement.free_slots() - len(self._state.ready))
+        return max(0, limit + self._placement.free_slots() - self._state.waiting())
 
 
 def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> None:

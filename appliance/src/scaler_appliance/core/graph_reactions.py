@@ -53,6 +53,7 @@ class Graphs:
         client.last_task_id = message.ids[-1]
         graph = Graph(client.number, message, payload)
         client.graphs[graph.ids[0]] = graph
+        self._state.nodes_waiting += len(graph)
         self._state.advancing[graph] = None
         graph.unneeded = [node for node, count in enumerate(graph.dependants) if not (count or graph.is_target[node])]
         missing = self._reference_objects(graph)
@@ -61,10 +62,10 @@ class Graphs:
             self._lose(client, graph, node, m.FailureKind.OBJECT_MISSING, text)
         sources = [node for node, count in enumerate(graph.missing) if not count and node not in missing]
         limit = self._state.settings.max_number_of_tasks_waiting
-        if 0 <= limit < len(self._state.ready) + len(graph) - self._placement.free_slots():
+        if 0 <= limit < self._state.waiting() - self._placement.free_slots():
             text = (
-                f"a graph of {len(graph)} tasks is more than the scheduler may let wait ({limit} tasks): submit smaller"
-                " ones, add workers, or raise --max-number-of-tasks-waiting"
+                f"a graph of {len(graph)} tasks is more than the scheduler may let wait ({limit} tasks in all, with"
+                " those that wait for others): submit smaller ones, add workers, or raise --max-number-of-tasks-waiting"
             )
             for node in sources:
                 self._lose(client, graph, node, m.FailureKind.REJECTED, text)
@@ -110,6 +111,7 @@ class Graphs:
             by_function.setdefault(graph.functions[node], []).append(node)
         for function, members in reversed(by_function.items()):  # each goes before the others
             batch = graph.release(function, members)
+            self._state.nodes_waiting -= len(members)
             record = self._state.objects.find(function)
             assert record is not None, f"function {function:x} of a graph is gone"
             record.references += 1
@@ -240,6 +242,7 @@ class Graphs:
     def _end_waiting(self, client: ClientSession, graph: Graph, node: int, event: TaskEvent) -> None:
         """A node ends that has never been ready: nobody needs for it what it needed."""
         apply(graph.states, node, node + 1, event)
+        self._state.nodes_waiting -= 1
         self._state.finished[graph.states[node]] += 1
         self._state.advancing[graph] = None
         graph.unfinished -= 1

@@ -5,7 +5,8 @@ Rules:
 - A worker that is lost counts as an attempt of every task it held, whether started or not: nobody can tell any more.
   A task that is lost too often, or may run at most once, ends as `lost`, and its error names every worker lost with it.
 - Balancing never takes a task away: it asks, and the worker gives back what it has not started. It corrects what the
-  estimate of durations got wrong; it is not how work is spread.
+  estimate of durations got wrong; it is not how work is spread. So it looks now and then at everybody, and often only
+  at those who are thought to have work for long enough to be worth two messages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from scaler_appliance.core.sessions import WorkerSession
 from scaler_appliance.core.state import State
 from scaler_appliance.core.task_states import TaskEvent, TaskState, apply, runs
 from scaler_protocol import messages as m
+
+WORTHWHILE_MICROSECONDS = 20_000.0  # of work in line behind other tasks
+MAXIMUM_DONORS = 10  # that are looked at often
 
 _OPEN = 1  # in the `open` column of a dispatch
 
@@ -76,8 +80,12 @@ class Returns:
 
     # Balancing ------------------------------------------------------------------------------------------------------
 
-    def balance(self) -> None:
-        """Where slots are free and nothing waits, ask workers for tasks that stand in line behind others."""
+    def balance(self, everybody: bool = True) -> None:
+        """Where slots are free and nothing waits, ask workers for tasks that stand in line behind others.
+
+        Parameters:
+            everybody: ask whoever has any; otherwise those who have most, if that is work for some time.
+        """
         if self._state.ready.placeable():
             return
         idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
@@ -90,6 +98,8 @@ class Returns:
             if worker.assigned > worker.slots and worker.balance_request is None and not worker.leaving
         ]
         donors.sort(key=lambda worker: worker.slots / worker.assigned)
+        if not everybody:
+            donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))
         for donor in donors:
             surplus = donor.assigned - donor.slots
             count = -(-surplus * free_slots // (free_slots + donor.slots))
@@ -98,6 +108,17 @@ class Returns:
                 free_slots -= min(free_slots, count)
             if not free_slots:
                 break
+
+    def _has_much_in_line(self, worker: WorkerSession) -> bool:
+        """Whether what stands in line at a worker is worth asking for, by what is known of durations now."""
+        enough = WORTHWHILE_MICROSECONDS * worker.assigned / (worker.assigned - worker.slots)
+        microseconds = 0.0
+        for dispatch in worker.dispatches.values():
+            known = self._state.durations.get(dispatch.batch.function_key, dispatch.estimate_microseconds)
+            microseconds += known * dispatch.open_count
+            if microseconds >= enough:
+                return True
+        return False
 
     def _ask_back(self, worker: WorkerSession, count: int) -> None:
         self._last_balance_request += 1

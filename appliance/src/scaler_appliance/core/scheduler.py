@@ -35,6 +35,7 @@ from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_M
 from scaler_protocol import messages as m
 
 WATCH_INTERVAL_SECONDS = 1.0
+BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 SHUTDOWN_GRACE_SECONDS = 5.0
 MAXIMUM_SESSIONS = (1 << 24) - 1  # a session number is the upper part of object ids
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
@@ -63,7 +64,7 @@ class Scheduler:
         self._returns = Returns(self.state, self._placement, outcomes)
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
-        self._next_watch = 0.0
+        self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
         self._now = 0.0
         client_reactions: Dict[Type[object], Callable[..., None]] = {
@@ -182,8 +183,10 @@ class Scheduler:
         if self.state.advancing:
             self._graphs.advance()
         self._placement.place()
+        if is_watching or now >= self._next_balance:
+            self._next_balance = now + BALANCE_INTERVAL_SECONDS
+            self._returns.balance(everybody=is_watching)
         if is_watching:
-            self._returns.balance()
             self._explanations.watch(now)
         for session in self.state.touched.values():
             if isinstance(session, ClientSession):

@@ -61,6 +61,7 @@ class State:
         self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory)
         self.ready = ReadyQueues()
         self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
+        self.nodes_waiting = 0  # nodes of graphs that wait for others
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
         self.durations: Dict[object, float] = {}  # mean task duration in microseconds, by function
@@ -72,6 +73,10 @@ class State:
 
     def send(self, peer: bytes, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self.effects.append(Send(peer, message, payload))
+
+    def waiting(self) -> int:
+        """How many tasks are at no worker yet: they wait for one, or for other tasks."""
+        return len(self.ready) + self.nodes_waiting
 
     def running(self) -> int:
         """How many tasks are at workers."""
@@ -147,9 +152,11 @@ class State:
 
     def _check_graphs(self, references: Dict[int, int]) -> None:
         """The columns of graphs agree with their batches; adds what their waiting nodes refer to."""
+        nodes_waiting = 0
         for client in self.clients.values():
             for graph in client.graphs.values():
                 graph.check_invariants()
+                nodes_waiting += graph.states.count(TaskState.WAITING)
                 assert (graph.unfinished and not graph.ended) or graph in self.advancing
                 for node, batch in enumerate(graph.batches):
                     assert batch is None or batch.states[graph.place_of(node)[1]] not in FINAL_STATES
@@ -160,6 +167,7 @@ class State:
                 assert found is not None, f"nobody asked for a cancel of {task_id}, which is no node"
                 batch, index = found[0].place_of(found[1])
                 assert batch.states[index] == TaskState.CANCELLING
+        assert self.nodes_waiting == nodes_waiting, f"{self.nodes_waiting} counted, {nodes_waiting} wait for others"
         for graph in self.advancing:
             assert graph in self.clients[graph.client].graphs.values()
 

@@ -20,6 +20,7 @@ import socket
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
+from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.addresses import Address, parse_address, resolve, shortcut_of
 from scaler_protocol.connection import Connection
 from scaler_protocol.zmtp import Buffer, PeerGoneError, Zmtp, ZmtpError
@@ -28,9 +29,6 @@ BACKLOG_CONNECTIONS = 1024
 ACCEPTED_AT_ONCE = 64
 HANDSHAKE_TIMEOUT_SECONDS = 30.0
 LINGER_SECONDS = 1.0  # for last words at the end
-
-MAXIMUM_HEADER_BYTES = 4 * 1024 * 1024
-"""Of a message's first frame, whose decoding holds everybody up."""
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024

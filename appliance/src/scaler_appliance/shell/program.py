@@ -51,7 +51,8 @@ def make_parser() -> argparse.ArgumentParser:
         type=int,
         default=-1,
         metavar="N",
-        help="reject tasks when N wait beyond what free workers take at once; -1: no limit",
+        help="reject tasks when N wait, for a worker or for other tasks of their graph, beyond what free workers take"
+        " at once; -1: no limit",
     )
     tasks.add_argument(
         "-qs",

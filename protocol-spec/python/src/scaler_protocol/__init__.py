@@ -23,7 +23,12 @@ PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR_MIN = 0
 PROTOCOL_MINOR_MAX = 0
 
+MAXIMUM_HEADER_BYTES = 64 * 1024 * 1024
+"""Of a message's first frame: everybody waits while a scheduler decodes it. That of a graph of a million tasks with one
+predecessor each has 28 MB, and takes some 20 ms; the worst that fits takes two seconds."""
+
 __all__ = [
+    "MAXIMUM_HEADER_BYTES",
     "PROTOCOL_MAJOR",
     "PROTOCOL_MINOR_MAX",
     "PROTOCOL_MINOR_MIN",

@@ -1,53 +1,54 @@
 """Graphs of tasks: from a dictionary of keys to columns that the scheduler runs by itself.
 
     {"a": 1, "b": (inc, "a"), "c": (add, "b", "b")}, ["c"]
-         │ cull, sort: b, c                             a is data: it goes into b's arguments
+         │ cull, sort: b, c (graph_order)               a is data: it goes into b's arguments
          ▼
     node 0: inc(1)    node 1: add(result of 0, result of 0)    target: 1
 
 Rules:
-- Only what the wanted keys need is looked at, let alone sent. Each node comes after its predecessors.
 - Data never becomes a task. Small data is part of the arguments that name it; large data is sent as an object, once.
 - One message carries the whole graph; the client has futures of the wanted tasks only.
-- A key is looked for before anything else: what equals a key of the graph stands for it, as argument and within lists
-  and tuples, tuples that are keys included. A tuple inside arguments that begins with a callable is called, too.
+- Whatever equals a key stands for it (see `graph_order`). A tuple inside arguments that begins with a callable is
+  called, too.
 """
 
 from __future__ import annotations
 
+import pickle
 from array import array
 from concurrent.futures import FIRST_EXCEPTION, wait
 from concurrent.futures._base import FINISHED
-from graphlib import CycleError
-from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
+from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphOrder, is_key, is_task
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
 from scaler.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
+    PROTOCOL,
     ObjectReference,
     Parts,
     ResultOf,
     dump_arguments,
     dump_node_arguments,
+    dump_slots,
     dump_value,
     is_plain,
     join,
     parts_size,
 )
+from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
     from scaler.client.submitting import Submitter
 
 MAXIMUM_DEPENDENCIES = 0xFFFF  # of one task, objects only
-
-Graph = Mapping[Any, Any]
 
 
 class GraphFuture(ScalerFuture[Any]):
@@ -89,15 +90,13 @@ def submit_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> D
     """Futures of `keys`, in their order."""
     _check_keys(graph, keys)
     client._core.check_open()
-    order = sorted_nodes(graph, keys)
+    order = GraphOrder(graph, keys)
     futures: Dict[Any, ScalerFuture[Any]] = {}
-    if order:
+    if len(order):
         builder = _Builder(client, graph, order)
         try:
-            for key in order:
-                builder.add(key)
-            targets = builder.submit([key for key in keys if key in builder.positions])
-            futures.update(targets)
+            builder.add_all()
+            futures.update(builder.submit([key for key in keys if key in order.positions]))
         finally:
             builder.let_go()
     return {key: futures[key] if key in futures else _done(client, graph[key]) for key in keys}
@@ -121,64 +120,6 @@ def _done(client: Submitter, value: Any) -> ScalerFuture[Any]:
     future._result = value
     future._state = FINISHED
     return future
-
-
-# Looking at graphs -------------------------------------------------------------------------------------------------
-
-
-def is_task(value: Any) -> bool:
-    return type(value) is tuple and bool(value) and callable(value[0])
-
-
-def _is_key(graph: Graph, value: Any) -> bool:
-    try:
-        return value in graph
-    except TypeError:  # not hashable: a literal
-        return False
-
-
-def _keys_in(graph: Graph, arguments: Sequence[Any]) -> Iterator[Any]:
-    """The keys that arguments name."""
-    for value in arguments:
-        if _is_key(graph, value):
-            yield value
-        elif type(value) is list or type(value) is tuple:
-            yield from _keys_in(graph, value)
-
-
-def sorted_nodes(graph: Graph, keys: Sequence[Hashable]) -> List[Any]:
-    """The keys of all tasks that `keys` need, each after those it depends on.
-
-    Raises:
-        graphlib.CycleError: some depend on each other.
-    """
-    order: List[Any] = []
-    finished: Set[Any] = set()
-    for wanted in keys:
-        path: Dict[Any, Iterator[Any]] = {}  # from the wanted key to the one looked at, with what is left of each
-        if wanted not in finished and is_task(graph[wanted]):
-            path[wanted] = _keys_in(graph, graph[wanted][1:])
-        while path:
-            key, remaining = next(reversed(path.items()))
-            for needed in remaining:
-                if needed in path:
-                    _raise_cycle(list(path), needed)
-                if needed not in finished and is_task(graph[needed]):
-                    path[needed] = _keys_in(graph, graph[needed][1:])
-                    break
-            else:
-                del path[key]
-                finished.add(key)
-                order.append(key)
-    return order
-
-
-def _raise_cycle(path: List[Any], closing: Any) -> None:
-    cycle = [*path[path.index(closing) :], closing]
-    cycle.reverse()  # as graphlib has it: each is needed by the next
-    names = " -> ".join(map(repr, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
-    text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
-    raise CycleError(text, cycle)
 
 
 # Building messages -------------------------------------------------------------------------------------------------
@@ -213,46 +154,77 @@ def _evaluate(value: Any) -> Any:
 class _Builder:
     """Makes the columns of one graph."""
 
-    def __init__(self, client: Submitter, graph: Graph, order: List[Any]) -> None:
-        self.positions: Dict[Any, int] = {key: position for position, key in enumerate(order)}
+    def __init__(self, client: Submitter, graph: Graph, order: GraphOrder) -> None:
         self._client = client
         self._graph = graph
         self._order = order
         self._data: Dict[Any, Any] = {}  # what stands for data in arguments: itself, or a reference
         self._results: List[ResultOf] = []
         self._held: Dict[int, FunctionRecord] = {}  # by object id
+        self._known: Dict[int, FunctionRecord] = {}  # by identity of functions
+        self._functions: List[Callable[..., Any]] = []  # keeps these alive, and so their identities their own
         self._objects: Set[int] = set()  # made for this graph
         self._payloads: List[bytes] = []
-        self._functions = array("Q")
         self._records: List[FunctionRecord] = []  # of the functions
-        self._offsets = array("I", [0])
-        self._predecessors = array("I")
-        self._dependency_counts = array("H")
-        self._dependencies = array("Q")
+        self._dependencies: Dict[int, List[int]] = {}  # by position; most need none
 
-    def add(self, key: Any) -> None:
-        """Append the task of the next key."""
-        function, *arguments = self._graph[key]
+    def add_all(self) -> None:
+        """Make functions and payloads, in order. What most nodes look like is done here, the rest in `_add`."""
+        graph, known = self._graph, self._known
+        payloads, records = self._payloads, self._records
+        is_short = self._client._serializer is None
+        for key, form in zip(self._order.positions, self._order.forms):
+            task = graph[key]
+            payload: Optional[bytes] = None
+            if form == ONLY_RESULTS:
+                payload = b""
+            elif form == NO_KEYS:
+                arguments = task[1:]
+                if is_plain(arguments):
+                    payload = pickle.dumps(arguments, PROTOCOL) if arguments else b""
+            elif form == FLAT:
+                payload = self._dump_flat(task[1:])
+            if payload is None or len(payload) >= INLINE_BYTES or not is_short:
+                self._add(key, task)
+                continue
+            records.append(known.get(id(task[0])) or self._hold_function(task[0]))
+            payloads.append(payload)
+
+    def _dump_flat(self, arguments: Tuple[Any, ...]) -> Optional[bytes]:
+        """The payload of a FLAT node; None if its other arguments are not plain."""
+        find = self._order.positions.get
+        places: Dict[int, int] = {}  # of predecessors, among those of the node
+        slots: List[Tuple[int, int]] = []
+        others: List[Any] = []
+        for slot, value in enumerate(arguments):
+            position = find(value)
+            if position is not None:
+                slots.append((slot, places.setdefault(position, len(places))))
+                value = None
+            others.append(value)
+        return dump_slots(slots, others)
+
+    def _add(self, key: Any, task: Tuple[Any, ...]) -> None:
+        """Append a task of any kind."""
+        function: Callable[..., Any] = task[0]
         needed: Dict[int, int] = {}  # positions of predecessors, to their place among them
         has_calls = [False]
-        arguments = [self._resolve(value, needed, has_calls) for value in arguments]
+        arguments = [self._resolve(value, needed, has_calls) for value in task[1:]]
         if has_calls[0]:
             function, arguments = call_nested, [function, *arguments]
-        self._records.append(self._hold_function(function))
-        self._functions.append(self._records[-1].object_id)
+        record = self._known.get(id(function)) or self._hold_function(function)
         payload, dependencies = self._dump(key, function, tuple(arguments))
         if len(dependencies) > MAXIMUM_DEPENDENCIES:
             raise ValueError(f"node {key!r} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first")
+        if dependencies:
+            self._dependencies[len(self._payloads)] = dependencies
+        self._records.append(record)
         self._payloads.append(payload)
-        self._predecessors.extend(needed)
-        self._offsets.append(len(self._predecessors))
-        self._dependency_counts.append(len(dependencies))
-        self._dependencies.extend(dependencies)
 
     def _resolve(self, value: Any, needed: Dict[int, int], has_calls: List[bool]) -> Any:
         """An argument with what keys stand for in the place of keys."""
-        if _is_key(self._graph, value):
-            position = self.positions.get(value)
+        if is_key(self._graph, value):
+            position = self._order.positions.get(value)
             if position is None:
                 return self._data_of(value)
             place = needed.setdefault(position, len(needed))
@@ -301,6 +273,8 @@ class _Builder:
         if record.object_id not in self._held:
             functions.hold(record)
             self._held[record.object_id] = record
+        self._known[id(function)] = record
+        self._functions.append(function)
         return record
 
     def _dump(self, key: Any, function: Callable[..., Any], arguments: Tuple[Any, ...]) -> Tuple[bytes, List[int]]:
@@ -331,35 +305,46 @@ class _Builder:
         core = self._client._core
         payload = b"".join(self._payloads)
         self._check_size(len(payload))
+        order = self._order
+        names = list(order.positions)
         futures: Dict[Any, ScalerFuture[Any]] = {}
+        targets: Dict[int, ScalerFuture[Any]] = {}
         for key in keys:
-            position = self.positions[key]
-            future = futures[key] = GraphFuture(self._client, -1, self._records[position])
-            future._keys, future._position, future._functions = self._order, position, self._records
+            position = order.positions[key]
+            future = futures[key] = targets[position] = GraphFuture(self._client, -1, self._records[position])
+            future._keys, future._position, future._functions = names, position, self._records
         columns = m.GraphTask(
             payload_sizes=array("I", map(len, self._payloads)),
-            functions=self._functions,
-            predecessor_offsets=self._offsets,
-            predecessors=self._predecessors,
-            targets=array("I", [self.positions[key] for key in keys]),
+            functions=array("Q", [record.object_id for record in self._records]),
+            predecessor_offsets=order.offsets,
+            predecessors=order.predecessors,
+            targets=array("I", targets),
             options=self._client._task_options,
         )
-        if self._dependencies:
-            columns.dependency_counts, columns.dependencies = self._dependency_counts, self._dependencies
+        for position, dependencies in self._dependencies.items():
+            columns.dependency_counts = columns.dependency_counts or array("H", bytes(2 * len(order)))
+            columns.dependency_counts[position] = len(dependencies)
+            columns.dependencies.extend(dependencies)
         with core.lock:
             core.check_open()
             run = GraphRun(columns, payload, list(map(core.objects.find, self._held)))
-            targets = {self.positions[key]: future for key, future in futures.items()}
-            core.submit_graph(run, sorted(set(self._dependencies)), targets)
+            core.submit_graph(run, sorted(set(columns.dependencies)), targets)
         return futures
 
     def _check_size(self, payload_bytes: int) -> None:
         limit = self._client._core.welcome.limits.maximum_message_bytes
-        columns_bytes = 32 * len(self._payloads) + 4 * len(self._predecessors) + 8 * len(self._dependencies)
+        dependency_count = sum(map(len, self._dependencies.values()))
+        columns_bytes = 32 * len(self._payloads) + 4 * len(self._order.predecessors) + 8 * dependency_count
+        count = len(self._payloads)
         if limit and payload_bytes + columns_bytes > limit:
             raise TaskRejectedError(
-                f"a graph of {len(self._payloads)} tasks makes a message of {payload_bytes + columns_bytes} bytes, and"
-                f" the scheduler takes {limit} at most: submit it in parts"
+                f"a graph of {count} tasks makes a message of {payload_bytes + columns_bytes} bytes, and the scheduler"
+                f" takes {limit} at most: submit it in parts"
+            )
+        if columns_bytes > MAXIMUM_HEADER_BYTES:
+            raise TaskRejectedError(
+                f"a graph of {count} tasks, with {len(self._order.predecessors)} needs of each other, makes a header of"
+                f" {columns_bytes} bytes; it may have {MAXIMUM_HEADER_BYTES}: submit the graph in parts"
             )
 
     def let_go(self) -> None:
