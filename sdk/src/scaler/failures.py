@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import pickle
 import traceback as traceback_module
-from typing import Dict, Optional, Type
+from typing import Any, Dict, Optional, Type
 
 import cloudpickle
 
 from scaler import exceptions
 from scaler.exceptions import RemoteTraceback, ScalerError
+from scaler.texts import description_of, shortened, text_of
 from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
 from scaler_protocol import messages as m
 
 CODEC = "cloudpickle"
+
+TRACEBACK_CHARACTERS = 12_000
+"""Of the traceback that travels as text: a failure travels inline, and must not lose its exception to a deep stack."""
 
 _ERRORS: Dict[int, Type[ScalerError]] = {
     m.FailureKind.FUNCTION_NOT_LOADED: exceptions.DeserializeObjectError,
@@ -34,6 +38,12 @@ _ERRORS: Dict[int, Type[ScalerError]] = {
     m.FailureKind.MEMORY_LIMIT: exceptions.TaskMemoryLimitError,
     m.FailureKind.REJECTED: exceptions.TaskRejectedError,
     m.FailureKind.CODEC_UNKNOWN: exceptions.NoWorkerError,
+}
+
+_WHAT_FAILED: Dict[int, str] = {
+    m.FailureKind.FUNCTION_NOT_LOADED: "the function cannot be loaded by the worker",
+    m.FailureKind.ARGUMENT_NOT_LOADED: "an argument cannot be loaded by the worker",
+    m.FailureKind.RESULT_NOT_SERIALIZABLE: "the result cannot be sent back",
 }
 
 _ADVICE: Dict[int, str] = {
@@ -63,14 +73,17 @@ def failure_payload(
         kind: what failed. With `taskRaised`, the exception itself travels if it survives a round trip through pickle;
             if not, the kind becomes `exceptionNotSerializable`.
         exception: the exception at the bottom of it; its traceback is sent as text.
-        message: what to tell the user; by default the exception's own text.
+        message: what to tell the user; by default the exception's own text, and what could not be done because of it.
         stack: where the task was when it was stopped, for people.
     """
     failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts, traceback=stack)
     if exception is not None:
-        failure.type_name = f"{type(exception).__module__}.{type(exception).__qualname__}"
+        failure.type_name = _type_name(exception)
         failure.traceback = _traceback_text(exception)
-        failure.message = message or _text_of(exception)
+        if not message and kind in _WHAT_FAILED:
+            failure.message = f"{_WHAT_FAILED[kind]}: {description_of(exception)}"
+        elif not message:
+            failure.message = text_of(exception)
         if kind == m.FailureKind.TASK_RAISED:
             _attach_exception(failure, exception)
     return encode_struct(failure)
@@ -86,20 +99,21 @@ def _attach_exception(failure: m.Failure, exception: BaseException) -> None:
         failure.kind = m.FailureKind.EXCEPTION_NOT_SERIALIZABLE
         failure.message = (
             f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be sent"
-            f" ({_text_of(error)}): give its class a picklable state, or raise a builtin exception"
+            f" ({description_of(error)}): give its class a picklable state, or raise a builtin exception"
         )
 
 
-def _text_of(exception: BaseException) -> str:
+def _type_name(exception: BaseException) -> str:
     try:
-        return str(exception) or type(exception).__name__
+        return f"{type(exception).__module__}.{type(exception).__qualname__}"
     except BaseException:
-        return f"{type(exception).__name__} (its text cannot be shown)"
+        return type(exception).__name__
 
 
 def _traceback_text(exception: BaseException) -> str:
     try:
-        return "".join(traceback_module.format_exception(type(exception), exception, exception.__traceback__))
+        lines = traceback_module.format_exception(type(exception), exception, exception.__traceback__)
+        return shortened("".join(lines), TRACEBACK_CHARACTERS)
     except BaseException:
         return f"{type(exception).__name__} (its traceback cannot be shown)\n"
 
@@ -118,11 +132,13 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
     message = failure.message
     if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == CODEC:
         try:
-            exception = pickle.loads(failure.exception)
+            exception = _load_exception(failure.exception)
+        except KeyboardInterrupt:  # of the user, who waits for it
+            raise
         except BaseException as error:
             message = (
                 f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be loaded here"
-                f" ({_text_of(error)}): is its module installed on the client?"
+                f" ({description_of(error)}): is its module installed on the client?"
             )
     if exception is None:
         known = _ERRORS.get(int(failure.kind))
@@ -132,8 +148,23 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         advice = _ADVICE.get(int(failure.kind))
         exception = known(f"{_place(failure, function)}: {message}" + (f" ({advice})" if advice else ""))
     if failure.traceback:
-        exception.__cause__ = RemoteTraceback(f"{_place(failure, function)}:\n{failure.traceback}")
+        _set_cause(exception, RemoteTraceback(f"{_place(failure, function)}:\n{failure.traceback}"))
     return exception
+
+
+def _load_exception(data: bytes) -> BaseException:
+    loaded = pickle.loads(data)
+    if not isinstance(loaded, BaseException):
+        raise pickle.UnpicklingError("its pickle loads as something that is no exception")
+    return loaded
+
+
+_CAUSE: Any = BaseException.__dict__["__cause__"]
+
+
+def _set_cause(exception: BaseException, cause: BaseException) -> None:
+    """Set an exception's cause, also where its class forbids to set attributes, as frozen data classes do."""
+    _CAUSE.__set__(exception, cause)
 
 
 def _place(failure: m.Failure, function: str) -> str:

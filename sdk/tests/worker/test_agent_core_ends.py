@@ -13,7 +13,7 @@ from agent_core_bench import (
 )
 
 from scaler.worker import frames
-from scaler.worker.shared_progress import FINISHED
+from scaler.worker.shared_progress import FINISHED, LOADING
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -249,6 +249,52 @@ def test_chunks_that_waited_behind_are_run_elsewhere_in_order():
     assert list(bench.dealt()[0][1].ids) == [11]
 
 
+def test_a_task_whose_function_kills_its_processor_when_it_is_loaded_is_lost_and_takes_none_along():
+    bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
+    bench.start(number, chunk.first_position | LOADING)
+    bench.die(number)
+
+    failure = bench.lost(10)
+    assert failure.kind == m.FailureKind.PROCESSOR_DIED
+    assert "while it loaded the function of the task (attempt 1)" in failure.message
+    [(number, chunk)] = bench.dealt()
+    assert (chunk.ids[0], chunk.attempt) == (11, 1)
+
+
+def test_a_task_whose_function_is_being_loaded_can_be_stopped():
+    bench = Bench()
+    bench.send_tasks([1])
+    [(number, chunk)] = bench.dealt()
+    bench.start(number, chunk.first_position | LOADING)
+    bench.cancel(1, force=True)
+    assert bench.killed == [number]
+    bench.die(number)
+
+    assert bench.confirmed() == {1: CANCELLED}
+
+
+def test_no_task_that_takes_its_processor_along_goes_on_for_ever():
+    """It ran to its end each time, and the outcome never came."""
+    bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"retries": 0})
+    ids = []
+    for attempt in (1, 2, 3, 4):
+        ids.append(list(chunk.ids))
+        assert chunk.attempt == attempt
+        bench.start(number, chunk.first_position + chunk.task_count - 1 | FINISHED)
+        bench.die(number)
+        if attempt < 4:
+            [(number, chunk)] = bench.dealt()
+
+    assert ids == [[10, 11], [10], [10], [10]]
+    failure = bench.lost(10)
+    assert (failure.kind, failure.attempts) == (m.FailureKind.PROCESSOR_DIED, 4)
+    assert "before it could send the outcome, in each of 4 attempts" in failure.message
+    [(number, chunk)] = bench.dealt()
+    assert list(chunk.ids) == [11]
+    bench.finish(number, chunk)
+    assert bench.outcomes() == {11: (0, b"r11")}
+
+
 def test_what_kills_processors_at_their_start_is_not_fed_with_ever_more():
     bench = Bench(slots=1)
     for _ in range(4):
@@ -266,6 +312,8 @@ def test_a_task_over_its_time_limit_is_lost_and_not_retried():
     bench.send_tasks([1], options={"time_limit_milliseconds": 1000, "retries": 9})
     [(number, chunk)] = bench.dealt()
     bench.tick(9)  # it is not running yet: its processor may have to be forked, or to load the function
+    bench.start(number, chunk.first_position | LOADING)
+    bench.tick(9)
     bench.start(number, chunk.first_position)
     bench.tick(0.02)
     bench.tick(0.9)

@@ -17,7 +17,7 @@ from scaler.worker import frames
 from scaler.worker.agent_core import AgentCore, CoreSettings
 from scaler.worker.effects import Deliver, Kill, Send, Spawn, Stop
 from scaler.worker.frames import Kind, Place
-from scaler.worker.shared_progress import FINISHED
+from scaler.worker.shared_progress import FINISHED, LOADING
 from scaler_protocol import messages as m
 
 SAFETY_STEPS = 400
@@ -36,6 +36,8 @@ class SimulatedProcessor:
         self.index = 0  # of the next task to start
         self.limit = 0  # tasks of the chunk not given back
         self.flushed = 0
+        self.has_function = False
+        self.loading = False
         self.running = False
         self.blocked = False
         self.started = Counter()  # instance -> times
@@ -48,6 +50,14 @@ class SimulatedProcessor:
                 self.chunk = self.inbox.pop(0)
                 self.index = self.flushed = 0
                 self.limit = self.chunk.task_count
+                self.loading = not self.has_function
+                if self.loading:
+                    self.page[0] = self.chunk.first_position | LOADING
+        elif self.loading:
+            if chance < 0.5:
+                self.loading, self.has_function = False, True
+            elif chance < 0.7:
+                self.hand_over()
         elif not self.running:
             if self.index == self.limit or chance < 0.2:
                 self.flush()

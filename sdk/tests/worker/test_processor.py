@@ -16,6 +16,7 @@ from scaler import payload as payloads
 from scaler.exceptions import DeserializeObjectError, ResultNotSerializableError
 from scaler.worker import frames
 from scaler.worker.frames import Kind, TasksFlag
+from scaler.worker.shared_progress import LOADING
 from scaler_protocol import messages as m
 
 # Ordinary tasks -------------------------------------------------------------------------------------------------------
@@ -212,6 +213,19 @@ def test_exiting_hard_ends_the_processor_and_the_page_names_the_task(processor, 
     assert os.WEXITSTATUS(processor.wait_for_end()) == 5
     assert processor.progress[0] == first + 2
     assert not processor.progress[0] & finished_bit
+
+
+def test_a_function_that_ends_the_processor_when_it_is_loaded_is_that_of_the_task_on_the_page(processor):
+    class Function:
+        def __reduce__(self) -> Any:
+            return os._exit, (5,)
+
+    function = processor.define(payloads.join(payloads.dump(Function())), m.ObjectKind.FUNCTION)
+    first = processor.send_calls(function, (1,), (2,))
+
+    assert processor.receive() is None
+    assert os.WEXITSTATUS(processor.wait_for_end()) == 5
+    assert processor.progress[0] == first | LOADING
 
 
 def test_a_killed_idle_processor_had_finished_its_task(processor, finished_bit):

@@ -21,6 +21,7 @@ from scaler.client.submitting import Submitter
 from scaler.exceptions import DisconnectedError, SerializeObjectError
 from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
+from scaler.texts import description_of
 from scaler_protocol import messages as m
 
 ADDRESS_VARIABLE = "SCALER_ADDRESS"
@@ -108,14 +109,16 @@ class Client(Submitter):
         Returns a reference to pass to `submit` and `map`; it is valid until `clear` or `disconnect`.
         """
         self._core.check_open()
+        name = name if name is not None else type(obj).__name__
+        if not isinstance(name, str):
+            raise TypeError(f"the name of an object must be a str, not {type(name).__name__}")
         try:
             content = dump_value(obj, self._serializer)
         except Exception as error:
             raise SerializeObjectError(
-                f"an object of type {type(obj).__name__} cannot be serialised: {type(error).__name__}: {error}"
+                f"an object of type {type(obj).__name__} cannot be serialised: {description_of(error)}"
             ) from error
         parts: Parts = content if isinstance(content, list) else [content]
-        name = name if name is not None else type(obj).__name__
         object_id = self._core.send_object(parts, name, m.ObjectKind.VALUE)
         self._core.value_objects.add(object_id)
         return ObjectReference(name, parts_size(parts), object_id)

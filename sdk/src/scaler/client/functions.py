@@ -88,9 +88,9 @@ class FunctionRegistry:
         with self._lock:
             record = self._by_digest.get(digest.digest())
             if record is None:
-                name = function_name(function)
+                name, takes_profiling = function_name(function), _takes_profiling(function)
                 object_id = self._send(parts, name)
-                record = FunctionRecord(object_id, name, digest.digest(), _takes_profiling(function))
+                record = FunctionRecord(object_id, name, digest.digest(), takes_profiling)
                 self._by_digest[record.digest] = record
             self._hold(function, record)
             return record
@@ -151,15 +151,18 @@ class FunctionRegistry:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """How errors and monitors call a function."""
-    function = getattr(function, "function", function)  # of a chunk of `map`
-    name = getattr(function, "__qualname__", None) or getattr(type(function), "__qualname__", "function")
-    return str(name)
+    """How errors and monitors call a function. Never fails, whatever the function makes of its attributes."""
+    try:
+        function = getattr(function, "function", function)  # of a chunk of `map`
+        name = getattr(function, "__qualname__", None)
+    except Exception:
+        name = None
+    return name if isinstance(name, str) and name else type(function).__qualname__
 
 
 def _takes_profiling(function: Callable[..., Any]) -> bool:
     try:
         parameters: List[inspect.Parameter] = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    except Exception:  # no signature, or one of the user's making
         return True  # cannot be known: the keyword is the function's
     return any(p.name == "profiling" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -21,6 +22,7 @@ from scaler.client.profiling import ProfileResult
 from scaler.exceptions import DeserializeObjectError, RemoteTraceback
 from scaler.failures import load_failure
 from scaler.payload import Buffer, load_value
+from scaler.texts import description_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -43,9 +45,12 @@ else:
             return cls
 
 
+logger = logging.getLogger("scaler")
+
 CANCEL_TIMEOUT_SECONDS = 1.0
 
 _DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
+_NOT_LOADED = DeserializeObjectError("the exception has not been loaded yet: ask again without the condition held")
 
 
 class _ListMadeWhenAsked:
@@ -185,6 +190,10 @@ class ScalerFuture(_Future[R]):
         if self._state != FINISHED:
             self._wait(timeout)
         if self._payload is not None:
+            if self._condition._is_owned():  # type: ignore[attr-defined]
+                # `concurrent.futures.wait` asks with the condition held, where no user code may run: loading could take
+                # long, or wait for another future, and nobody could tell this client anything meanwhile.
+                return _NOT_LOADED if self._has_failed else None
             self._load()
         return self._exception
 
@@ -214,12 +223,32 @@ class ScalerFuture(_Future[R]):
         else:
             try:
                 self._result = load_value(payload, self._client._core.serializer)
+            except KeyboardInterrupt:  # of the user, who waits for it: the result can be asked for again
+                raise
             except BaseException as error:
                 self._exception = _not_loadable(error)
         self._payload = None
 
     def __await__(self) -> Generator[Any, None, R]:
-        return asyncio.wrap_future(self).__await__()
+        # Not by `asyncio.wrap_future`: there a task that raises StopIteration is waited for until the end of time.
+        loop = asyncio.get_running_loop()
+        outcome_is_known: asyncio.Future[None] = loop.create_future()
+
+        def wake(_: Future[Any]) -> None:
+            try:
+                loop.call_soon_threadsafe(_set_done, outcome_is_known)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
+
+        self.add_done_callback(wake)
+        try:
+            yield from outcome_is_known
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if self.cancelled():
+            raise asyncio.CancelledError() from (RemoteTraceback(self._stack) if self._stack else None)
+        return self.result()
 
     # Called by the client's core, with the condition held -----------------------------------------------------------
 
@@ -233,11 +262,22 @@ class ScalerFuture(_Future[R]):
                 waiter.add_result(self)
 
     def _run_callbacks(self) -> None:
-        self._invoke_callbacks()  # type: ignore[attr-defined]  # the base class's own
+        for callback in self._done_callbacks:
+            try:
+                callback(self)
+            except (
+                BaseException
+            ):  # whatever it raises, SystemExit included, must not keep others' callbacks from running
+                logger.exception("a callback of task %d raised an exception", self._task_id)
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _not_loadable(error: BaseException) -> DeserializeObjectError:
-    text = f"the result cannot be loaded by this client: {type(error).__name__}: {error}"
+    text = f"the result cannot be loaded by this client: {description_of(error)}"
     if isinstance(error, ImportError):
         text += "; install that module here, or return builtin types from the task"
     failure = DeserializeObjectError(text)

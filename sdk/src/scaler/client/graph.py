@@ -42,6 +42,7 @@ from scaler.payload import (
     join,
     parts_size,
 )
+from scaler.texts import description_of, repr_of
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
@@ -66,7 +67,7 @@ class GraphFuture(ScalerFuture[Any]):
         super()._load()
         if self._exception is not None and self._has_failed and self._keys:
             keys, self._keys = self._keys, ()
-            add_note(self._exception, f"(raised by node {keys[position]!r} of the graph)")
+            add_note(self._exception, f"(raised by node {repr_of(keys[position])} of the graph)")
 
 
 def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
@@ -107,10 +108,16 @@ def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
         raise TypeError(f"keys must be a list of keys, not one: pass [{keys!r}]")
     seen: Set[Any] = set()
     for key in keys:
-        if key in seen:
-            raise GraphKeyError(f"key {key!r} is asked for twice: give each key once")
-        if key not in graph:
-            raise GraphKeyError(f"key {key!r} is not in the graph")
+        try:
+            is_asked_for_twice, is_in_graph = key in seen, key in graph
+        except TypeError:
+            raise  # not hashable, and says so
+        except Exception as error:
+            raise GraphKeyError(f"{repr_of(key)} is no key: {description_of(error)}") from error
+        if is_asked_for_twice:
+            raise GraphKeyError(f"key {repr_of(key)} is asked for twice: give each key once")
+        if not is_in_graph:
+            raise GraphKeyError(f"key {repr_of(key)} is not in the graph")
         seen.add(key)
 
 
@@ -215,7 +222,9 @@ class _Builder:
         record = self._known.get(id(function)) or self._hold_function(function)
         payload, dependencies = self._dump(key, function, tuple(arguments))
         if len(dependencies) > MAXIMUM_DEPENDENCIES:
-            raise ValueError(f"node {key!r} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first")
+            raise ValueError(
+                f"node {repr_of(key)} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first"
+            )
         if dependencies:
             self._dependencies[len(self._payloads)] = dependencies
         self._records.append(record)
@@ -255,12 +264,12 @@ class _Builder:
             content = dump_value(value, self._client._serializer)
         except Exception as error:
             raise SerializeObjectError(
-                f"the data of node {key!r}, of type {type(value).__name__}, cannot be serialised:"
-                f" {type(error).__name__}: {error}"
+                f"the data of node {repr_of(key)}, of type {type(value).__name__}, cannot be serialised:"
+                f" {description_of(error)}"
             ) from error
         if isinstance(content, bytes):
             return value
-        return ObjectReference(repr(key), parts_size(content), self._send_object(content))
+        return ObjectReference(repr_of(key), parts_size(content), self._send_object(content))
 
     def _send_object(self, parts: Parts) -> int:
         object_id = self._client._core.send_object(parts, "", m.ObjectKind.VALUE)
@@ -289,8 +298,8 @@ class _Builder:
             parts = dump_arguments(arguments, {}, serializer, references)
         except Exception as error:
             raise SerializeObjectError(
-                f"an argument of {function_name(function)} in node {key!r} cannot be serialised:"
-                f" {type(error).__name__}: {error}"
+                f"an argument of {function_name(function)} in node {repr_of(key)} cannot be serialised:"
+                f" {description_of(error)}"
             ) from error
         dependencies = [
             each.object_id if each.object_id in self._objects else self._client._check_reference(each)

@@ -21,6 +21,9 @@ from array import array
 from graphlib import CycleError
 from typing import Any, Dict, Hashable, Iterator, List, Mapping, Sequence
 
+from scaler.exceptions import GraphKeyError
+from scaler.texts import description_of, repr_of
+
 Graph = Mapping[Any, Any]
 
 ONLY_RESULTS = 0  # the arguments are results of other tasks, each a different one
@@ -99,7 +102,7 @@ def keys_named(graph: Graph, task: Any) -> List[Any]:
     """The keys that a task's arguments name: a plain list if they are arguments themselves, none within others."""
     try:
         named = [value for value in task[1:] if value in graph]
-    except TypeError:  # one is not hashable: a list, or a literal
+    except Exception:  # one is not hashable: a list, or a literal; or worse, which is looked at one by one
         return _Nested(_keys_in(graph, task[1:]))
     if len(named) < len(task) - 1 and any(type(value) is tuple and value not in graph for value in task[1:]):
         return _Nested(_keys_in(graph, task[1:]))
@@ -113,8 +116,20 @@ def is_task(value: Any) -> bool:
 def is_key(graph: Graph, value: Any) -> bool:
     try:
         return value in graph
-    except TypeError:  # not hashable: a literal
-        return False
+    except Exception as error:
+        return _is_known_literal(value, error)
+
+
+def _is_known_literal(value: Any, error: Exception) -> bool:
+    """What was asked of `is_key` about something that cannot be looked for: False if it cannot be a key."""
+    try:
+        hash(value)
+    except Exception:
+        return False  # not hashable: a literal
+    raise GraphKeyError(
+        f"an argument of type {type(value).__name__} cannot be compared with the graph's keys, so nobody knows"
+        f" whether it stands for one: {description_of(error)}"
+    ) from error
 
 
 def _keys_in(graph: Graph, arguments: Sequence[Any]) -> Iterator[Any]:
@@ -129,6 +144,6 @@ def _keys_in(graph: Graph, arguments: Sequence[Any]) -> Iterator[Any]:
 def _raise_cycle(path: List[Any], closing: Any) -> None:
     cycle = [*path[path.index(closing) :], closing]
     cycle.reverse()  # as graphlib has it: each is needed by the next
-    names = " -> ".join(map(repr, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
+    names = " -> ".join(map(repr_of, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
     text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
     raise CycleError(text, cycle)

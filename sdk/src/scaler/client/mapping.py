@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 from scaler import blocking
+from scaler.exceptions import ScalerError, SerializeObjectError
 
 if TYPE_CHECKING:
     from scaler.client.future import ScalerFuture
@@ -53,11 +54,12 @@ class Chunk:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Append a note to an exception, as `add_note` of Python 3.11 does."""
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    else:  # before Python 3.11; shown by those who look for notes
-        error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+    """Append a note to an exception, as `add_note` of Python 3.11 does, also where its class allows no new attributes,
+    as frozen data classes do not. A note that cannot be added is not worth the exception."""
+    try:
+        error.__dict__["__notes__"] = [*error.__dict__.get("__notes__", ()), note]
+    except BaseException:
+        pass
 
 
 def run_map(client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
@@ -79,6 +81,7 @@ class _Map:
         self._next = 0
         self._item_seconds = 0.0  # 0 while unknown
         self._running: Dict[ScalerFuture, int] = {}  # position of the first item
+        self._sizes: Dict[int, int] = {}  # of the running chunks, by position of the first item
         self._results: Dict[int, List[Any]] = {}
         self._failed: Dict[int, BaseException] = {}
 
@@ -104,7 +107,13 @@ class _Map:
             if self._item_seconds == 0.0 and len(self._running) >= self._slots:
                 return  # wait for the first measurement
             chunk = self._items[self._next : self._next + self._chunk_items()]
-            self._running[self._client.submit(self._chunk, self._next, chunk)] = self._next
+            try:
+                future = self._client.submit(self._chunk, self._next, chunk)
+            except SerializeObjectError as error:
+                self._name_items(error, self._next, len(chunk))
+                raise
+            self._running[future] = self._next
+            self._sizes[self._next] = len(chunk)
             self._next += len(chunk)
 
     def _chunk_items(self) -> int:
@@ -112,6 +121,15 @@ class _Map:
             return 1
         fair = (len(self._items) - self._next) // (CHUNKS_AHEAD * self._slots) + 1
         return max(1, min(int(TARGET_SECONDS / self._item_seconds), fair, self._maximum_items))
+
+    def _name_items(self, error: BaseException, first: int, count: int) -> None:
+        """Say which items an error may be about, unless it is what one of them raised and says so."""
+        if not isinstance(error, ScalerError) or getattr(error, "__notes__", None):
+            return
+        add_note(
+            error,
+            f"(item {first} of map)" if count == 1 else f"(one of the items {first} to {first + count - 1} of map)",
+        )
 
     def _collect(self) -> None:
         with blocking.announced():
@@ -121,8 +139,10 @@ class _Map:
             try:
                 seconds, results = future.result()
             except BaseException as error:
+                self._name_items(error, first, self._sizes.pop(first))
                 self._failed[first] = error
                 continue
+            del self._sizes[first]
             self._results[first] = results
             measured = max(seconds / len(results), 1e-7)
             self._item_seconds = measured if self._item_seconds == 0.0 else (self._item_seconds + measured) / 2

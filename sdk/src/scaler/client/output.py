@@ -77,7 +77,7 @@ class OutputChannel:
         while output is not None:
             try:
                 self.callback(output)
-            except Exception:
+            except BaseException:  # of the user: SystemExit ends this thread for nobody
                 logger.exception("the output of task %d could not be shown", output.task_id)
             with self._lock:
                 self._waiting_bytes -= len(output.text)

@@ -48,6 +48,7 @@ from scaler.payload import (
     parts_size,
 )
 from scaler.serializer import Serializer
+from scaler.texts import description_of
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Submitter:
             raise
         except Exception as error:
             raise SerializeObjectError(
-                f"function {function_name(fn)} cannot be serialised: {type(error).__name__}: {error};"
+                f"function {function_name(fn)} cannot be serialised: {description_of(error)};"
                 " what it closes over must be picklable (locks, sockets and open files are not)"
             ) from error
 
@@ -181,7 +182,7 @@ class Submitter:
             parts = dump_arguments(args, kwargs, self._serializer, references)
         except Exception as error:
             raise SerializeObjectError(
-                f"an argument of {function_name(fn)} cannot be serialised: {type(error).__name__}: {error}"
+                f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0

@@ -44,6 +44,12 @@ PIPELINE_TASK_SECONDS = 0.0005
 WORTHWHILE_SECONDS = 0.0001
 """Less work than this is not spread: waking another processor would cost more."""
 
+SUSPICIOUS_ATTEMPTS = 2
+"""Tasks that were lost so often run alone: then it shows who takes processors along, and nobody suffers with them."""
+
+MAXIMUM_LOST_OUTCOMES = 3
+"""A task that ran so often, and whose outcome was lost with its processor each time, gets one more attempt."""
+
 TICK_SECONDS = 0.02
 MAXIMUM_CHUNK_TASKS = 1000
 
@@ -261,7 +267,7 @@ class AgentCore:
             return
         self._requeue(self._part(chunk, index + 1, chunk.count))
         culprit = self._part(chunk, index, index + 1)
-        if state.running:
+        if state.occupied:
             self._settle_culprit(state, culprit, description, stack)
         else:
             self._run_again(culprit)
@@ -282,16 +288,29 @@ class AgentCore:
         elif traits.attempt <= traits.retries and not traits.at_most_once:
             self._requeue(task.with_attempt(traits.attempt + 1))
         else:
-            text = f"processor {state.process_id} {description} while it ran the task (attempt {traits.attempt})"
+            doing = "ran the task" if state.running else "loaded the function of the task"
+            text = f"processor {state.process_id} {description} while it {doing} (attempt {traits.attempt})"
             self._lose(task, m.FailureKind.PROCESSOR_DIED, text)
 
     def _run_again(self, batch: TaskBatch) -> None:
-        """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs."""
-        if batch.traits.at_most_once:
+        """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs that is known.
+
+        That counts as an attempt: who loses its processor each time, and runs alone by then, must not go on for ever.
+        """
+        if not len(batch):
+            return
+        traits = batch.traits
+        if traits.at_most_once:
             text = "the task ran, its outcome was lost with its processor, and it must not be run again"
             self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
+        elif traits.attempt > max(traits.retries, MAXIMUM_LOST_OUTCOMES):
+            text = (
+                f"the task ran, and its processor ended before it could send the outcome, in each of {traits.attempt}"
+                " attempts: does the task close files that are not its own?"
+            )
+            self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
         else:
-            self._requeue(batch)
+            self._requeue(batch.with_attempt(traits.attempt + 1))
 
     def _requeue(self, batch: TaskBatch) -> None:
         """Put tasks back to the front of the queue, without those that are to be cancelled."""
@@ -367,7 +386,8 @@ class AgentCore:
         return True
 
     def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
-        if mean is None or mean >= LONG_TASK_SECONDS or batch.traits.at_most_once:
+        traits = batch.traits
+        if mean is None or mean >= LONG_TASK_SECONDS or traits.at_most_once or traits.attempt > SUSPICIOUS_ATTEMPTS:
             return 1
         mean = max(mean, 1e-7)
         share = -(-self.queue.count // self.pool.slots)

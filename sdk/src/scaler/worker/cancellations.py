@@ -56,7 +56,7 @@ class Cancellations:
             state, position = place
             if position > state.started:
                 continue
-            if position < state.started or not state.running or not force:
+            if position < state.started or not state.occupied or not force:
                 self.confirm([instance], m.CancelOutcome.RUNNING)
             else:
                 self._pool.kill(state, Doom(position, None, "its task was cancelled"))

@@ -19,15 +19,17 @@ import pickle
 import sys
 import time
 from array import array
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, cast
 
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.failures import failure_payload
 from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, dump_value, load_arguments, split_results
 from scaler.serializer import Serializer
+from scaler.texts import description_of
 from scaler.worker import resident_memory
 from scaler.worker.frames import TaskChunk, TasksFlag, large_result
+from scaler.worker.shared_progress import LOADING
 from scaler_protocol.messages import FailureKind
 from scaler_protocol.spill import NoRoomError, write_where_room_is
 
@@ -74,13 +76,26 @@ class RunningChunk:
 
 def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
     """Run what nobody else takes of a chunk."""
+    objects, function_id = processor.objects, chunk.tasks.function
+    first = None
+    if not objects.is_loaded(function_id):
+        # Loading runs user code, in the name of the first task. Nobody may give that one back meanwhile: nobody would
+        # know then which task the processor dies of, and the task would go from processor to processor.
+        first = next(chunk.remaining, None)
+        if first is None:
+            return
+        processor.progress[0] = first[0] | LOADING
+    failure = None
     try:
-        function, serializer = processor.objects.function(chunk.tasks.function)
+        function, serializer = objects.function(function_id)
     except BaseException as error:
-        _fail_all(processor, chunk, _failure(processor, chunk, FailureKind.FUNCTION_NOT_LOADED, error))
-        return
+        failure = _failure(processor, chunk, FailureKind.FUNCTION_NOT_LOADED, error)
+    if first is not None:
+        chunk.remaining = chain((first,), chunk.remaining)
     chunk.busy_since = time.perf_counter()
-    if serializer is None and not chunk.tasks.flags & _GENERAL_FLAGS:
+    if failure is not None:
+        _fail_all(processor, chunk, failure)
+    elif serializer is None and not chunk.tasks.flags & _GENERAL_FLAGS:
         run_plain(processor, chunk, function)
     else:
         run_general(processor, chunk, function, serializer)
@@ -119,6 +134,7 @@ def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[...,
                 result = function(*arguments[0], **arguments[1])
         except BaseException as error:
             append(_failure(processor, chunk, FailureKind.TASK_RAISED, error))
+            arguments = None  # what their destructors do is this task's doing
             continue
         if result is None:
             append(_NONE_PAYLOAD)
@@ -204,28 +220,24 @@ def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, seriali
 
 
 def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error: BaseException) -> FailurePayload:
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next or error.__traceback__  # the user's frames, not this module's
+    frames = error.__traceback__
+    if frames is not None and frames.tb_next is not None:
+        # The user's frames, not this module's; also for an exception that lets nobody set its attributes.
+        BaseException.with_traceback(error, frames.tb_next)
     attempts = chunk.tasks.attempt
     payload = failure_payload(kind, exception=error, worker=processor.name, attempts=attempts)
     if len(payload) >= INLINE_BYTES and kind == FailureKind.TASK_RAISED:
-        return _shortened(processor, chunk, error, payload)
+        # Failures travel inline: one that is too large for that keeps its text, but loses the exception.
+        text = (
+            f"the task raised {description_of(error)}; the exception itself, {len(payload)} bytes, is too large to be"
+            f" sent with it (the limit is {INLINE_BYTES}): keep large data out of exceptions"
+        )
+        kind = FailureKind.EXCEPTION_NOT_SERIALIZABLE
+        payload = failure_payload(kind, exception=error, message=text, worker=processor.name, attempts=attempts)
     return FailurePayload(payload)
 
 
-def _shortened(processor: Processor, chunk: RunningChunk, error: BaseException, payload: bytes) -> FailurePayload:
-    """Failures travel inline: one that is too large for that keeps its text, but loses the exception."""
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
-    text = (
-        f"the task raised {name}, whose pickle of {len(payload)} bytes is too large to be sent with it"
-        f" (the limit is {INLINE_BYTES}): keep large data out of exceptions"
-    )
-    kind = FailureKind.EXCEPTION_NOT_SERIALIZABLE
-    return FailurePayload(failure_payload(kind, message=text, worker=processor.name, attempts=chunk.tasks.attempt))
-
-
 def _fail_all(processor: Processor, chunk: RunningChunk, payload: FailurePayload) -> None:
-    chunk.busy_since = time.perf_counter()
     for position, _ in chunk.remaining:
         processor.progress[0] = position
         if chunk.tasks.flags & TasksFlag.PROFILING:
@@ -306,6 +318,8 @@ class _TaskStream(io.TextIOBase):
         return self._stream  # of the process itself: for who insists on a descriptor
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         self._pending.append(text)
         self._characters += len(text)
         if "\n" in text or self._characters >= self._MAXIMUM_CHARACTERS:

@@ -47,6 +47,10 @@ class DefinedObjects:
             self._function_errors.pop(object_id, None)
             self._values.pop(object_id, None)
 
+    def is_loaded(self, object_id: int) -> bool:
+        """Whether a function can be had without running user code."""
+        return object_id in self._functions or object_id in self._function_errors
+
     def function(self, object_id: int) -> Tuple[Callable[..., Any], Optional[Serializer]]:
         """A function and its Serializer.
 

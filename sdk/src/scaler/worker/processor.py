@@ -35,7 +35,7 @@ from scaler.worker import frames, resident_memory
 from scaler.worker.chunk_runner import RunningChunk, outcome_columns, profile_columns, run_chunk
 from scaler.worker.defined_objects import DefinedObjects
 from scaler.worker.frames import Frame, FrameReader, Kind
-from scaler.worker.shared_progress import FINISHED
+from scaler.worker.shared_progress import FINISHED, LOADING
 from scaler_protocol.messages import TaskStatus
 
 LOOK_INTERVAL_SECONDS = 0.02
@@ -210,7 +210,7 @@ class Processor:
         position = self.progress[0]
         if chunk is None or position & FINISHED:
             return 0
-        index = position - chunk.tasks.first_position
+        index = (position & ~LOADING) - chunk.tasks.first_position
         return chunk.tasks.ids[index] if 0 <= index < chunk.tasks.task_count else 0
 
     @property

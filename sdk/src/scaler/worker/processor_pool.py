@@ -16,7 +16,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional
 
 from scaler.worker.effects import Effect, Kill, Spawn, Stop
-from scaler.worker.shared_progress import FINISHED, MAXIMUM_PROCESSORS
+from scaler.worker.shared_progress import FINISHED, LOADING, MAXIMUM_PROCESSORS
 from scaler.worker.task_queue import TaskBatch
 from scaler_protocol import messages as m
 
@@ -85,12 +85,17 @@ class ProcessorState:
     @property
     def started(self) -> int:
         """Position of the task that started last."""
-        position: int = self.progress[0] & ~FINISHED
+        position: int = self.progress[0] & ~(FINISHED | LOADING)
         return position
 
     @property
     def running(self) -> bool:
-        """Whether that task has not ended yet."""
+        """Whether that task runs: its function is loaded, and has not returned."""
+        return 0 < self.progress[0] < LOADING
+
+    @property
+    def occupied(self) -> bool:
+        """Whether user code of that task runs: its function, or what is run to load it."""
         return 0 < self.progress[0] < FINISHED
 
     @property

@@ -1,0 +1,43 @@
+"""Words for what went wrong, about objects that may be what went wrong.
+
+Rules:
+- Describing never fails: an object whose own `__str__` or `__repr__` raises is described without it.
+- What comes out is for people, and bounded: a text of a megabyte says no more than its beginning and its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT_CHARACTERS = 4_000
+"""Of an exception's text, or of an object's repr."""
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, or its type when it says nothing."""
+    try:
+        return shortened(str(error), TEXT_CHARACTERS) or type(error).__name__
+    except BaseException:  # the user's own __str__ may raise anything, SystemExit included
+        return f"{type(error).__name__} (its text cannot be shown)"
+
+
+def description_of(error: BaseException) -> str:
+    """An exception's type and what it says."""
+    name, text = type(error).__name__, text_of(error)
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
+def repr_of(value: Any) -> str:
+    """The repr of an object, or its type when that fails."""
+    try:
+        return shortened(repr(value), TEXT_CHARACTERS)
+    except BaseException:
+        return f"<{type(value).__name__} whose repr fails>"
+
+
+def shortened(text: str, characters: int) -> str:
+    """Beginning and end of a text that is longer than so many characters; the end is what tells most."""
+    if len(text) <= characters:
+        return text
+    beginning, end = characters // 4, characters - characters // 4
+    return f"{text[:beginning]}\n[... {len(text) - characters} characters ...]\n{text[-end:]}"
