@@ -9,6 +9,7 @@ from scaler.worker import frames
 from scaler.worker.agent_core import AgentCore, CoreSettings
 from scaler.worker.effects import Deliver, Kill, Send, Spawn, Stop
 from scaler.worker.frames import Frame, Kind, Place
+from scaler.worker.processor_pool import LENDING_DELAY_SECONDS
 from scaler.worker.shared_progress import FINISHED
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
@@ -197,6 +198,12 @@ class Bench:
     def cancel(self, *ids: int, force: bool = False) -> None:
         self.core.on_cancel(m.TaskCancel(ids=ids, force=force))
         self.turn()
+
+    def block(self, number: int) -> None:
+        """A processor's task waits for others, and has done so for longer than its slot is kept for these."""
+        self.core.on_blocked(number)
+        self.turn()
+        self.tick(2 * LENDING_DELAY_SECONDS)
 
     def tick(self, seconds: float) -> None:
         self.now += seconds

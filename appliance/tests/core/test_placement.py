@@ -219,6 +219,25 @@ def test_a_processor_that_waits_for_nested_tasks_lends_its_slot(harness: Harness
     harness.nothing_else_was_sent()
 
 
+def test_a_nested_task_is_sent_although_its_worker_holds_enough_of_its_parents_like(harness: Harness) -> None:
+    """Else the lent slot would go to the next parent, the one lent by that to the next: a process for each."""
+    client, worker = harness.client(), harness.worker()
+    measure(client, worker, 10_000_000)
+    client.submit(range(1, 10))
+    worker.take_tasks()
+    worker.suspend(1)
+    worker.take_tasks()  # the next parent is there before the first one's children
+    client.submit([10, 11], options=options(priority=1))
+    (child,) = worker.take_tasks()
+    harness.nothing_else_was_sent()
+    client.submit([20], options=options(priority=2))
+    (grandchild,) = worker.take_tasks()
+    worker.finish([grandchild, child])
+    assert set(client.take_results()) == {20, 10}
+    worker.take_tasks()
+    harness.nothing_else_was_sent()
+
+
 def test_slots_that_were_lent_are_taken_back(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(queue_size=1)
     client.submit(range(3))

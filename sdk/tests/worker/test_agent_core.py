@@ -17,7 +17,7 @@ from agent_core_bench import (
 from scaler.worker import frames
 from scaler.worker.effects import Deliver
 from scaler.worker.frames import FrameError, Kind
-from scaler.worker.processor_pool import MAXIMUM_SPARES
+from scaler.worker.processor_pool import LENDING_DELAY_SECONDS, MAXIMUM_SPARES
 from scaler_protocol import messages as m
 
 # Dealing --------------------------------------------------------------------------------------------------------------
@@ -323,8 +323,7 @@ def test_a_suspended_processor_makes_room_for_a_spare():
     bench = Bench(slots=1)
     bench.send_tasks([1, 2])
     [(number, _)] = bench.dealt()
-    bench.core.on_blocked(number)
-    bench.turn()
+    bench.block(number)
 
     assert [spawn.number for spawn in bench.spawned] == [0, 1]
     assert bench.core.pool.suspended == 1
@@ -332,12 +331,29 @@ def test_a_suspended_processor_makes_room_for_a_spare():
     assert (spare, list(chunk.ids)) == (1, [2])
 
 
+def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for():
+    bench = Bench(slots=1)
+    bench.send_tasks([1, 2], options={"priority": 3})
+    [(parent, _)] = bench.dealt()
+    bench.core.on_blocked(parent)
+    bench.turn()
+    assert bench.dealt() == [] and bench.core.needs_tick, "2 is not more urgent than the task that waits"
+
+    bench.send_tasks([10], options={"priority": 4})
+    [(number, child)] = bench.dealt()
+    assert list(child.ids) == [10]
+    bench.finish(number, child)
+    assert bench.dealt() == []
+    bench.tick(2 * LENDING_DELAY_SECONDS)
+    [(number, other)] = bench.dealt()
+    assert list(other.ids) == [2] and not bench.core.needs_tick
+
+
 def test_a_resumed_processor_takes_its_slot_back():
     bench = Bench(slots=1)
     bench.send_tasks([1, 2])
     [(number, chunk)] = bench.dealt()
-    bench.core.on_blocked(number)
-    bench.turn()
+    bench.block(number)
     [(spare, second)] = bench.dealt()
     bench.core.on_resumed(number)
     bench.finish(spare, second)
@@ -382,8 +398,7 @@ def test_spares_beyond_a_few_are_let_go():
     for instance in range(count):
         bench.send_tasks([instance])
         [(number, chunk)] = bench.dealt()
-        bench.core.on_blocked(number)
-        bench.turn()
+        bench.block(number)
         chunks.append((number, chunk))
     for number, chunk in chunks:
         bench.finish(number, chunk)

@@ -42,6 +42,7 @@ def test_a_chunk_of_tasks_arrives_as_it_was_sent(ends):
                 first_position=12,
                 client=4,
                 attempt=2,
+                priority=-3,
                 flags=TasksFlag.PROFILING,
                 ids=ids,
                 sizes=sizes,
@@ -57,6 +58,7 @@ def test_a_chunk_of_tasks_arrives_as_it_was_sent(ends):
     chunk = frames.parse_tasks(frame.flags, frame.body)
 
     assert (chunk.function, chunk.first_position, chunk.client, chunk.attempt) == (77, 12, 4, 2)
+    assert chunk.priority == -3
     assert (chunk.task_count, chunk.flags) == (2, TasksFlag.PROFILING | TasksFlag.DEPENDENCIES)
     assert (chunk.ids, chunk.sizes) == (ids, sizes)
     assert (chunk.dependency_counts, chunk.dependencies) == (counts, dependencies)

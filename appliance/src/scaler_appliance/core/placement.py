@@ -8,6 +8,9 @@ Rules:
 - A worker that has still half of that is left alone: few large messages, not many small ones. For the same reason a
   message carries LEAST_MESSAGE_MICROSECONDS of work, if there is as much, even when other workers are idle.
 - Only workers that may take something are looked at; the cost follows what changed, not how many workers there are.
+- A worker that has lent slots, since tasks of its own wait for others, is sent more urgent tasks than it holds, as many
+  as it has slots, even when it holds enough: the slots were lent for these, and it runs them first. Nested tasks are
+  more urgent than what waits for them, so recursion goes into the depth, and few tasks wait at a time.
 - A task that was lost with several workers is sent only where a slot is free: should it be the cause, few others are
   lost with it.
 """
@@ -38,6 +41,7 @@ class Placement:
         self._state = state
         self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
         self._hungry: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
+        self._lending: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
 
     def add_worker(self, worker: WorkerSession) -> None:
@@ -46,6 +50,7 @@ class Placement:
     def remove_worker(self, worker: WorkerSession) -> None:
         self._idle.pop(worker.number, None)
         self._hungry.pop(worker.number, None)
+        self._lending.pop(worker.number, None)
 
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
@@ -57,6 +62,10 @@ class Placement:
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished something, or has more or fewer slots than before."""
+        if worker.slots > worker.hello.slots:
+            self._lending[worker.number] = worker
+        else:
+            self._lending.pop(worker.number, None)
         if worker.leaving or worker.is_congested:
             return
         if worker.assigned < worker.slots:
@@ -72,11 +81,14 @@ class Placement:
 
     def place(self) -> None:
         """Hand out waiting tasks as far as workers have room."""
+        lending = dict(self._lending)
         for ready_class in self._state.ready.waiting():
             is_served = False
             for candidates in (self._idle, self._hungry):
                 while ready_class.count and self._place_round(ready_class, candidates):
                     is_served = True
+            if lending and ready_class.count:
+                is_served |= self._place_urgent(ready_class, lending)
             if is_served:
                 self._state.ready.note_served(ready_class)
 
@@ -101,8 +113,26 @@ class Placement:
                 break
         return is_changed
 
-    def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int) -> int:
-        """Dispatch about `share` tasks of a class to a worker, as far as its credit goes; returns how many."""
+    def _place_urgent(self, ready_class: ReadyClass, lending: Dict[int, WorkerSession]) -> bool:
+        """Send tasks to workers that have lent slots and hold too few as urgent as these; whether there were any.
+
+        The classes come by priority: who holds enough for one does so for the next, and is taken out of `lending`.
+        """
+        is_changed = False
+        for worker in list(_able(lending, ready_class)):
+            wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
+            if wanted <= 0 or worker.leaving or worker.is_congested:
+                del lending[worker.number]
+            elif ready_class.count:
+                is_changed |= self._fill(worker, ready_class, min(wanted, ready_class.count), wanted) > 0
+        return is_changed
+
+    def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
+        """Dispatch about `share` tasks of a class to a worker, as far as its credit goes; returns how many.
+
+        Parameters:
+            urgent: how many it may have in any case, unless they are suspects.
+        """
         placed = 0
         while placed < share:
             room = worker.room_for(ready_class.requirement.capabilities)
@@ -110,7 +140,7 @@ class Placement:
             if span is None:
                 break
             duration_microseconds = self._state.durations.get(span.batch.function_key)
-            credit = self._credit(worker, span, duration_microseconds)
+            credit = self._credit(worker, span, duration_microseconds, urgent - placed)
             least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
             count = min(span.stop - span.start, credit, _limit_of_message(span), max(share - placed, least))
             if count < span.stop - span.start:
@@ -122,17 +152,17 @@ class Placement:
                 break
         return placed
 
-    def _credit(self, worker: WorkerSession, span: Span, duration_microseconds: Optional[float]) -> int:
+    def _credit(self, worker: WorkerSession, span: Span, duration_microseconds: Optional[float], urgent: int) -> int:
         """How many more tasks like those of the span, which take so long, the worker should have."""
         free_slots = worker.slots - worker.assigned
         if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
-            ahead = free_slots
+            ahead, urgent = free_slots, 0
         elif duration_microseconds is None:
             ahead = TASKS_AHEAD_OF_UNMEASURED * worker.slots - worker.assigned
         else:
             free_microseconds = self._target_microseconds * worker.slots - worker.load_microseconds
             ahead = max(int(free_microseconds / duration_microseconds), free_slots)
-        return max(0, min(MAXIMUM_TASKS_PER_DISPATCH, ahead))
+        return max(0, min(MAXIMUM_TASKS_PER_DISPATCH, max(ahead, urgent)))
 
     def _dispatch(self, worker: WorkerSession, span: Span, duration_microseconds: Optional[float]) -> None:
         state = self._state

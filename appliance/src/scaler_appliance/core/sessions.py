@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from typing import ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-from scaler_appliance.core.batches import Dispatch, TaskBatch
+from scaler_appliance.core.batches import Dispatch, Requirement, TaskBatch
 from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
@@ -206,6 +206,14 @@ class WorkerSession(Session):
             if amount:
                 room = min(room, int(self._free.get(name, 0.0) / amount + _ROUNDING))
         return max(0, room)
+
+    def count_as_urgent(self, requirement: Requirement) -> int:
+        """How many tasks it holds that are at least as urgent as those of a class."""
+        return sum(
+            dispatch.open_count
+            for dispatch in self.dispatches.values()
+            if dispatch.batch.requirement.negative_priority <= requirement.negative_priority
+        )
 
     def assign(self, dispatch: Dispatch) -> None:
         """The tasks of a dispatch are its own from now on."""

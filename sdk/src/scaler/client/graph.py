@@ -328,7 +328,7 @@ class _Builder:
             predecessor_offsets=order.offsets,
             predecessors=order.predecessors,
             targets=array("I", targets),
-            options=self._client._task_options,
+            options=self._client._travelling_options(),
         )
         for position, dependencies in self._dependencies.items():
             columns.dependency_counts = columns.dependency_counts or array("H", bytes(2 * len(order)))

@@ -30,6 +30,7 @@ from typing import (
     overload,
 )
 
+from scaler import nesting
 from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
@@ -127,13 +128,14 @@ class Submitter:
                 return self.options(profiling=kwargs.pop("profiling"))._submit_general(record, fn, args, kwargs)
             return self._submit_general(record, fn, args, kwargs)
         future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
+        options = self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
         payload = pickle.dumps(args, PROTOCOL) if args else b""
         if len(payload) >= INLINE_BYTES:
             return self._submit_general(record, fn, args, kwargs)
         with core.lock:
             if core.closed_because is not None:
                 core.check_open()
-            core.submit(record.object_id, payload, (), future, self._task_options)
+            core.submit(record.object_id, payload, (), future, options)
         return future
 
     def submit_verbose(
@@ -198,10 +200,13 @@ class Submitter:
         future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
         with core.lock:
             core.check_open()
-            core.submit(record.object_id, payload, dependencies, future, self._task_options)
+            core.submit(record.object_id, payload, dependencies, future, self._travelling_options())
             if arguments_id:
                 core.hand_over_arguments(arguments_id, parts_size(parts))
         return future
+
+    def _travelling_options(self) -> Optional[m.TaskOptions]:
+        return self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
 
     def _check_reference(self, reference: ObjectReference) -> int:
         core = self._core

@@ -342,6 +342,7 @@ class AgentCore:
 
     def finish_turn(self, now: float) -> None:
         """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
+        self.pool.begin_turn(now)
         while self.queue.count and self._deal(now):
             pass
         for log in self._output.drain():
@@ -359,7 +360,7 @@ class AgentCore:
         """Give one processor its next chunk; False when none may have one."""
         head = self.queue.head()
         mean = self._durations.mean_seconds(head.traits.function)
-        state = self.pool.take_idle()
+        state = self.pool.take_idle(head.traits.priority)
         if state is None and mean is not None and mean < PIPELINE_TASK_SECONDS:
             state = self.pool.pipelinable()
         if state is None:
@@ -375,6 +376,7 @@ class AgentCore:
             first_position=chunk.first_position,
             client=batch.traits.client,
             attempt=batch.traits.attempt,
+            priority=batch.traits.priority,
             flags=batch.traits.flags,
             ids=batch.ids,
             sizes=batch.sizes,
@@ -421,7 +423,7 @@ class AgentCore:
     @property
     def needs_tick(self) -> bool:
         """Whether `tick` wants to be called every TICK_SECONDS."""
-        return bool(self._cancellations) or self._limits.active
+        return bool(self._cancellations) or self._limits.active or self.pool.keeps_a_slot
 
     def tick(self, now: float) -> None:
         """Look after limits, and after tasks that are to be cancelled."""

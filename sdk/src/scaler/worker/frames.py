@@ -35,7 +35,7 @@ RECEIVE_BYTES = 64 * 1024
 """What a reader takes from its socket at once, and the size its buffer shrinks back to."""
 
 _HEADER = struct.Struct("<IHH")  # body bytes, kind, flags
-_CHUNK = struct.Struct("<QQQIHH")  # function, first position, client, count, attempt, reserved
+_CHUNK = struct.Struct("<QQQIHHi4x")  # function, first position, client, count, attempt, reserved, priority
 _RESULTS = struct.Struct("<QQII")  # first position, busy microseconds, count, reserved
 _RANGE = struct.Struct("<QQ")  # first position, count
 _DEFINITION = struct.Struct("<QBB6x")  # object id, kind, place
@@ -104,6 +104,7 @@ class TaskChunk(NamedTuple):
     first_position: int
     client: int
     attempt: int
+    priority: int
     task_count: int
     flags: int
     ids: array[int]
@@ -149,6 +150,7 @@ def tasks_frame(
     first_position: int,
     client: int,
     attempt: int,
+    priority: int = 0,
     flags: int,
     ids: array[int],
     sizes: array[int],
@@ -157,7 +159,7 @@ def tasks_frame(
     dependencies: Optional[array[int]] = None,
 ) -> Buffers:
     """A chunk of tasks."""
-    fixed = _CHUNK.pack(function, first_position, client, len(ids), attempt, 0)
+    fixed = _CHUNK.pack(function, first_position, client, len(ids), attempt, 0, priority)
     buffers: Buffers = [fixed, ids, sizes]
     if dependency_counts:
         assert dependencies is not None
@@ -169,7 +171,7 @@ def tasks_frame(
 
 def parse_tasks(flags: int, body: bytes) -> TaskChunk:
     """The content of a TASKS frame."""
-    function, first_position, client, count, attempt, _ = _CHUNK.unpack_from(body)
+    function, first_position, client, count, attempt, _, priority = _CHUNK.unpack_from(body)
     columns = _Columns(body, _CHUNK.size)
     ids, sizes = columns.take("Q", count), columns.take("I", count)
     counts, dependencies = array("H"), array("Q")
@@ -181,6 +183,7 @@ def parse_tasks(flags: int, body: bytes) -> TaskChunk:
         first_position,
         client,
         attempt,
+        priority,
         count,
         flags,
         ids,

@@ -30,7 +30,7 @@ import time
 from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from scaler import blocking
+from scaler import blocking, nesting
 from scaler.worker import frames, resident_memory
 from scaler.worker.chunk_runner import RunningChunk, outcome_columns, profile_columns, run_chunk
 from scaler.worker.defined_objects import DefinedObjects
@@ -92,6 +92,7 @@ class Processor:
         _current = self
         os.register_at_fork(after_in_child=self._disown)
         blocking.set_hooks(self.before_blocking, self.after_blocking)
+        nesting.set_hook(self.current_priority)
         os.environ["SCALER_ADDRESS"] = self.scheduler_address  # where `Client()` in a task connects to
         try:
             while True:
@@ -218,6 +219,11 @@ class Processor:
         """The session of the client for which the task runs; 0 between tasks."""
         chunk = self._chunk
         return chunk.tasks.client if chunk is not None else 0
+
+    def current_priority(self) -> Optional[int]:
+        """The priority of the task being run; None between tasks."""
+        chunk = self._chunk
+        return None if chunk is None else chunk.tasks.priority
 
     def before_blocking(self) -> None:
         """User code is about to wait for other tasks: free the slot, and hold nothing back that they may

@@ -6,6 +6,9 @@ Rules:
 - `slots` processors run at once. A suspended one (its task waits for other tasks) does not count, and a spare
   takes its place; spares that are no longer needed stay for the next time, up to MAXIMUM_SPARES, so that
   recursion does not fork once a level.
+- A slot that was lent is meant for what its task waits for, which is more urgent than that task and on its way. Others
+  get it after LENDING_DELAY_SECONDS: else each task that waits would let another one begin to wait, and there would be
+  as many processors as there are such tasks.
 - The processor that became idle last is used first: it is warm, and the others may sleep.
 - A processor that dies before it ran anything is replaced with growing delay: what kills it may not pass.
 """
@@ -22,6 +25,9 @@ from scaler_protocol import messages as m
 
 MAXIMUM_SPARES = 8
 """Idle processors beyond the slots that are kept."""
+
+LENDING_DELAY_SECONDS = 0.05
+"""How long a slot that was lent is kept for more urgent tasks."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _MAXIMUM_DELAY_SECONDS = 30.0
@@ -61,6 +67,7 @@ class ProcessorState:
         "next_position",
         "defined",
         "suspended",
+        "suspended_since",
         "handed_over",
         "doom",
         "killed",
@@ -76,6 +83,7 @@ class ProcessorState:
         self.next_position = 1
         self.defined: Dict[int, float] = {}  # objects it was given, and when each was used last
         self.suspended = False
+        self.suspended_since = 0.0
         self.handed_over = False  # it gave its tasks back because one takes long: nothing may wait behind that one
         self.doom: Optional[Doom] = None
         self.killed = False
@@ -97,6 +105,11 @@ class ProcessorState:
     def occupied(self) -> bool:
         """Whether user code of that task runs: its function, or what is run to load it."""
         return 0 < self.progress[0] < FINISHED
+
+    @property
+    def priority(self) -> int:
+        """Of the tasks it has, of which there are some."""
+        return self.chunks[0].batch.traits.priority
 
     @property
     def outstanding(self) -> int:
@@ -124,6 +137,9 @@ class ProcessorPool:
         self._next_number = 0
         self._early_deaths = 0
         self._closed = False
+        self._just_suspended: List[ProcessorState] = []
+        self._lending: List[ProcessorState] = []  # suspended for so short a time that their slots are kept
+        self.keeps_a_slot = False  # from a task that is not urgent enough
 
     def __len__(self) -> int:
         return len(self._states)
@@ -157,10 +173,32 @@ class ProcessorPool:
             delay = min(_MAXIMUM_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2.0 ** (self._early_deaths - 1))
         self._effects.append(Spawn(number, delay))
 
-    def take_idle(self) -> Optional[ProcessorState]:
-        """An idle processor to be given tasks, if a slot is free."""
+    def begin_turn(self, now: float) -> None:
+        """Look at the clock: who was suspended in this turn, and whose slot is kept no longer. `now` in seconds."""
+        self.keeps_a_slot = False
+        if self._just_suspended:
+            for state in self._just_suspended:
+                state.suspended_since = now
+            self._lending += self._just_suspended
+            self._just_suspended = []
+        if self._lending:
+            self._lending = [
+                state
+                for state in self._lending
+                if state.suspended
+                and now - state.suspended_since < LENDING_DELAY_SECONDS
+                and self._states.get(state.number) is state
+            ]
+
+    def take_idle(self, priority: int) -> Optional[ProcessorState]:
+        """An idle processor to be given tasks of that priority, if a slot is free for them."""
         if self.busy >= self.slots or not self._idle:
             return None
+        if self._lending:
+            kept = sum(state.suspended and state.priority >= priority for state in self._lending)
+            if kept and self.busy + kept >= self.slots:
+                self.keeps_a_slot = True
+                return None
         self.busy += 1
         return self._idle.pop()
 
@@ -191,6 +229,7 @@ class ProcessorPool:
         """A processor's task waits for other tasks: let another one take its slot."""
         if state.chunks and not state.suspended:
             state.suspended = True
+            self._just_suspended.append(state)
             self.suspended += 1
             self.busy -= 1
             self.fill()
