@@ -1,13 +1,15 @@
 """A place where a processor learns that the task it runs is about to wait for other tasks.
 
 Rules: clients wait for outcomes inside `with blocking.announced():`. In a processor that gives the slot to others for
-the time being; elsewhere it does nothing.
+the time being; elsewhere it does nothing. Who waits by `concurrent.futures.wait` or `as_completed` does so at an event
+of the standard library's: that one is made to announce the wait.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, ContextManager, Iterator, Optional
+import threading
+from typing import Any, Callable, ContextManager, Iterator, Optional
 
 _before: Optional[Callable[[], None]] = None
 _after: Optional[Callable[[], None]] = None
@@ -23,6 +25,20 @@ def set_hooks(before: Callable[[], None], after: Callable[[], None]) -> None:
 def announced() -> ContextManager[None]:
     """Around a wait for the outcome of tasks."""
     return _nothing if _before is None or _after is None else _announced(_before, _after)
+
+
+class _AnnouncedEvent(threading.Event):
+    """An event whose wait is announced."""
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        with announced():
+            return super().wait(timeout)
+
+
+def announce_waiter(waiter: Any) -> None:
+    """A waiter of `concurrent.futures` was added to a future: announce that somebody waits at its event."""
+    if _before is not None and type(getattr(waiter, "event", None)) is threading.Event:
+        waiter.event.__class__ = _AnnouncedEvent
 
 
 @contextlib.contextmanager

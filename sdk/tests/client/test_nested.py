@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from concurrent.futures import CancelledError, wait
+from concurrent.futures import CancelledError, as_completed, wait
 from pathlib import Path
 from typing import Any, FrozenSet, Iterator, List, Tuple
 
@@ -94,6 +95,40 @@ def chain(client: Client, depth: int) -> int:
 
 def test_a_chain_far_longer_than_there_are_slots(one_worker: Client) -> None:
     assert one_worker.submit(chain, one_worker, 40).result(TIMEOUT_SECONDS) == 40
+
+
+def by_wait(client: Client, count: int) -> List[int]:
+    futures = [client.submit(identity, number) for number in range(count)]
+    done, _ = wait(futures)
+    return sorted(future.result() for future in done)
+
+
+def by_as_completed(client: Client, count: int) -> List[int]:
+    futures = [client.submit(identity, number) for number in range(count)]
+    return sorted(future.result() for future in as_completed(futures))
+
+
+def by_await(client: Client, count: int) -> List[int]:
+    async def gather() -> List[int]:
+        return await asyncio.gather(*(client.submit(identity, number) for number in range(count)))
+
+    return asyncio.run(gather())
+
+
+def by_exception(client: Client, count: int) -> List[int]:
+    futures = [client.submit(identity, number) for number in range(count)]
+    return [number for number, future in enumerate(futures) if future.exception() is None]
+
+
+def by_graph(client: Client, count: int) -> List[int]:
+    keys = [(number,) for number in range(count)]
+    return list(client.get({key: (identity, key[0]) for key in keys}, keys).values())
+
+
+@pytest.mark.parametrize("way", [by_wait, by_as_completed, by_await, by_exception, by_graph])
+def test_whichever_way_a_task_waits_it_lends_its_slot(one_worker: Client, way: Any) -> None:
+    futures = [one_worker.submit(way, one_worker, 5) for _ in range(20)]
+    assert [future.result(TIMEOUT_SECONDS) for future in futures] == [list(range(5))] * 20
 
 
 # Ways to a client and to submit ---------------------------------------------------------------------------------------

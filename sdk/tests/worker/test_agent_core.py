@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 from agent_core_bench import (
+    CANCELLED,
     FUNCTION,
     LONG_MICROSECONDS,
     RUNNING,
@@ -375,6 +376,20 @@ def test_a_task_that_ends_while_suspended_frees_its_processor():
 
     assert bench.core.pool.suspended == 0
     assert bench.core.pool.busy == 0
+
+
+def test_a_suspended_task_that_is_cancelled_is_not_run_again():
+    bench = Bench(slots=1)
+    bench.send_tasks([1])
+    [(number, chunk)] = bench.dealt()
+    bench.start(number, chunk.first_position)
+    bench.block(number)
+    bench.cancel(1, force=True)
+    bench.die(number)
+
+    assert bench.confirmed() == {1: CANCELLED}
+    bench.tick(1.0)
+    assert bench.dealt() == [] and bench.core.is_empty and bench.core.pool.suspended == 0
 
 
 def test_a_suspended_processor_that_dies_is_not_replaced_twice():

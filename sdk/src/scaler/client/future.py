@@ -53,14 +53,25 @@ _DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
 _NOT_LOADED = DeserializeObjectError("the exception has not been loaded yet: ask again without the condition held")
 
 
+class _Waiters(List[Any]):
+    """The waiters of a future: those of this module, and those of `concurrent.futures`."""
+
+    def append(self, waiter: Any) -> None:
+        blocking.announce_waiter(waiter)
+        super().append(waiter)
+
+
 class _ListMadeWhenAsked:
     """A list attribute that does not exist before its first use, which marks the future as watched."""
+
+    def __init__(self, kind: Type[List[Any]]) -> None:
+        self._kind = kind
 
     def __set_name__(self, owner: Type[Any], name: str) -> None:
         self._name = name
 
     def __get__(self, future: Any, owner: Type[Any]) -> List[Any]:
-        made: List[Any] = []
+        made = self._kind()
         future.__dict__[self._name] = made
         future._is_watched = True
         return made
@@ -107,8 +118,8 @@ class ScalerFuture(_Future[R]):
     _is_cancel_asked = False  # and not answered
     _source: Optional[Run] = None  # what its task is sent again from; while it has no outcome
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
-    _waiters = _ListMadeWhenAsked()
-    _done_callbacks = _ListMadeWhenAsked()
+    _waiters = _ListMadeWhenAsked(_Waiters)
+    _done_callbacks = _ListMadeWhenAsked(list)
 
     # The base class's would make a lock for each future.
     def __init__(self, client: Submitter, task_id: int, function: Optional[FunctionRecord] = None) -> None:
@@ -242,7 +253,8 @@ class ScalerFuture(_Future[R]):
 
         self.add_done_callback(wake)
         try:
-            yield from outcome_is_known
+            with blocking.announced():
+                yield from outcome_is_known
         except asyncio.CancelledError:
             self.cancel()
             raise
