@@ -69,6 +69,20 @@ def test_a_view_maps(client: Client) -> None:
     assert view.map(pow, [2, 3], [3, 2]) == [8, 9]
 
 
+def test_a_view_runs_graphs_with_its_options(client: Client, tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in "ab"]
+    graph = {"a": (die_until, paths[0], 2), "b": (die_until, paths[1], 2), "both": (everything, "a", "b")}
+    view = client.options(retries=1, profiling=True)
+    assert view.get(graph, ["both", "a"]) == {"both": (("survived", "survived"), {}), "a": "survived"}
+    assert [Path(path).read_text() for path in paths] == ["xx", "xx"]
+
+    graph["c"] = (die_until, str(tmp_path / "c"), 99)
+    futures = view.submit_graph(graph, ["both", "c"])
+    assert futures[0].result(TIMEOUT_SECONDS) and futures[0].profiling_info().duration_us > 0
+    with pytest.raises(ProcessorDiedError, match="attempt 2"):
+        futures[1].result(TIMEOUT_SECONDS)
+
+
 def test_views_are_refined_and_leave_each_other_alone(client: Client) -> None:
     first = client.options(priority=3, retries=1)
     second = first.options(retries=0, at_most_once=True)
@@ -150,6 +164,15 @@ def equipped(request: pytest.FixtureRequest) -> Iterator[Client]:
     with SchedulerClusterCombo(n_workers=4, logging_level="ERROR", **options) as combo:
         with Client(combo.get_address()) as client:
             yield client
+
+
+def test_capabilities_of_a_graphs_nodes_are_counted(equipped: Client) -> None:
+    view = equipped.options(capabilities={"gpu": 1})
+    graph: Dict[Any, Any] = {str(number): (identity, number) for number in range(20)}
+    graph["all"] = (everything, *map(str, range(20)))
+    assert view.get(graph, ["all"]) == {"all": (tuple(range(20)), {})}
+    [impossible] = equipped.options(capabilities={"gpu": 1000}).submit_graph({"a": (identity, 1)}, ["a"])
+    assert "gpu=1000" in equipped.explain(impossible) and impossible.cancel()
 
 
 def test_capabilities_are_counted(equipped: Client, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,19 @@ def mypy(path: Path) -> List[str]:
     done = subprocess.run([*command, str(path)], cwd=TREE, capture_output=True, text=True, timeout=100, check=False)
     assert not done.stderr, done.stderr
     return [line for line in done.stdout.splitlines() if ": error:" in line]
+
+
+def test_pyright_accepts_what_is_right_and_names_each_line_that_is_wrong(tmp_path: Path) -> None:
+    program = shutil.which("pyright") or shutil.which("pyright", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("no pyright here")
+    path = tmp_path / "snippet.py"
+    path.write_text(PROLOGUE + GOOD + "\n".join(BAD) + "\n")
+    command = [program, "--pythonpath", sys.executable, str(path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    first_bad = (PROLOGUE + GOOD).count("\n") + 1
+    named = {int(number) for number in re.findall(r"snippet.py:(\d+):\d+ - error", done.stdout)}
+    assert named == set(range(first_bad, first_bad + len(BAD))), done.stdout + done.stderr
 
 
 def test_mypy_accepts_what_is_right_and_names_each_line_that_is_wrong(tmp_path: Path) -> None:
