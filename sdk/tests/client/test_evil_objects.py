@@ -183,7 +183,8 @@ def test_items_at_most_once_beside_an_evil_one_run_no_more_than_once(any_client:
     with pytest.raises(ProcessorDiedError) as raised:
         any_client.options(at_most_once=True).map(run_and_count, paths, evils)
     assert notes(raised.value) == ["(item 25 of map)"]
-    assert {path.read_text() for path in tmp_path.iterdir()} == {"x"} and not Path(paths[25]).exists()
+    assert {path.read_text() for path in tmp_path.iterdir()} <= {"x", ""}  # a map that fails waits for nobody
+    assert not Path(paths[25]).exists()
 
 
 def test_an_error_of_a_chunk_of_map_says_which_items_it_may_be_about(any_client: Client) -> None:

@@ -8,13 +8,12 @@ import dataclasses
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, NoReturn
 
 import pytest
 from evil_objects import crash, run_and_count
-from sdk_tasks import identity, wait_until
+from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client
 from scaler.exceptions import (
@@ -369,17 +368,20 @@ def test_the_name_of_an_object_is_text(any_client: Client) -> None:
 # Callbacks and waiting ------------------------------------------------------------------------------------------------
 
 
-def test_callbacks_that_leave_keep_no_others_from_running(any_client: Client) -> None:
-    seen: List[int] = []
-    done = threading.Event()
-    gate = any_client.submit(time.sleep, 0.1)
-    futures = [any_client.submit(throw, SystemExit) for _ in range(3)] + [gate]
-    for number, future in enumerate(futures):
-        future.add_done_callback(lambda future, number=number: seen.append(number))  # type: ignore[misc]
-        future.add_done_callback(lambda future: future.result(0))  # raises SystemExit
+def leave_when(path: str) -> NoReturn:
+    wait_for_file(path)
+    sys.exit()
+
+
+def test_callbacks_that_leave_keep_no_others_from_running(any_client: Client, done_files: List[Path]) -> None:
+    called = threading.Semaphore(0)
+    futures = [any_client.submit(leave_when, str(done_files[1])) for _ in range(4)]
+    for future in futures:
         future.add_done_callback(lambda future: sys.exit())
-    gate.add_done_callback(lambda future: done.set())
-    assert done.wait(TIMEOUT_SECONDS) and sorted(seen) == [0, 1, 2, 3]
+        future.add_done_callback(lambda future: future.result(0))  # raises SystemExit
+        future.add_done_callback(lambda future: called.release())
+    done_files[1].touch()
+    assert all(called.acquire(timeout=TIMEOUT_SECONDS) for _ in futures)
 
 
 def test_an_output_callback_that_leaves_goes_on(any_address: str) -> None:
