@@ -22,7 +22,7 @@ import pytest
 
 from scaler.cluster.scheduler import scheduler_command
 
-SECONDS = float(os.environ.get("SCALER_CHAOS_SECONDS", "45"))
+SECONDS = float(os.environ.get("SCALER_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("SCALER_CHAOS_SEED", time.time_ns() % 10**6))
 HOSTS = 3
 PROCESSORS = 2
