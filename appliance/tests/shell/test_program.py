@@ -7,11 +7,12 @@ import re
 import signal
 import socket
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional
 
 import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
+from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
 from scaler_appliance.shell.addresses import monitor_address_of
 from scaler_appliance.shell.program import main, make_parser
 from scaler_protocol import messages as m
@@ -176,6 +177,20 @@ def test_uvloop_serves_as_well(start: Start) -> None:
     check_others_work(scheduler)
     scheduler.process.send_signal(signal.SIGTERM)
     assert scheduler.wait_for_end() == 0
+
+
+@pytest.mark.parametrize("start", ["pypy"], indirect=True)
+@pytest.mark.parametrize("given", [None, "8M"])
+def test_on_pypy_the_nursery_is_large_unless_the_user_says_how_large(
+    start: Start, monkeypatch: pytest.MonkeyPatch, given: Optional[str]
+) -> None:
+    monkeypatch.delenv(NURSERY_VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(NURSERY_VARIABLE, given)
+    scheduler = start()
+    environment = Path(f"/proc/{scheduler.process.pid}/environ").read_bytes().split(b"\0")
+    assert f"{NURSERY_VARIABLE}={given or NURSERY_SIZE}".encode() in environment
+    check_others_work(scheduler)
 
 
 def test_an_ipc_address_serves_as_well(start: Start, tmp_path: Path) -> None:
