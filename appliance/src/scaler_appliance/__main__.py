@@ -1,7 +1,7 @@
 """`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`.
 
-Rule: nothing else is imported before PyPy's garbage collector has the nursery it shall have, since it gets that only when
-the interpreter starts (see ADR 0009).
+Rule: nothing else is imported before PyPy's garbage collector has the nursery it shall have, which it gets when the
+interpreter starts and never again (see ADR 0009).
 """
 
 from __future__ import annotations
