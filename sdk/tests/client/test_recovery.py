@@ -278,8 +278,8 @@ import sys
 from scaler import Client
 with Client(sys.argv[1]) as client:
     future = client.submit(abs, -1)
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         future.result()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
