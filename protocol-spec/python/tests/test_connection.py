@@ -9,7 +9,7 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from scaler_protocol.addresses import parse_address, shortcut_of
-from scaler_protocol.connection import Connection, connect_by_shortcut
+from scaler_protocol.connection import KEEPALIVE_IDLE_SECONDS, Connection, connect_by_shortcut
 from scaler_protocol.zmtp import PeerGoneError, Zmtp
 
 LIMIT_BYTES = 1 << 30
@@ -41,6 +41,17 @@ def receive(end: Connection, other: Connection, count: int) -> List[List[bytes]]
         other.flush()
         messages += end.receive()
     return messages
+
+
+def test_an_idle_connection_is_kept_alive_and_its_loss_noticed() -> None:
+    """Routers forget connections on which nothing is said, and then only the next message would tell."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stream = socket.create_connection(server.getsockname())
+        connection = Connection(stream, Zmtp("DEALER", LIMIT_BYTES))
+        assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_SECONDS
+        connection.close()
 
 
 def test_what_is_sent_before_the_handshake_arrives_after_it(pair: Tuple[Connection, Connection]) -> None:

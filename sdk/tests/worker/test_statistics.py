@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import time
 
+import psutil
+import pytest
+
 from scaler.worker import resident_memory
+from scaler.worker import statistics as statistics_module
 from scaler.worker.statistics import ProcessStatistics, free_memory_bytes
 
 
@@ -47,3 +51,17 @@ def test_memory_is_what_the_system_says():
         assert resident_memory.peak_bytes() - before > 60 << 20
     assert resident_memory.resident_bytes(2**22 + 1) == 0
     assert resident_memory.private_bytes(2**22 + 1) == 0
+
+
+def test_a_process_that_the_system_does_not_show_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no /proc, psutil may be refused; that must not keep a heartbeat from being sent."""
+
+    def refuse(process_id: int) -> None:
+        raise psutil.AccessDenied(process_id)
+
+    monkeypatch.setattr(statistics_module, "_HAS_PROC", False)
+    assert ProcessStatistics().usage(os.getpid(), 0.0).resident_bytes > 1 << 20
+    monkeypatch.setattr(psutil, "Process", refuse)
+    statistics = ProcessStatistics()
+    statistics.usage(os.getpid(), 0.0)
+    assert statistics.usage(os.getpid(), 1.0) == (0, 0)
