@@ -1,11 +1,11 @@
-"""Functions that tests submit and that must be found by name, in this process and in the workers'."""
+"""Functions that tests submit, found by name in this process and in the workers'; and how tests wait."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 
 def identity(value: Any) -> Any:
@@ -26,3 +26,11 @@ def wait_for_file(path: str, running: str = "", seconds: float = 30.0) -> str:
 def wait_until(path: Path, seconds: float = 30.0) -> None:
     """In a test: wait until a task has made the file."""
     wait_for_file(str(path), seconds=seconds)
+
+
+def wait_for(is_so: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+    """In a test: wait for what has no event."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.005)

@@ -6,7 +6,7 @@ import os
 import queue
 from array import array
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 import pytest
 from scheduler_process import RawPeer, SchedulerProcess, check_others_work, wait_for
@@ -205,8 +205,8 @@ def test_a_disk_that_cannot_be_written_is_said_and_loses_no_object(start: Start,
     check_others_work(scheduler)
 
 
-def test_while_an_object_is_copied_everybody_is_served(start: Start, tmp_path: Path) -> None:
-    """The file is a pipe, so that its copy takes as long as the test wants."""
+def announce_pipe(start: Start, tmp_path: Path) -> Tuple[SchedulerProcess, RawPeer, int]:
+    """A scheduler that spills all, and a client's object whose file is a pipe: a copy takes as long as a test wants."""
     (tmp_path / "disk").mkdir()
     scheduler = start("--object-memory-limit", "1", "--object-spill-directory", str(tmp_path / "disk"))
     client = scheduler.client()
@@ -214,6 +214,11 @@ def test_while_an_object_is_copied_everybody_is_served(start: Start, tmp_path: P
     os.mkfifo(path_of(client, object_id))
     columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [SIZE])}
     client.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    return scheduler, client, object_id
+
+
+def test_while_an_object_is_copied_everybody_is_served(start: Start, tmp_path: Path) -> None:
+    scheduler, client, object_id = announce_pipe(start, tmp_path)
     content = os.urandom(SIZE)
     with open(path_of(client, object_id), "wb") as pipe:  # when it has been opened, the copy has begun
         check_others_work(scheduler)
@@ -223,13 +228,7 @@ def test_while_an_object_is_copied_everybody_is_served(start: Start, tmp_path: P
 
 
 def test_a_copy_that_does_not_end_holds_up_no_shutdown(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    scheduler = start("--object-memory-limit", "1", "--object-spill-directory", str(tmp_path / "disk"))
-    client = scheduler.client()
-    object_id = client.welcome.session << 40 | 1
-    os.mkfifo(path_of(client, object_id))
-    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [SIZE])}
-    client.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    scheduler, client, object_id = announce_pipe(start, tmp_path)
     with open(path_of(client, object_id), "wb"):
         scheduler.process.terminate()
         assert scheduler.wait_for_end() == 0

@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Iterator, List
 
 import pytest
-from sdk_tasks import wait_for_file, wait_until
+from sdk_tasks import wait_for, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.cluster.scheduler import PROGRAM_VARIABLE, scheduler_command
@@ -53,14 +52,6 @@ def strict_address(request: pytest.FixtureRequest) -> Iterator[str]:
 def strict_client(strict_address: str) -> Iterator[Client]:
     with Client(address=strict_address) as client:
         yield client
-
-
-def wait_for(is_so: Callable[[], Any], what: str) -> None:
-    """Wait for what has no event."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.005)
 
 
 def wait_for_submitter(client: Client) -> None:

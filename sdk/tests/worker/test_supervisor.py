@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Iterator, List
 
 import psutil
 import pytest
+from sdk_tasks import wait_for
 
 from scaler import Client, Scheduler
 from scaler.restarts import EXIT_ERROR, Restarts
@@ -38,14 +38,6 @@ class Host:
 
     def wait_for_line(self, text: str, count: int = 1) -> None:
         wait_for(lambda: self.log.exists() and self.log.read_text().count(text) >= count, text)
-
-
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    """Wait for what has no event."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain for {what!r}"
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from typing import Dict, Optional, Tuple
 
 from scaler_appliance.core.batches import Span, TaskBatch, consecutive_run
 from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.objects import text_of_missing
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.sessions import ClientSession
@@ -51,8 +52,8 @@ class Acceptance:
             self._outcomes.lose(Span(batch, 0, len(batch)), reason[0], reason[1])
             return
         for index, object_id in missing.items():
-            text = f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
-            self._outcomes.lose(Span(batch, index, index + 1), m.FailureKind.OBJECT_MISSING, text)
+            span = Span(batch, index, index + 1)
+            self._outcomes.lose(span, m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
         self._queue(batch, allowed)
 
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
@@ -61,17 +62,12 @@ class Acceptance:
         Whatever exists is referenced, since `Outcomes.finish` releases whatever exists.
         """
         objects = self._state.objects
-        function = objects.find(batch.function)
-        if function is not None:
-            function.references += 1
+        objects.refer(batch.function)
         missing: Dict[int, int] = {}
         if batch.dependency_counts:
             for index in range(len(batch)):
                 for object_id in batch.dependencies_of(index, index + 1):
-                    record = objects.find(object_id)
-                    if record is not None:
-                        record.references += 1
-                    if objects.get(object_id) is None:
+                    if not objects.refer(object_id):
                         missing[index] = object_id
         return missing
 

@@ -18,7 +18,7 @@ from scaler_appliance.core.acceptance import check_capabilities
 from scaler_appliance.core.batches import Span, TaskBatch, consecutive_run
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs import Failure, Graph
-from scaler_appliance.core.objects import SESSION_SHIFT, ObjectRecord
+from scaler_appliance.core.objects import SESSION_SHIFT, ObjectRecord, text_of_missing
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.results import ResultSpan
@@ -58,8 +58,7 @@ class Graphs:
         graph.unneeded = [node for node, count in enumerate(graph.dependants) if not (count or graph.is_target[node])]
         missing = self._reference_objects(graph)
         for node, object_id in missing.items():
-            text = f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
-            self._lose(client, graph, node, m.FailureKind.OBJECT_MISSING, text)
+            self._lose(client, graph, node, m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
         sources = [node for node, count in enumerate(graph.missing) if not count and node not in missing]
         limit = self._state.settings.max_number_of_tasks_waiting
         if 0 <= limit < self._state.waiting() - self._placement.free_slots():
@@ -81,20 +80,15 @@ class Graphs:
         missing: Dict[int, int] = {}
         unusable = set()
         for function in sorted(set(graph.functions)):
-            record = objects.find(function)
-            if record is not None:
-                record.references += 1
+            if objects.find(function) is not None:
                 graph.held_functions.append(function)
-            if objects.get(function) is None:
+            if not objects.refer(function):
                 unusable.add(function)
         if unusable:
             missing = {node: each for node, each in enumerate(graph.functions) if each in unusable}
         for node in range(len(graph)) if graph.dependencies else ():
             for object_id in graph.dependencies_of(node):
-                record = objects.find(object_id)
-                if record is not None:
-                    record.references += 1
-                if objects.get(object_id) is None:
+                if not objects.refer(object_id):
                     missing.setdefault(node, object_id)
         return missing
 

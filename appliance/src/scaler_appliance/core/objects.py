@@ -27,6 +27,11 @@ class ChunkRequest(NamedTuple):
     length: int
 
 
+def text_of_missing(object_id: int) -> str:
+    """What a task is told that needs an object which is not there."""
+    return f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
+
+
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
@@ -83,6 +88,14 @@ class ObjectTable:
     def find(self, object_id: int) -> Optional[ObjectRecord]:
         """The object, also while only unfinished tasks keep it alive."""
         return self._records.get(object_id)
+
+    def refer(self, object_id: int) -> bool:
+        """Count a need of whatever exists of the object; returns whether a new task may need it (see `get`)."""
+        record = self._records.get(object_id)
+        if record is None:
+            return False
+        record.references += 1
+        return record.held and not record.is_broken
 
     def records(self) -> List[ObjectRecord]:
         return list(self._records.values())

@@ -99,23 +99,24 @@ def sweep_abandoned(parent: str) -> List[str]:
     prefix = f"{_DIRECTORY_PREFIX}{os.getuid()}-"
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
-        if name.startswith(prefix) and _is_abandoned(path):
+        if name.startswith(prefix) and is_lock_abandoned(os.path.join(path, TOKEN_NAME)):
             shutil.rmtree(path, ignore_errors=True)
             removed.append(path)
     return removed
 
 
-def _is_abandoned(path: str) -> bool:
+def is_lock_abandoned(path: str) -> bool:
+    """Whether a file is there that its owner had locked, and the owner has ended."""
     try:
-        token_file = open(os.path.join(path, TOKEN_NAME), "rb")
+        locked_file = open(path, "rb")
     except OSError:
         return False  # being made or being removed right now
-    with token_file:
+    with locked_file:
         try:
-            fcntl.flock(token_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(locked_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return False
-        return os.fstat(token_file.fileno()).st_size > 0  # an empty token belongs to an owner still starting
+        return os.fstat(locked_file.fileno()).st_size > 0  # an empty one belongs to an owner still starting
 
 
 def shares_directory(path: str, token: bytes) -> bool:

@@ -22,7 +22,7 @@ import os
 from typing import Callable, List, Sequence
 
 from scaler_protocol.buffers import Buffer
-from scaler_protocol.segments import SPILL_NAME, temporary_name, write_object
+from scaler_protocol.segments import SPILL_NAME, is_lock_abandoned, temporary_name, write_object
 
 LOCK_SUFFIX = "lock"
 _COPY_BYTES = 1 << 20
@@ -236,23 +236,9 @@ def remove_orphans(directory: str) -> List[str]:
     """Remove what killed writers left half-written in an object directory; returns the names."""
     names = os.listdir(directory)
     dead = [name[: -len(LOCK_SUFFIX)] for name in names if name.endswith(f"-{LOCK_SUFFIX}")]
-    dead = [prefix for prefix in dead if _is_free(os.path.join(directory, f"{prefix}{LOCK_SUFFIX}"))]
+    dead = [prefix for prefix in dead if is_lock_abandoned(os.path.join(directory, f"{prefix}{LOCK_SUFFIX}"))]
     orphans = [name for name in names if name.startswith(tuple(dead))]
     for name in sorted(orphans, key=lambda name: name.endswith(LOCK_SUFFIX)):  # the locks last
         with contextlib.suppress(FileNotFoundError):
             remove_file(os.path.join(directory, name))
     return orphans
-
-
-def _is_free(lock: str) -> bool:
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.fstat(descriptor).st_size > 0  # an empty one belongs to a writer still starting
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)

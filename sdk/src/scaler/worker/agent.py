@@ -23,6 +23,7 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Type
 
+from scaler.restarts import EXIT_ERROR
 from scaler.worker import frames
 from scaler.worker.agent_core import TICK_SECONDS, AgentCore, CoreSettings
 from scaler.worker.connection import SchedulerConnection
@@ -43,7 +44,6 @@ from scaler_protocol import messages as m
 logger = logging.getLogger("scaler")
 
 EXIT_OK = 0
-EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_REFUSED = 4
 EXIT_NO_SCHEDULER = 5

@@ -20,7 +20,7 @@ import time
 from types import FrameType
 from typing import List, Optional, Sequence
 
-from scaler.restarts import Restarts
+from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import program
 
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,7 +76,7 @@ class Supervisor:
 
     def _become_agent(self, life_line: int) -> None:
         """Never returns."""
-        code = 1
+        code = EXIT_ERROR
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
