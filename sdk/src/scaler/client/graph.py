@@ -97,7 +97,7 @@ def submit_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> D
         builder = _Builder(client, graph, order)
         try:
             builder.add_all()
-            futures.update(builder.submit([key for key in keys if key in order.positions]))
+            futures.update(builder.submit(keys))
         finally:
             builder.let_go()
     return {key: futures[key] if key in futures else _done(client, graph[key]) for key in keys}
@@ -177,11 +177,10 @@ class _Builder:
 
     def add_all(self) -> None:
         """Make functions and payloads, in order. What most nodes look like is done here, the rest in `_add`."""
-        graph, known = self._graph, self._known
+        known = self._known
         payloads, records = self._payloads, self._records
         is_short = self._client._serializer is None
-        for key, form in zip(self._order.positions, self._order.forms):
-            task = graph[key]
+        for key, task, form in zip(self._order.keys, self._order.tasks, self._order.forms):
             payload: Optional[bytes] = None
             if form == ONLY_RESULTS:
                 payload = b""
@@ -199,7 +198,7 @@ class _Builder:
 
     def _dump_flat(self, arguments: Tuple[Any, ...]) -> Optional[bytes]:
         """The payload of a FLAT node; None if its other arguments are not plain."""
-        find = self._order.positions.get
+        find = self._order.find
         places: Dict[int, int] = {}  # of predecessors, among those of the node
         slots: List[Tuple[int, int]] = []
         others: List[Any] = []
@@ -233,7 +232,7 @@ class _Builder:
     def _resolve(self, value: Any, needed: Dict[int, int], has_calls: List[bool]) -> Any:
         """An argument with what keys stand for in the place of keys."""
         if is_key(self._graph, value):
-            position = self._order.positions.get(value)
+            position = self._order.find(value)
             if position is None:
                 return self._data_of(value)
             place = needed.setdefault(position, len(needed))
@@ -309,19 +308,20 @@ class _Builder:
             return join(parts), dependencies
         return BY_DEPENDENCY, [self._send_object(parts), *dependencies]
 
-    def submit(self, keys: List[Any]) -> Dict[Any, ScalerFuture[Any]]:
-        """Send the graph; returns the futures of the tasks of `keys`."""
+    def submit(self, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
+        """Send the graph; returns the futures of those of `keys` that are tasks."""
         core = self._client._core
         payload = b"".join(self._payloads)
         self._check_size(len(payload))
         order = self._order
-        names = list(order.positions)
         futures: Dict[Any, ScalerFuture[Any]] = {}
         targets: Dict[int, ScalerFuture[Any]] = {}
         for key in keys:
-            position = order.positions[key]
+            position = order.find(key)
+            if position is None:
+                continue
             future = futures[key] = targets[position] = GraphFuture(self._client, -1, self._records[position])
-            future._keys, future._position, future._functions = names, position, self._records
+            future._keys, future._position, future._functions = order.keys, position, self._records
         columns = m.GraphTask(
             payload_sizes=array("I", map(len, self._payloads)),
             functions=array("Q", [record.object_id for record in self._records]),

@@ -8,8 +8,8 @@ Rules:
   results are used up first.
 - A key is looked for before anything else: what equals a key of the graph stands for it, as argument and within lists
   and tuples, tuples that are keys included.
-- Each task's arguments are looked through once. What is found is kept as columns, one entry a task; it is noted where
-  arguments are nothing but results of others, or nothing of the graph: most are, and nobody has to look again.
+- Each task's arguments are looked through once, and tasks get numbers; from there on all is columns of numbers. It is
+  noted where arguments are nothing but results of others, or nothing of the graph: most are, and nobody looks again.
 - Nothing is serialised or sent here: a graph with a cycle costs nothing but this.
 
 Why this is not done by matrices is in ADR 0007.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from array import array
 from graphlib import CycleError
-from typing import Any, Dict, Hashable, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Hashable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from scaler.exceptions import GraphKeyError
 from scaler.texts import description_of, repr_of
@@ -31,82 +31,151 @@ NO_KEYS = 1  # nothing in the arguments is a key
 FLAT = 2  # some arguments are results of other tasks; nothing in the rest is a key
 MIXED = 3  # any other
 
+DATA = -1  # instead of a task's number
+_UNSEEN, _OPENED = -1, -2  # instead of a task's position
+_NOTHING = object()
+
 
 class GraphOrder:
-    """The tasks that the wanted keys need, sorted.
+    """The tasks that the wanted keys need, sorted: columns with one entry a task, by position.
 
     Raises:
         graphlib.CycleError: some of them wait for each other.
     """
 
-    __slots__ = ("positions", "forms", "predecessors", "offsets")
+    __slots__ = ("keys", "tasks", "forms", "predecessors", "offsets", "_numbers", "_positions")
 
     def __init__(self, graph: Graph, wanted: Sequence[Hashable]) -> None:
-        self.positions: Dict[Any, int] = {}  # of tasks, by key
-        self.forms = bytearray()  # ONLY_RESULTS, NO_KEYS, FLAT or MIXED
-        self.predecessors = array("I")  # positions of the tasks whose results each needs, each once, as they are met
-        self.offsets = array("I", [0])  # where a task's predecessors begin; one entry more than there are tasks
-        for key in wanted:
-            if key not in self.positions and is_task(graph[key]):
-                self._add(graph, key)
+        found = NeededTasks(graph, wanted)
+        order, self._positions = found.sorted()
+        self._numbers = found.numbers
+        self.keys: List[Any] = [found.keys[number] for number in order]
+        self.tasks: List[Any] = [found.tasks[number] for number in order]
+        self.forms = bytearray([found.forms[number] for number in order])  # ONLY_RESULTS, NO_KEYS, FLAT or MIXED
+        # Where a task's predecessors begin, one entry more than there are tasks; and the positions of the tasks whose
+        # results each needs, each once, as they are met.
+        self.offsets = array("I", [0])
+        numbers = array("I")
+        needs, starts = found.needs, found.starts
+        for number in order:
+            numbers += needs[starts[number] : starts[number + 1]]
+            self.offsets.append(len(numbers))
+        self.predecessors = array("I", map(self._positions.__getitem__, numbers))
 
     def __len__(self) -> int:
-        return len(self.forms)
+        return len(self.keys)
 
-    def _add(self, graph: Graph, wanted: Any) -> None:
-        """Append a task, after all that it needs and that is not there yet."""
-        positions = self.positions
-        opened: Dict[Any, List[Any]] = {}  # the way from the wanted key to the one looked at, with the keys they name
-        remaining = [wanted]
+    def find(self, key: Any) -> Optional[int]:
+        """The position of a task; None if the key stands for none that is needed."""
+        number = self._numbers.get(key, DATA)
+        return None if number == DATA else self._positions[number]
+
+
+class NeededTasks:
+    """What the wanted keys need, as columns with one entry a task, by numbers in the order in which tasks are met."""
+
+    __slots__ = ("numbers", "keys", "tasks", "forms", "needs", "starts", "_graph", "_roots")
+
+    def __init__(self, graph: Graph, wanted: Sequence[Hashable]) -> None:
+        self._graph = graph
+        self.numbers: Dict[Any, int] = {}  # by key; DATA for what is none
+        self.keys: List[Any] = []
+        self.tasks: List[Tuple[Any, ...]] = []
+        self.forms = bytearray()
+        self.needs = array("I")  # numbers of the tasks whose results each needs, each once, as they are met
+        self.starts = array("I", [0])  # where a task's needs begin; one entry more than there are tasks
+        self._roots = [number for number in map(self._number_of, wanted) if number != DATA]
+        for task in self.tasks:  # meanwhile there are more
+            self.forms.append(self._read(task))
+            self.starts.append(len(self.needs))
+
+    def _number_of(self, key: Any) -> int:
+        number = self.numbers.get(key)
+        return self._met(key, self._graph[key]) if number is None else number
+
+    def _met(self, key: Any, value: Any) -> int:
+        """A key of the graph is met for the first time."""
+        number = DATA
+        if type(value) is tuple and value and callable(value[0]):  # is_task, without the call
+            number = len(self.tasks)
+            self.keys.append(key)
+            self.tasks.append(value)
+        self.numbers[key] = number
+        return number
+
+    def _read(self, task: Tuple[Any, ...]) -> int:
+        """Note what a task needs; returns the form of its arguments."""
+        find, look_up, needs = self.numbers.get, self._graph.get, self.needs
+        start = len(needs)
+        data_count = 0
+        try:
+            for value in task[1:]:
+                number = find(value)
+                if number is None:
+                    found = look_up(value, _NOTHING)
+                    if found is _NOTHING:
+                        if type(value) is tuple:
+                            return self._read_nested(task, start)
+                        continue
+                    number = self._met(value, found)
+                if number == DATA:
+                    data_count += 1
+                else:
+                    needs.append(number)
+        except Exception:  # one is not hashable: a list, or a literal; or worse, which is looked at one by one
+            return self._read_nested(task, start)
+        count = len(needs) - start
+        if count > 1:
+            count = self._name_once(needs[start:], start)
+        if data_count:
+            return MIXED
+        if count == len(task) - 1:
+            return ONLY_RESULTS if count else NO_KEYS
+        return FLAT if count else NO_KEYS
+
+    def _read_nested(self, task: Tuple[Any, ...], start: int) -> int:
+        """Some arguments may be named within lists and tuples."""
+        named = list(map(self._number_of, _keys_in(self._graph, task[1:])))
+        self._name_once([number for number in named if number != DATA], start)
+        return MIXED if named else NO_KEYS
+
+    def _name_once(self, named: Sequence[int], start: int) -> int:
+        once = dict.fromkeys(named)
+        self.needs[start:] = array("I", once)
+        return len(once)
+
+    def sorted(self) -> Tuple[List[int], List[int]]:
+        """Numbers in the order of positions, each after all that it needs; and positions by number."""
+        needs, starts = self.needs, self.starts
+        positions = [_UNSEEN] * len(self.tasks)
+        order: List[int] = []
+        remaining = self._roots[::-1]
         while remaining:
-            key = remaining.pop()
-            if key in positions:
-                continue  # several need it
-            named = opened.pop(key, None)
-            if named is None:
-                named = keys_named(graph, graph[key])
-                missing = [each for each in named if each not in positions and is_task(graph[each])]
-                if missing:
-                    opened[key] = named
-                    if not opened.keys().isdisjoint(missing):
-                        _raise_cycle(list(opened), next(each for each in missing if each in opened))
-                    remaining.append(key)
-                    missing.reverse()  # the first is looked at first
-                    remaining += missing
+            number = remaining.pop()
+            if number < 0:
+                number = ~number  # it was opened, and all that it needs is there
+            elif positions[number] == _UNSEEN:
+                start, end = starts[number], starts[number + 1]
+                if start < end:
+                    positions[number] = _OPENED
+                    remaining.append(~number)
+                    remaining += needs[start:end][::-1]  # the first is looked at first
                     continue
-            self._append(key, named, len(graph[key]) - 1)
+            elif positions[number] == _OPENED:
+                self._raise_cycle([~each for each in remaining if each < 0], number)
+            else:
+                continue  # several need it
+            positions[number] = len(order)
+            order.append(number)
+        return order, positions
 
-    def _append(self, key: Any, named: List[Any], argument_count: int) -> None:
-        """All that the task needs is there."""
-        positions = self.positions
-        if not named:
-            self.forms.append(NO_KEYS)
-        else:
-            needed = [positions[each] for each in named if each in positions]
-            form = FLAT if type(named) is list and len(needed) == len(named) else MIXED
-            if len(needed) > 1:
-                needed = list(dict.fromkeys(needed))
-            self.forms.append(ONLY_RESULTS if form == FLAT and len(needed) == argument_count else form)
-            self.predecessors.extend(needed)
-        self.offsets.append(len(self.predecessors))
-        positions[key] = len(positions)
-
-
-class _Nested(List[Any]):
-    """Keys of which some were found within lists and tuples."""
-
-    __slots__ = ()
-
-
-def keys_named(graph: Graph, task: Any) -> List[Any]:
-    """The keys that a task's arguments name: a plain list if they are arguments themselves, none within others."""
-    try:
-        named = [value for value in task[1:] if value in graph]
-    except Exception:  # one is not hashable: a list, or a literal; or worse, which is looked at one by one
-        return _Nested(_keys_in(graph, task[1:]))
-    if len(named) < len(task) - 1 and any(type(value) is tuple and value not in graph for value in task[1:]):
-        return _Nested(_keys_in(graph, task[1:]))
-    return named
+    def _raise_cycle(self, path: List[int], closing: int) -> NoReturn:
+        """What is opened needs, in this order, each the next; and the last needs one of them."""
+        cycle = [self.keys[number] for number in [*path[path.index(closing) :], closing]]
+        cycle.reverse()  # as graphlib has it: each is needed by the next
+        names = " -> ".join(map(repr_of, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
+        text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
+        raise CycleError(text, cycle)
 
 
 def is_task(value: Any) -> bool:
@@ -139,11 +208,3 @@ def _keys_in(graph: Graph, arguments: Sequence[Any]) -> Iterator[Any]:
             yield value
         elif type(value) is list or type(value) is tuple:
             yield from _keys_in(graph, value)
-
-
-def _raise_cycle(path: List[Any], closing: Any) -> None:
-    cycle = [*path[path.index(closing) :], closing]
-    cycle.reverse()  # as graphlib has it: each is needed by the next
-    names = " -> ".join(map(repr_of, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
-    text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
-    raise CycleError(text, cycle)
