@@ -149,5 +149,5 @@ def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
 
 
 def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession]) -> bool:
-    needs = {dispatch.batch.requirement.capabilities for dispatch in donor.dispatches.values()}
-    return any(worker.offers(each) and worker.room_for(each) for each in needs for worker in idle)
+    needs = {dispatch.batch.requirement.needs for dispatch in donor.dispatches.values()}
+    return any(worker.offers(each) and worker.room_for(each.capabilities) for each in needs for worker in idle)
