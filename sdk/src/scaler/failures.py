@@ -66,6 +66,7 @@ def failure_payload(
     worker: str = "",
     attempts: int = 1,
     stack: str = "",
+    is_neutral: bool = False,
 ) -> bytes:
     """The payload of a failed or lost task.
 
@@ -75,6 +76,7 @@ def failure_payload(
         exception: the exception at the bottom of it; its traceback is sent as text.
         message: what to tell the user; by default the exception's own text, and what could not be done because of it.
         stack: where the task was when it was stopped, for people.
+        is_neutral: for readers of any language: the exception itself stays here.
     """
     failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts, traceback=stack)
     if exception is not None:
@@ -84,7 +86,7 @@ def failure_payload(
             failure.message = f"{_WHAT_FAILED[kind]}: {description_of(exception)}"
         elif not message:
             failure.message = text_of(exception)
-        if kind == m.FailureKind.TASK_RAISED:
+        if kind == m.FailureKind.TASK_RAISED and not is_neutral:
             _attach_exception(failure, exception)
     return encode_struct(failure)
 

@@ -31,10 +31,11 @@ from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import ObjectChannel
 from scaler.client.outcomes import Outcomes
-from scaler.client.outgoing import GraphRun, Outbox, Outgoing
+from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
 from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
+from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.payload import Buffer, Parts
 from scaler.serializer import Serializer
@@ -63,7 +64,7 @@ class ClientCore:
         self.is_asleep = False
         self._timeout_seconds = timeout_seconds
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
-        hello = m.Hello(role=m.Role.CLIENT, codecs=["cloudpickle"], name=f"{os.getpid()}")
+        hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}")
         hello.heartbeat_interval_milliseconds = int(heartbeat_interval_seconds * 1000)
         self._transport = Transport(address, hello, connect_timeout_seconds)
         self.welcome = self._transport.welcome
@@ -113,7 +114,7 @@ class ClientCore:
 
     def submit(
         self,
-        function: int,
+        function: FunctionKey,
         payload: bytes,
         dependencies: Sequence[int],
         future: ScalerFuture,
@@ -183,9 +184,11 @@ class ClientCore:
         self.is_asleep = False
         self._transport.wake()
 
-    def send_object(self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.FUNCTION) -> int:
+    def send_object(
+        self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.FUNCTION, codec: str = PYTHON_CODEC
+    ) -> int:
         """Place an object in the cluster and return its id. Writing a large one takes time: without the lock."""
-        kept = self.objects.store(parts, name, kind)
+        kept = self.objects.store(parts, name, kind, codec)
         with self.lock:
             self.check_open()
             self.objects.hold(kept)

@@ -24,6 +24,7 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tu
 
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
+from scaler.codecs import PYTHON_CODEC
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
 from scaler_protocol import messages as m
@@ -46,6 +47,7 @@ class KeptObject:
         "name",
         "kind",
         "size",
+        "codec",
         "content",
         "path",
         "is_held",
@@ -54,12 +56,13 @@ class KeptObject:
         "__weakref__",
     )
 
-    def __init__(self, number: int, name: str, kind: m.ObjectKind, size: int) -> None:
+    def __init__(self, number: int, name: str, kind: m.ObjectKind, size: int, codec: str) -> None:
         self.number = number
         self.object_id = 0  # until it is announced
         self.name = name
         self.kind = kind
         self.size = size
+        self.codec = codec
         self.content: Optional[bytes] = None
         self.path = ""
         self.is_held = False  # by the client or its user
@@ -119,13 +122,13 @@ class ObjectChannel:
 
     # Placing and keeping --------------------------------------------------------------------------------------------
 
-    def store(self, parts: Parts, name: str, kind: m.ObjectKind) -> KeptObject:
+    def store(self, parts: Parts, name: str, kind: m.ObjectKind, codec: str = PYTHON_CODEC) -> KeptObject:
         """Keep serialised parts, for an object that nobody knows of yet. Any thread, without the lock.
 
         Raises ObjectStorageFullError when there is no room.
         """
         size = parts_size(parts)
-        kept = KeptObject(next(self._numbers), name, kind, size)
+        kept = KeptObject(next(self._numbers), name, kind, size, codec)
         if size < INLINE_BYTES or not self._is_shared:
             kept.content = join(parts)
         else:
@@ -175,7 +178,7 @@ class ObjectChannel:
             storages=bytes([storage]),
             kinds=bytes([kept.kind]),
             names=[kept.name],
-            codec="cloudpickle",
+            codec=kept.codec,
         )
         return instruction, payload
 

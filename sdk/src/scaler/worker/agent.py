@@ -34,7 +34,8 @@ from scaler.worker.object_store import ObjectStore
 from scaler.worker.processor_handle import ProcessorHandle
 from scaler.worker.resident_memory import private_bytes
 from scaler.worker.rounds import Rounds
-from scaler.worker.session import CODEC, Session
+from scaler.worker.served_functions import ServedFunctions
+from scaler.worker.session import Session
 from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.stacks import user_stack
 from scaler.worker.statistics import HeartbeatFigures
@@ -73,8 +74,9 @@ class Agent:
         self._loop = loop
         self._name = settings.names[0] if len(settings.names) == 1 else f"{socket.gethostname()}-{os.getpid()}"
         self._effects: List[Effect] = []
+        self._served = ServedFunctions(settings.functions)
         self._objects = ObjectStore(self._effects, nursery.remove_at_end)
-        core_settings = CoreSettings(settings.slots, self._name, CODEC, settings.task_timeout_seconds)
+        core_settings = CoreSettings(settings.slots, self._name, settings.task_timeout_seconds)
         self._core = AgentCore(core_settings, page.entry, self._objects, self._effects, private_bytes)
         self._objects.on_available = self._core.on_object_available
         self._objects.on_missing = self._core.on_object_missing
@@ -87,7 +89,13 @@ class Agent:
         )
         figures = HeartbeatFigures(self._core, self._objects)
         self._session = Session(
-            loop, settings, self._connection, self._name, figures.heartbeat, lambda: self._finish(EXIT_NO_SCHEDULER)
+            loop,
+            settings,
+            self._connection,
+            self._name,
+            self._served.names,
+            figures.heartbeat,
+            lambda: self._finish(EXIT_NO_SCHEDULER),
         )
         self._write_prefix = ""  # of large results, as processors were told last
         self._finished: asyncio.Future[int] = loop.create_future()
@@ -255,7 +263,8 @@ class Agent:
 
     def _on_task(self, message: m.Task, payload: bytes) -> None:
         if not message.function:
-            message.function = self._objects.named_function(message.function_name)
+            definition = self._served.definition(message.function_name, message.codec)
+            message.function = self._objects.named_function(definition)
         self._core.on_tasks(message, payload)
 
     def _on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:

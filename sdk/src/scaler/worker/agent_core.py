@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
+from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
 from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
@@ -63,7 +64,6 @@ MAXIMUM_CHUNK_BYTES = 1024 * 1024
 class CoreSettings(NamedTuple):
     slots: int
     name: str = ""  # of the worker, for error messages
-    codec: str = "cloudpickle"  # of the payloads that processors understand
     task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
 
 
@@ -102,8 +102,10 @@ class AgentCore:
     def on_tasks(self, message: m.Task, payload: Buffer) -> None:
         """Tasks to run. Raises ValueError when the message contradicts itself."""
         batch = batch_from_message(message, payload, self._settings.task_timeout_seconds)
-        if message.codec not in ("", self._settings.codec):
-            text = f"this worker understands {self._settings.codec}, not {message.codec!r}"
+        understood = CODECS if message.function_name else (PYTHON_CODEC,)
+        if message.codec and message.codec not in understood:  # SCL-COD-004
+            what = "named functions" if message.function_name else "functions that are sent"
+            text = f"this worker understands {' and '.join(understood)} for {what}, not {message.codec!r}"
             self._lose(batch, m.FailureKind.CODEC_UNKNOWN, text)
             return
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}

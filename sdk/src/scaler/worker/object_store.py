@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 from array import array
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
@@ -87,7 +86,7 @@ class ObjectStore:
         self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
         self._fetches: Dict[int, _Fetch] = {}
         self._served: Dict[int, _Serving] = {}
-        self._named_functions: Dict[str, int] = {}
+        self._named_functions: Dict[bytes, int] = {}
         self._last_uses: Dict[int, float] = {}  # since when nobody has asked for the content of what is here
 
     # Sessions -----------------------------------------------------------------------------------------------
@@ -168,13 +167,12 @@ class ObjectStore:
                 return True
         return False
 
-    def named_function(self, name: str) -> int:
-        """The id of a function that tasks address by name, "python:module:qualified.name"."""
-        object_id = self._named_functions.get(name)
+    def named_function(self, definition: bytes) -> int:
+        """The id of a function that came by name: of what processors are given for it."""
+        object_id = self._named_functions.get(definition)
         if object_id is None:
-            content = _pickled_name(name)
-            object_id = self._named_functions[name] = _NAMED_FUNCTION_IDS + len(self._named_functions)
-            self._inline[object_id] = content
+            object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + len(self._named_functions)
+            self._inline[object_id] = definition
         return object_id
 
     def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
@@ -363,20 +361,6 @@ class ObjectStore:
     def _refuse(self, message: m.ObjectRequest) -> None:
         missing = m.ObjectResponseStatus.MISSING
         self._effects.append(Send(m.ObjectResponse(id=message.id, offset=message.offset, status=missing)))
-
-
-def _pickled_name(name: str) -> bytes:
-    """A pickle that loads as the function `python:module:qualified.name`, made without importing it.
-
-    What is no such name fails when it is loaded, and fails its tasks then.
-    """
-    scheme, _, rest = name.partition(":")
-    module, _, function = rest.partition(":") if scheme == "python" else ("", "", name)
-    parts = [pickle.PROTO, b"\x04"]
-    for text in (module, function):
-        encoded = text.encode("utf-8", "surrogatepass")
-        parts += [pickle.BINUNICODE, len(encoded).to_bytes(4, "little"), encoded]
-    return b"".join([*parts, pickle.STACK_GLOBAL, pickle.STOP])
 
 
 def _escape(path: str) -> str:
