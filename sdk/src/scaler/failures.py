@@ -142,6 +142,10 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
                 f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be loaded here"
                 f" ({description_of(error)}): is its module installed on the client?"
             )
+    elif failure.kind == m.FailureKind.TASK_RAISED and not failure.codec:
+        exception = exceptions.NamedFunctionError(
+            f"{_place(failure, function)}: it raised {failure.type_name}: {failure.message}"
+        )
     if exception is None:
         known = _ERRORS.get(int(failure.kind))
         if known is None:

@@ -12,6 +12,7 @@ import pytest
 from scaler import Client, NamedFunction, SchedulerClusterCombo
 from scaler.exceptions import (
     DeserializeObjectError,
+    NamedFunctionError,
     ProcessorDiedError,
     ResultNotSerializableError,
     ScalerError,
@@ -111,7 +112,8 @@ def test_an_item_of_map_that_fails_is_named(client: Client) -> None:
 
 
 def test_failures_are_readable_without_python(client: Client) -> None:
-    with pytest.raises(ScalerError, match=r"scaler\.conformance/fail.*out of cheese") as caught:
+    text = r"task scaler\.conformance/fail, .*: it raised scaler\.conformance\.Failure: out of cheese"
+    with pytest.raises(NamedFunctionError, match=text) as caught:
         client.submit(conformance("fail"), "out of cheese").result()
     assert "conformance.py" in str(caught.value.__cause__)
 
