@@ -13,16 +13,18 @@ import importlib
 import random
 import socket
 import threading
+import time
 from typing import Callable, Dict, List, Optional, Type
 
 from scaler_conformance.conversation import Conversation
 from scaler_conformance.hold import Hold, HoldListener
 from scaler_conformance.implementation import Launcher, Running
-from scaler_conformance.peers import Transport
+from scaler_conformance.peers import DealerTransport
 from scaler_conformance.settings import Settings
 from scaler_conformance.verdicts import NotApplicable, Teardown, Violation
 from scaler_conformance.wire import WireLog
 
+_LOOK_SECONDS = 0.01
 ROLES = ("worker", "scheduler", "client")
 
 
@@ -89,7 +91,7 @@ class Bench:
         """
         assert self.running is not None
         self.is_meant_to_end = True
-        code = self.running.wait(self.settings.deadline_seconds)
+        code = self._wait_for_end(self.running, self.settings.deadline_seconds)
         if code is None:
             raise Violation(expected, f"it still runs after {self.settings.deadline_seconds:g} s", requirement)
         self._log.note(f"the implementation ended with exit code {code}")
@@ -117,11 +119,29 @@ class Bench:
         """Have something called when the case is over, whatever became of it."""
         self._closers.append(close)
 
-    def converse(self, name: str, transport: Transport) -> Conversation:
-        """A new conversation that ends with the implementation."""
-        return Conversation(name, transport, self.settings, self._log, self.how_it_ended)
+    def dial(
+        self,
+        address: str,
+        name: str,
+        make: Callable[..., Conversation] = Conversation,
+        identity: bytes = b"",
+    ) -> Conversation:
+        """A new connection to a scheduler, as a client or worker makes it, and the conversation over it.
+
+        Parameters:
+            name: in traces.
+            make: the conversation's class, with the parameters of Conversation.
+            identity: of the connection for ZeroMQ; by default none.
+        """
+        transport = DealerTransport(address, identity)
+        self._closers.append(transport.close)
+        transport.conversation = make(name, transport, self.settings, self._log, self.how_it_ended)
+        return transport.conversation
 
     # The end --------------------------------------------------------------------------------------------------------
+
+    def idle(self) -> None:
+        """Called again and again while the implementation ends: answer what it says."""
 
     def say_goodbye(self) -> None:
         """Have the implementation end in the way that its role has for it; it is waited for afterwards."""
@@ -141,10 +161,10 @@ class Bench:
         try:
             if running.exit_code() is None:
                 self.say_goodbye()
-                if running.wait(self.settings.deadline_seconds) is None:
+                if self._wait_for_end(running, self.settings.deadline_seconds) is None:
                     verdict = Teardown.UNCLEAN
                     running.terminate()
-                    running.wait(self.settings.deadline_seconds / 2)
+                    self._wait_for_end(running, self.settings.deadline_seconds / 2)
             elif not self.is_meant_to_end:
                 verdict = Teardown.UNCLEAN
             if running.exit_code() is not None:
@@ -155,6 +175,12 @@ class Bench:
         finally:
             running.kill()
         return verdict
+
+    def _wait_for_end(self, running: Running, seconds: float) -> Optional[int]:
+        deadline = time.monotonic() + seconds
+        while running.wait(_LOOK_SECONDS) is None and time.monotonic() < deadline:
+            self.idle()
+        return running.exit_code()
 
 
 def bench_class(role: str) -> Type[Bench]:

@@ -109,7 +109,7 @@ class Schema:
 
         Raises KeyError for a type, and an exception of pycapnp for a field, that the schema does not have.
         """
-        options = dict(num_first_segment_words=1, allocate_seg_callable=_smallest_segment) if segmented else {}
+        options = {"num_first_segment_words": 1, "allocate_seg_callable": _smallest_segment} if segmented else {}
         root = self._module.Message.new_message(**options)
         root.from_dict({self._member(type_): fields})
         return bytes(root.to_bytes())

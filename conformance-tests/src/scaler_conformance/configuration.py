@@ -1,22 +1,17 @@
 """The file of `--config`: what is known about one implementation.
 
-    name = "my worker"                 # in reports; by default what it says about itself
-    time-scale = 2.0                   # multiplies the one deadline of every wait
-    missing = ["memory-limit"]         # features of `scaler-conformance --features` that it does not have
+name = "my worker"                 # in reports; by default what it says about itself
+time-scale = 2.0                   # multiplies the one deadline of every wait
+missing = ["memory-limit"]         # features of `scaler-conformance --features` that it does not have
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import FrozenSet, NamedTuple
 
 from scaler_conformance.features import FEATURES
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from scaler_conformance.toml_files import load_toml
 
 _KEYS = {"name", "time-scale", "missing"}
 
@@ -31,8 +26,7 @@ class Configuration(NamedTuple):
     @classmethod
     def load(cls, path: Path) -> Configuration:
         """Raises OSError, or ValueError that says what is wrong with the file."""
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        table = load_toml(path)
         unknown = sorted(set(table) - _KEYS)
         if unknown:
             raise ValueError(f"{path}: there is no option {unknown[0]}; there are {', '.join(sorted(_KEYS))}")

@@ -32,6 +32,8 @@ BACKGROUND = frozenset({"Heartbeat", "HeartbeatEcho"})
 class Transport:
     """A socket of the suite, and the conversations that it carries. Others are made of it (`peers`)."""
 
+    is_ending = False  # the case is over: whoever says goodbye is answered
+
     def pump(self, seconds: float) -> bool:
         """Wait so long for a message, hand what is there to its conversations, and return whether there was any."""
         raise NotImplementedError
@@ -66,6 +68,7 @@ class Conversation:
         self._settings = settings
         self._log = log
         self._how_it_ended = how_it_ended
+        self.first: Optional[Message] = None  # that came
         self._queue: List[Message] = []
         self._arrived = 0
         self._next_sequence = 1_000_000
@@ -95,6 +98,7 @@ class Conversation:
         message = Message(type_, fields, b"".join(frames[1:]), self._arrived)
         if len(frames) > 2:
             raise Violation("one frame, or two with the payload", f"{len(frames)} frames came: {message}")
+        self.first = self.first or message
         self._take_in(message)
 
     def _take_in(self, message: Message) -> None:
@@ -104,6 +108,8 @@ class Conversation:
                 self.send("HeartbeatEcho", sequence=message.sequence)
         elif message.type == "HeartbeatEcho":
             self.echoes.append(message)
+        elif message.type == "DisconnectRequest" and self._transport.is_ending:
+            self.send("DisconnectResponse")
         else:
             self._queue.append(message)
 

@@ -11,17 +11,12 @@ Rules:
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional
 
 from scaler_conformance.results import CaseResult
+from scaler_conformance.toml_files import load_toml
 from scaler_conformance.verdicts import Verdict
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class KnownFailing:
@@ -33,8 +28,7 @@ class KnownFailing:
     @classmethod
     def load(cls, path: Path) -> KnownFailing:
         """Raises OSError, or ValueError when the file is no such list."""
-        with path.open("rb") as file:
-            tables = tomllib.load(file)
+        tables = load_toml(path)
         for id_, table in tables.items():
             if not isinstance(table, dict) or not isinstance(table.get("message"), str) or not table["message"]:
                 raise ValueError(f'{path}: the entry "{id_}" has no message = "..."')

@@ -13,8 +13,6 @@ from typing import Callable, Dict, List, Optional, Sequence
 import zmq
 
 from scaler_conformance.conversation import Conversation, Transport
-from scaler_conformance.settings import Settings
-from scaler_conformance.wire import WireLog
 
 MakeConversation = Callable[[str, Transport], Conversation]
 
@@ -128,15 +126,3 @@ class DealerTransport(Transport):
     def close(self) -> None:
         """Cut the connection; what has not left is dropped."""
         self._socket.close()
-
-
-def conversation_over(
-    transport: DealerTransport,
-    name: str,
-    settings: Settings,
-    log: WireLog,
-    how_it_ended: Callable[[], Optional[str]],
-) -> Conversation:
-    """The one conversation of a DEALER."""
-    transport.conversation = Conversation(name, transport, settings, log, how_it_ended)
-    return transport.conversation

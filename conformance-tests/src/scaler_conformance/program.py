@@ -11,7 +11,7 @@ import json
 import random
 import sys
 from pathlib import Path
-from typing import List, NoReturn, Optional, Sequence
+from typing import Callable, Dict, List, NoReturn, Optional, Sequence
 
 from scaler_conformance import __version__
 from scaler_conformance.bench import ROLES
@@ -74,7 +74,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--features", action=_ShowFeatures, nargs=0, help="list the features that may be missing")
     roles = parser.add_subparsers(dest="role", metavar="ROLE")
     for role in ROLES:
-        _add_run_options(roles.add_parser(role, help=f"test a {role}", epilog=_EPILOG, formatter_class=parser.formatter_class))
+        _add_run_options(
+            roles.add_parser(role, help=f"test a {role}", epilog=_EPILOG, formatter_class=parser.formatter_class)
+        )
     report = roles.add_parser("report", help="join JSON reports into one page")
     report.add_argument("files", nargs="+", type=Path, metavar="JSON")
     report.add_argument("--html", type=Path, required=True, metavar="FILE", help="where the page goes")
@@ -90,7 +92,13 @@ class _ShowFeatures(argparse.Action):
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--list", action="store_true", help="list the cases, and run none")
-    add("--run", action="append", default=[], metavar="GLOB", help="only cases whose id fits, 'worker/cancel/*'; repeatable")
+    add(
+        "--run",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cases whose id fits, 'worker/cancel/*'; repeatable",
+    )
     add("--smoke", action="store_true", help="only the few cases that tell whether the implementation is wired up")
     add("--strict", action="store_true", help="a violated SHOULD and an unclean end fail the run too")
     add("--seed", type=int, help="of all randomness; default: one that is printed at the end")
@@ -99,11 +107,22 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--config", type=Path, metavar="FILE", help="what is known about the implementation (TOML)")
     add("--known-failing", type=Path, metavar="FILE", help="cases that are known to fail (TOML); they run all the same")
     add("--time-scale", type=float, metavar="FACTOR", help="multiply the deadline of every wait (default: 1)")
-    add("--effort", type=float, default=1.0, metavar="SHARE", help="share of the repetitions of randomised cases (default: 1)")
+    add(
+        "--effort",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="share of the repetitions of randomised cases (default: 1)",
+    )
     add("--jobs", type=int, default=2, metavar="N", help="cases at a time (default: 2)")
     add("--name", default="", help="of the implementation in reports; default: what it says about itself")
     for kind in ("json", "junit", "tap", "html"):
-        add(f"--{kind}", type=Path, metavar="FILE", help=f"write a report in {kind.upper() if kind != 'junit' else 'JUnit XML'}")
+        add(
+            f"--{kind}",
+            type=Path,
+            metavar="FILE",
+            help=f"write a report in {kind.upper() if kind != 'junit' else 'JUnit XML'}",
+        )
 
 
 def _usage(message: str) -> int:
@@ -161,7 +180,12 @@ def _run(options: argparse.Namespace, command: List[str]) -> int:
 
 
 def _write(options: argparse.Namespace, report: Report) -> int:
-    makers = {"json": json_report, "junit": junit_report, "tap": tap_report, "html": lambda each: html_report([each])}
+    makers: Dict[str, Callable[[Report], str]] = {
+        "json": json_report,
+        "junit": junit_report,
+        "tap": tap_report,
+        "html": lambda each: html_report([each]),
+    }
     for kind, make in makers.items():
         path: Optional[Path] = getattr(options, kind)
         if path is not None:

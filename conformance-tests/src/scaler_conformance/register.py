@@ -5,14 +5,10 @@ Rule: level and text of a requirement are read from here; nothing in the suite r
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from scaler_conformance.toml_files import load_toml
 
 SPECIFICATION = Path(__file__).parent / "specification"
 """The part of protocol-spec/ that the suite carries."""
@@ -25,7 +21,7 @@ class Requirement(NamedTuple):
 
     id: str
     level: str  # MUST, MUST NOT, SHOULD, SHOULD NOT, MAY or INFO
-    role: str  # worker, client, scheduler, or several, or all
+    roles: Tuple[str, ...]  # worker, client, scheduler
     status: str  # draft, stable or deprecated
     since: str
     section: str  # file and anchor, "worker.md#cancel"
@@ -55,8 +51,7 @@ class Register:
         Raises ValueError when an entry lacks something.
         """
         path = path or SPECIFICATION / "requirements.toml"
-        with path.open("rb") as file:
-            tables = tomllib.load(file)
+        tables = load_toml(path)
         return cls({id_: _requirement(id_, table) for id_, table in tables.items() if id_.startswith("SCL-")})
 
     def __getitem__(self, id_: str) -> Requirement:
@@ -69,31 +64,24 @@ class Register:
         return id_ in self._requirements
 
     def of_role(self, role: str) -> Dict[str, Requirement]:
-        """Requirements that concern a role: its own and those of every peer."""
-        return {id_: each for id_, each in self._requirements.items() if concerns(each, role)}
+        """Requirements that concern a role."""
+        return {id_: each for id_, each in self._requirements.items() if role in each.roles}
 
     def all(self) -> Dict[str, Requirement]:
         return dict(self._requirements)
 
 
-def concerns(requirement: Requirement, role: str) -> bool:
-    """Whether a requirement is one of this role."""
-    roles = requirement.role.replace(",", " ").split()
-    return role in roles or "all" in roles or "any" in roles or ("peer" in roles and role != "scheduler")
-
-
 def _requirement(id_: str, table: Dict[str, Any]) -> Requirement:
-    role = table.get("role", "")
     entry = Requirement(
         id=id_,
         level=str(table.get("level", "")).upper(),
-        role=" ".join(role) if isinstance(role, list) else str(role),
+        roles=tuple(table.get("roles", ())),
         status=str(table.get("status", "stable")),
         since=str(table.get("since", "")),
         section=str(table.get("section", "")),
         text=" ".join(str(table.get("text", "")).split()),
         untestable=str(table.get("untestable", "")),
     )
-    if entry.level not in _LEVELS or not entry.role or not entry.text:
-        raise ValueError(f"{id_} in the register of requirements lacks a level, a role or a text")
+    if entry.level not in _LEVELS or not entry.roles or not entry.text:
+        raise ValueError(f"{id_} in the register of requirements lacks a level, roles or a text")
     return entry

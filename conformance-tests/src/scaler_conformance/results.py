@@ -75,7 +75,11 @@ class Report:
         return 1 if verdicts & failing else 0
 
     def to_json(self) -> Dict[str, Any]:
-        return {"schema": self.schema, "counts": self.counts, **{k: v for k, v in asdict(self).items() if k != "schema"}}
+        return {
+            "schema": self.schema,
+            "counts": self.counts,
+            **{k: v for k, v in asdict(self).items() if k != "schema"},
+        }
 
     @classmethod
     def from_json(cls, content: Dict[str, Any]) -> Report:

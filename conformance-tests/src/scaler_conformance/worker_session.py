@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     payload: bytes  # the content of the object when the result is one
     object: int  # its id, or 0
     message: Message  # the TaskResult that brought it
-    index: int  # in its columns
+    entry: int  # its place in the columns
     position: int  # outcomes and confirmations of a session in the order in which they came
 
     @property
@@ -91,7 +91,9 @@ class WorkerSession(Conversation):
     def need_function(self, name: str) -> None:
         """Raises NotApplicable when the worker does not say that it serves a conformance function."""
         served = self.hello.functions
-        if not any(PREFIX + name == each or (each[-1:] == "*" and (PREFIX + name).startswith(each[:-1])) for each in served):
+        if not any(
+            PREFIX + name == each or (each[-1:] == "*" and (PREFIX + name).startswith(each[:-1])) for each in served
+        ):
             raise NotApplicable(f"the worker does not list {PREFIX}{name}")
 
     def submit(self, function: str, *arguments: Any, **fields: Any) -> int:
@@ -163,14 +165,10 @@ class WorkerSession(Conversation):
         check(failure.kind == kind, f"a Failure of kind {kind}", failure, requirement)
         return failure
 
-    def expect_confirmation(
-        self, instance: int, outcome: str = "", requirement: Optional[str] = None
-    ) -> Confirmation:
+    def expect_confirmation(self, instance: int, outcome: str = "", requirement: Optional[str] = None) -> Confirmation:
         """The answer to the cancel of a task, taken; it must be this CancelOutcome unless that is empty."""
         expected = f"TaskCancelConfirm for instance {instance}"
-        confirmation: Confirmation = self.wait_until(
-            lambda: self._take_confirmation(instance), expected, requirement
-        )
+        confirmation: Confirmation = self.wait_until(lambda: self._take_confirmation(instance), expected, requirement)
         check(outcome in ("", confirmation.outcome), f"{expected} with {outcome}", confirmation.outcome, requirement)
         return confirmation
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import threading
-from typing import List, TextIO
+from typing import List, Optional, TextIO
 
 from scaler_conformance.register import Register, UnknownRequirementError
 from scaler_conformance.results import CaseResult, Report
@@ -35,11 +35,11 @@ class Console:
         quiet: only what does not pass, and the end.
     """
 
-    def __init__(self, register: Register, shows_trace: bool, quiet: bool, stream: TextIO = sys.stdout) -> None:
+    def __init__(self, register: Register, shows_trace: bool, quiet: bool, stream: Optional[TextIO] = None) -> None:
         self._register = register
         self._shows_trace = shows_trace
         self._quiet = quiet
-        self._stream = stream
+        self._stream = stream or sys.stdout
         self._lock = threading.Lock()
 
     def on_result(self, result: CaseResult) -> None:
@@ -85,7 +85,9 @@ class Console:
         """All cases are over."""
         counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items())
         teardowns = [each.teardown for each in report.cases]
-        ends = [f"{teardowns.count(each)} {each.value}" for each in (Teardown.UNCLEAN, Teardown.LEAK) if each in teardowns]
+        ends = [
+            f"{teardowns.count(each)} {each.value}" for each in (Teardown.UNCLEAN, Teardown.LEAK) if each in teardowns
+        ]
         ended = f"; teardown: {', '.join(ends)}" if ends else ""
         self._stream.write(
             f"{report.role} {report.title}: {counts}{ended}; {report.seconds:.1f} s, seed {report.seed}\n"

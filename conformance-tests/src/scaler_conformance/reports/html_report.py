@@ -64,13 +64,19 @@ def _card(report: Report) -> str:
     kind = {0: "pass", 1: "fail", 2: "error"}[report.exit_code]
     ends = [each.teardown for each in report.cases]
     untidy = sum(each in (Teardown.UNCLEAN, Teardown.LEAK) for each in ends)
-    facts = [f"{total} cases in {report.seconds:.0f} s", counts, f"seed {report.seed}", report.started[:16].replace("T", " ")]
+    facts = [
+        f"{total} cases in {report.seconds:.0f} s",
+        counts,
+        f"seed {report.seed}",
+        report.started[:16].replace("T", " "),
+    ]
     if untidy:
         facts.insert(2, f"{untidy} untidy ends")
     return (
         f'<article class="card"><h3>{escape(report.title)} <small>{escape(report.role)}</small></h3>'
         f'<p class="verdict {kind}">{state}</p><div class="bar">{parts}</div>'
-        f"<p>{escape(' · '.join(facts))}</p><p><code>{escape(report.implementation.get('command', ''))}</code></p></article>"
+        f"<p>{escape(' · '.join(facts))}</p>"
+        f"<p><code>{escape(report.implementation.get('command', ''))}</code></p></article>"
     )
 
 
@@ -81,7 +87,7 @@ def _section(role: str, reports: Sequence[Report], details: List[Dict[str, Any]]
     heads = "".join(f'<th class="implementation">{escape(each.title)}</th>' for each in reports)
     rows = "".join(_row(id_, each, reports, details) for id_, each in requirements.items())
     return (
-        f'<section><h2>{escape(role.capitalize())}</h2><table><thead><tr><th>Requirement</th><th>Level</th>'
+        f"<section><h2>{escape(role.capitalize())}</h2><table><thead><tr><th>Requirement</th><th>Level</th>"
         f"<th>Text</th>{heads}</tr></thead><tbody>{rows}</tbody></table></section>"
     )
 
@@ -89,7 +95,7 @@ def _section(role: str, reports: Sequence[Report], details: List[Dict[str, Any]]
 def _row(id_: str, requirement: Dict[str, Any], reports: Sequence[Report], details: List[Dict[str, Any]]) -> str:
     cells = "".join(_cell(id_, requirement, report, details) for report in reports)
     level = requirement["level"]
-    draft = "" if requirement["status"] == "stable" else f' <small>{escape(requirement["status"])}</small>'
+    draft = "" if requirement["status"] == "stable" else f" <small>{escape(requirement['status'])}</small>"
     return (
         f'<tr id="{escape(id_)}" data-level="{escape(level)}"><th scope="row">{escape(id_)}{draft}</th>'
         f'<td class="level {"must" if level.startswith("MUST") else ""}">{escape(level)}</td>'

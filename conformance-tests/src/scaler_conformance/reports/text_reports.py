@@ -46,7 +46,8 @@ def _is_strict(report: Report, result: CaseResult) -> bool:
 
 def _junit_case(report: Report, result: CaseResult) -> str:
     area, _, name = result.id.rpartition("/")
-    head = f"<testcase classname={quoteattr(area.replace('/', '.'))} name={quoteattr(name)} time={quoteattr(str(result.seconds))}"
+    names = f"classname={quoteattr(area.replace('/', '.'))} name={quoteattr(name)}"
+    head = f'<testcase {names} time="{result.seconds}"'
     message = quoteattr(_xml_text(result.message))
     details = escape(_xml_text("\n".join(_details(result))))
     if result.verdict == Verdict.ERROR:
