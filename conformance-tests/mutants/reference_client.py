@@ -271,7 +271,10 @@ class ReferenceClient:
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
         if self.socket is not None:
-            self.socket.send_multipart(frames)
+            try:
+                self.socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                pass  # the connection has failed already: the monitor says so
 
     def on_frames(self, frames: List[bytes]) -> None:
         try:

@@ -42,7 +42,8 @@ class Adapter:
     def __init__(self) -> None:
         self.client: Optional[Client] = None
         self.futures: Dict[int, ScalerFuture[Any]] = {}
-        self._output = threading.Lock()
+        self._output, sys.stdout = sys.stdout, sys.stderr  # what tasks print goes there, and is no event
+        self._output_lock = threading.Lock()
         self._in_order: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
         self._in_background(self._work)
 
@@ -55,8 +56,8 @@ class Adapter:
             self.client.disconnect()
 
     def say(self, event: str, **members: Any) -> None:
-        with self._output:
-            print(json.dumps({"event": event, **members}), flush=True)
+        with self._output_lock:
+            print(json.dumps({"event": event, **members}), file=self._output, flush=True)
 
     def _work(self) -> None:
         while True:

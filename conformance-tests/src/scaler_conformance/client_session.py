@@ -24,6 +24,7 @@ KINDS = SCHEMA.enum("ObjectKind")
 SESSION_SHIFT = 40
 MOST_NUMBER = (1 << 39) - 1
 CHUNK_BYTES = 64 * 1024
+RESULTS_SESSION = 0xABCDEF  # of a worker that nobody sees
 ASCENDING, COLUMNS_AGREE, OBJECT_FIRST = "SCL-CLT-001", "SCL-CLT-011", "SCL-CLT-006"
 NAMED_ONCE, OBJECT_ID, EXACT_BYTES = "SCL-COD-001", "SCL-OBJ-001", "SCL-OBJ-009"
 TOKEN_READ, FILE_FIRST = "SCL-OBJ-007", "SCL-OBJ-008"
@@ -129,7 +130,7 @@ class ClientSession(Conversation):
     def new_result_object(self) -> int:
         """The id of an object that is a worker's large result."""
         self._result_objects += 1
-        return (self.number + 1) << SESSION_SHIFT | self._result_objects
+        return RESULTS_SESSION << SESSION_SHIFT | self._result_objects
 
     def succeed_by_object(self, task: SentTask, object_id: int) -> None:
         """Tell that a task is done, and that an object has the result."""
