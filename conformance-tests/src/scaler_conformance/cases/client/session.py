@@ -84,6 +84,15 @@ def heartbeats_are_echoed(bench: RoleBench) -> None:
     check(came == sequences, expected, came)
 
 
+@case(covers=["SCL-SES-014"])
+def what_follows_the_welcome_at_once_is_heard(bench: RoleBench) -> None:
+    """A Heartbeat that arrives together with the Welcome is echoed like any other."""
+    session = bench.greeted()
+    bench.welcome(session)
+    session.send("Heartbeat", sequence=4)
+    session.wait_until(lambda: session.echoes, "HeartbeatEcho(sequence=4)")
+
+
 @case(covers=["SCL-SES-013"])
 def heartbeats_are_sent(bench: RoleBench) -> None:
     """An idle client goes on sending Heartbeats."""
