@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Sequence
 
 from mutants import EVERYTHING, mutant
 from mutants.client_tasks import Task
@@ -88,14 +88,13 @@ class EchoesARepeatedNumberOnce(ReferenceClient):
 
 @mutant(breaks="SCL-SES-014", caught_by="client/session/what-follows-the-welcome-at-once-is-heard")
 class IsDeafAfterTheWelcome(ReferenceClient):
-    is_deaf = False
+    is_awake = False
 
-    def on_welcome(self, message: Message) -> None:
-        super().on_welcome(message)
-        self.is_deaf = self.socket.poll(5) != 0
+    def on_heartbeat_echo(self, message: Message) -> None:
+        self.is_awake = True
 
     def on_heartbeat(self, message: Message) -> None:
-        if not self.is_deaf:
+        if self.is_awake:
             super().on_heartbeat(message)
 
 
@@ -119,7 +118,10 @@ class WaitsForASilentScheduler(ReferenceClient):
 @mutant(
     breaks="SCL-SES-018",
     caught_by="client/session/leaves-when-the-scheduler-shuts-down",
-    also_caught_by=["client/versions/an-unknown-request-to-leave-is-a-shutdown"],
+    also_caught_by=[
+        "client/session/a-shutdown-that-it-asked-for-ends-it",
+        "client/versions/an-unknown-request-to-leave-is-a-shutdown",
+    ],
 )
 class LeavesWithoutAWord(ReferenceClient):
     def on_shutdown(self, message: Message) -> None:
@@ -227,14 +229,15 @@ class CancelsOnceMore(ReferenceClient):
             self.send("TaskCancel", ids=list(self.cancelled))
 
 
-@mutant(breaks="SCL-SES-021", caught_by="client/recovery/a-late-outcome-of-the-old-session-is-none")
+@mutant(breaks="SCL-CLT-005", caught_by="client/recovery/a-late-outcome-of-the-old-session-is-none")
 class TellsTwiceWhatItSentAgain(ReferenceClient):
+    again: Sequence[Task] = ()
+
     def end_session(self) -> None:
-        self.again: List[Task] = list(self.tasks.values())
+        self.again = list(self.tasks.values())
         super().end_session()
 
-    def on_task_result(self, message: Message) -> None:
-        super().on_task_result(message)
-        for task in getattr(self, "again", [])[2:]:
-            if task.number not in self.tasks and "LARGE" not in task.options and len(self.again) == 3:
-                self.say("outcome", task=task.number, **{"is": "error"}, message="it was unfinished")
+    def on_unknown_result(self, object_id: int) -> None:
+        super().on_unknown_result(object_id)
+        for task in self.again:
+            self.say("outcome", task=task.number, **{"is": "error"}, message="it was unfinished")

@@ -27,10 +27,10 @@ class SendsAFramePerTask(ReferenceClient):
         self.send_frames([SCHEMA.encode("Task", fields), *payloads])
 
 
-@mutant(breaks="SCL-CLT-001", caught_by="client/tasks/ids-ascend", also_caught_by=["client/flow/goes-on-when-all-is-released"])
+@mutant(breaks="SCL-CLT-001", caught_by="client/tasks/ids-ascend")
 class StartsAgainAtNought(ReferenceClient):
     def new_ids(self, count: int) -> List[int]:
-        if self.next_id >= 40:
+        if count > 30 and count % 10:
             self.next_id = 0
         return super().new_ids(count)
 
@@ -127,8 +127,8 @@ class SendsAllAtOnce(ReferenceClient):
 @mutant(breaks="SCL-TRN-004", caught_by="client/versions/an-absent-payload-is-an-empty-one")
 class WantsAPayloadFrame(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
-        type_, _ = SCHEMA.decode(frames) if SCHEMA.type_of(frames[0]) == "TaskResult" else ("", {})
-        if type_ != "TaskResult" or len(frames) == 2:
+        is_raw = SCHEMA.type_of(frames[0]) == "TaskResult" and SCHEMA.decode(frames)[1]["codec"] == "raw"
+        if not is_raw or len(frames) == 2:
             super().on_frames(frames)
 
 
@@ -164,14 +164,14 @@ class WantsNoNewFields(ReferenceClient):
 class WantsAllFields(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         type_ = SCHEMA.type_of(frames[0])
-        if type_ != "Welcome" or data_words(frames[0]) >= data_words(SCHEMA.encode(type_, {})):
+        if type_ != "Welcome" or data_words(frames[0], 99) >= data_words(SCHEMA.encode(type_, {})):
             super().on_frames(frames)
 
 
-def data_words(frame: bytes) -> int:
-    """Words of data and pointers of the struct that a message of one segment holds; 0 of others."""
+def data_words(frame: bytes, otherwise: int = 0) -> int:
+    """Words of data and pointers of the struct that a message of one segment holds."""
     if frame[:4] != bytes(4):
-        return 0
+        return otherwise
     pointer = int.from_bytes(frame[24:32], "little")
     return (pointer >> 32 & 0xFFFF) + (pointer >> 48)
 
@@ -182,13 +182,17 @@ class FearsTheUnknown(ReferenceClient):
         try:
             SCHEMA.decode(frames)
         except UnreadableMessageError:
-            if frames[0][16:18] == b"\x19\x00" and len(frames[0]) == 56:
+            if frames[0][16:18] == b"\x19\x00" and len(frames[0]) == 48:
                 self.end_client("what is that?")
                 return
         super().on_frames(frames)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/bytes-that-are-no-message-do-not-end-it")
+@mutant(
+    breaks="SCL-SEC-010",
+    caught_by="client/robustness/bytes-that-are-no-message-do-not-end-it",
+    also_caught_by=EVERYTHING,
+)
 class EndsByEmptyFrames(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         if not frames[0]:

@@ -184,9 +184,7 @@ class FearsUnaskedAnswers(ReferenceClient):
             super().on_confirmation(task, outcome)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/cancelled-is-the-outcome", also_caught_by=[
-    "client/tasks/messages-are-well-formed",
-])  # fmt: skip
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/cancelled-is-the-outcome")
 class WaitsForAResultOfCancelled(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         if not task.is_cancelling:

@@ -46,7 +46,7 @@ class ReferenceClient:
 
     batch_tasks = 100
     first_pause_seconds, longest_pause_seconds = 0.02, 1.0
-    leaving_seconds = 1.0
+    leaving_seconds = 0.15
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self.reader, self.writer = reader, writer

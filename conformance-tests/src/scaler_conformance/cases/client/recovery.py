@@ -120,7 +120,7 @@ def at_most_once_is_not_sent_twice(bench: RoleBench) -> None:
     bench.expect_error(once)
 
 
-@case(covers=["SCL-SES-021"])
+@case(covers=["SCL-CLT-005", "SCL-SES-021"])
 def a_late_outcome_of_the_old_session_is_none(bench: RoleBench) -> None:
     """What is sent again is a task of the new session: one outcome, which that one brings."""
     session = bench.welcomed()
