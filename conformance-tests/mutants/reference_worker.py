@@ -54,6 +54,7 @@ class ReferenceWorker:
         self.welcome: Any = None
         self.held: List[Task] = []  # not started, in the order in which they came
         self.running: Dict[int, Task] = {}
+        self.outbox: List[Outcome] = []
         self.kept: Dict[int, Outcome] = {}  # by object id: sent when the scheduler has fetched it
         self.objects = WorkerObjects(self)
         self.is_draining = False
@@ -96,7 +97,7 @@ class ReferenceWorker:
         if self.exit_code is None:
             self.on_time(time.monotonic())
             self.start_ready()
-            self.objects.flush()
+            self.flush()
 
     def milliseconds_to_wait(self) -> int:
         ends = [task.began + task.options.timeLimitMilliseconds / 1000 for task in self.timed_tasks()]
@@ -226,6 +227,7 @@ class ReferenceWorker:
             self.stop(task)
         self.running.clear()
         self.kept.clear()
+        self.outbox.clear()
         self.objects.clear()
 
     def interval_seconds(self) -> float:
@@ -268,7 +270,7 @@ class ReferenceWorker:
         self.exit_code = 0
 
     def see_whether_drained(self) -> None:
-        if self.is_draining and not self.held and not self.running and not self.kept:
+        if self.is_draining and not (self.held or self.running or self.kept or self.outbox):
             self.send("DisconnectResponse")
             self.exit_code = 0
 
@@ -277,7 +279,8 @@ class ReferenceWorker:
         self.send("DisconnectRequest", reason="leaving")
 
     def on_disconnect_response(self, message: Message) -> None:
-        self.exit_code = 0
+        if self.is_leaving:
+            self.exit_code = 0
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
@@ -447,9 +450,29 @@ class ReferenceWorker:
             self.report([outcome])
 
     def report(self, outcomes: List[Outcome]) -> None:
-        fields, payload = self.result_message(outcomes)
-        self.send("TaskResult", payload, **fields)
+        """Outcomes go out together at the end of the loop's turn, or before what must come after them."""
+        self.outbox += outcomes
+
+    def flush(self) -> None:
+        outcomes, self.outbox = self.outbox, []
+        while outcomes:
+            together = self.what_goes_together(outcomes)
+            outcomes = outcomes[len(together) :]
+            fields, payload = self.result_message(together)
+            self.send("TaskResult", payload, **fields)
         self.see_whether_drained()
+
+    def what_goes_together(self, outcomes: List[Outcome]) -> List[Outcome]:
+        """The first outcomes, as many as are alike and keep to the limit of a message."""
+        first, room = outcomes[0].task, (self.welcome.limits.maximumMessageBytes or 1 << 30) // 2
+        together: List[Outcome] = []
+        for each in outcomes:
+            room -= len(each.payload) + 100
+            alike = (each.task.codec, each.task.options.profiling) == (first.codec, first.options.profiling)
+            if together and (room < 0 or not alike):
+                break
+            together.append(each)
+        return together
 
     def result_message(self, outcomes: List[Outcome]) -> Tuple[Dict[str, Any], bytes]:
         first = outcomes[0].task
@@ -503,6 +526,7 @@ class ReferenceWorker:
             self.confirm(task.id, RUNNING)
 
     def confirm(self, instance: int, outcome: int) -> None:
+        self.flush()
         self.send("TaskCancelConfirm", ids=[instance], outcomes=[outcome])
         self.see_whether_drained()
 

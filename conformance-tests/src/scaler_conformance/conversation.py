@@ -18,11 +18,12 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
+from scaler_conformance.codec import SCHEMA, Message, Schema, UnreadableMessageError
 from scaler_conformance.settings import Settings
 from scaler_conformance.verdicts import Violation
 from scaler_conformance.wire import WireLog
 
+WELL_FORMED = "SCL-TRN-003"
 _SLICE_SECONDS = 0.05
 _MOST_SHOWN = 6
 BACKGROUND = frozenset({"Heartbeat", "HeartbeatEcho"})
@@ -69,16 +70,32 @@ class Conversation:
         self._log = log
         self._how_it_ended = how_it_ended
         self.first: Optional[Message] = None  # that came
+        self.largest = 0  # bytes of a message that came
         self._queue: List[Message] = []
         self._arrived = 0
         self._next_sequence = 1_000_000
 
     # Sending --------------------------------------------------------------------------------------------------------
 
-    def send(self, type_: str, payload: Optional[bytes] = None, *, segmented: bool = False, **fields: Any) -> None:
-        """Send a message; `fields` have the names of the schema, structs are dicts."""
-        frames = [SCHEMA.encode(type_, fields, segmented)]
-        self.send_frames(*frames, *([] if payload is None else [payload]))
+    def send(
+        self,
+        type_: str,
+        payload: Optional[bytes] = None,
+        *,
+        segmented: bool = False,
+        schema: Schema = SCHEMA,
+        **fields: Any,
+    ) -> None:
+        """Send a message.
+
+        Parameters:
+            payload: the second frame; None: there is none.
+            segmented: write as many segments, and so far pointers, as can be.
+            schema: another version of the protocol.
+            fields: by their names in the schema; structs are dicts, enums texts.
+        """
+        header = schema.encode(type_, fields, segmented)
+        self.send_frames(header, *([] if payload is None else [payload]))
 
     def send_frames(self, *frames: bytes) -> None:
         """Send frames as they are: for what no encoder would write."""
@@ -93,12 +110,15 @@ class Conversation:
         try:
             type_, fields = SCHEMA.decode(frames)
         except UnreadableMessageError as error:
-            raise Violation("messages that can be read", f"one came that cannot: {error}") from None
+            came = f"one came that cannot: {error}"
+            raise Violation("messages that can be read", came, WELL_FORMED) from None
         self._arrived += 1
         message = Message(type_, fields, b"".join(frames[1:]), self._arrived)
         if len(frames) > 2:
-            raise Violation("one frame, or two with the payload", f"{len(frames)} frames came: {message}")
+            came = f"{len(frames)} frames came: {message}"
+            raise Violation("one frame, or two with the payload", came, WELL_FORMED)
         self.first = self.first or message
+        self.largest = max(self.largest, sum(map(len, frames)))
         self._take_in(message)
 
     def _take_in(self, message: Message) -> None:

@@ -55,6 +55,15 @@ class RouterTransport(Transport):
         """The next conversation that a peer has begun."""
         return self._new.pop(0) if self._new else None
 
+    def renew(self, old: Conversation) -> Conversation:
+        """A new conversation over the connection of an old one, which hears nothing more."""
+        self._count += 1
+        made = self._make_conversation(f"peer {self._count}", self)
+        for identity, each in self._by_identity.items():
+            if each is old:
+                self._by_identity[identity] = made
+        return made
+
     def pump(self, seconds: float) -> bool:
         if not self._socket.poll(int(seconds * 1000) + (seconds > 0)):
             return False
