@@ -161,11 +161,16 @@ class Conversation:
                 limit = self._settings.deadline_seconds
                 raise Violation(expected, f"it did not come within {limit:g} s{self._what_else_came()}", requirement)
 
+    def unclaimed(self) -> List[object]:
+        """What has come and no case has taken."""
+        return list(self._queue)
+
     def _what_else_came(self) -> str:
-        if not self._queue:
+        came = self.unclaimed()
+        if not came:
             return "; nothing else is there"
-        shown = ", ".join(map(repr, self._queue[:_MOST_SHOWN]))
-        more = f" and {len(self._queue) - _MOST_SHOWN} more" if len(self._queue) > _MOST_SHOWN else ""
+        shown = ", ".join(map(repr, came[:_MOST_SHOWN]))
+        more = f" and {len(came) - _MOST_SHOWN} more" if len(came) > _MOST_SHOWN else ""
         return f"; what is there: {shown}{more}"
 
     def expect(

@@ -99,6 +99,9 @@ class WorkerSession(Conversation):
         """Go on where an old session of the same connection ended: with its Hello."""
         self._queue = old.waiting("Hello")
 
+    def unclaimed(self) -> List[object]:
+        return [*super().unclaimed(), *self.outcomes, *self.confirmations]
+
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def need_function(self, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.conversation import check
-from scaler_conformance.worker_session import CHUNK_BYTES, CLIENT_SESSION, WorkerSession
+from scaler_conformance.worker_session import CHUNK_BYTES, WorkerSession
 
 
 def text_of(size: int) -> str:
@@ -95,16 +95,20 @@ def deleted_object_loses_the_task(bench: RoleBench) -> None:
     worker.expect_nothing_more(but=["ObjectRequest"])
 
 
-@case(covers=["SCL-WRK-014"])
-def missing_function_loses_the_task(bench: RoleBench) -> None:
-    """A task whose function is an object that cannot be had is lost, objectMissing."""
+@case(
+    covers=["SCL-WRK-002"],
+    latitude="failed with functionNotLoaded, lost with codecUnknown, or lost with objectMissing",
+)
+def function_that_is_an_object_has_an_outcome(bench: RoleBench) -> None:
+    """A task in json whose function is an object, which no such worker can load, gets an outcome that says so."""
     worker = bench.welcomed()
-    missing = CLIENT_SESSION << 40 | 999
-    task = worker.submit_payloads("echo", [b"[1]"], function=missing, functionName="")[0]
-    request = worker.expect("ObjectRequest", id=missing)
-    worker.send("ObjectResponse", id=missing, offset=request.offset, status="missing")
-    worker.expect_failure(task, "objectMissing", "lost")
-    worker.expect_nothing_more(but=["ObjectRequest"])
+    function = worker.create_object(b"no function of any language", kind=1)
+    task = worker.submit_payloads("echo", [b"[1]"], functionName="", **{"function": function})[0]
+    outcome = worker.expect_outcome(task)
+    allowed = ("functionNotLoaded", "codecUnknown", "objectMissing")
+    check(outcome.status in ("failed", "lost"), "the task to fail or be lost", outcome)
+    check(outcome.failure.kind in allowed, f"one of {', '.join(allowed)}", outcome.failure)
+    worker.expect_nothing_more()
 
 
 @case(covers=["SCL-OBJ-018"])
