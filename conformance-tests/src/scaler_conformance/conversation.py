@@ -25,6 +25,7 @@ from scaler_conformance.wire import WireLog
 
 WELL_FORMED = "SCL-TRN-003"
 _SLICE_SECONDS = 0.05
+_LAST_WORDS_SECONDS = 0.3  # for what is on its way when the implementation ends
 _MOST_SHOWN = 6
 BACKGROUND = frozenset({"Heartbeat", "HeartbeatEcho"})
 """Messages that may come at any time."""
@@ -135,14 +136,11 @@ class Conversation:
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
-    def wait_until(
-        self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None, ended: bool = False
-    ) -> Any:
+    def wait_until(self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None) -> Any:
         """Read until `condition` is true, and return what it returned.
 
         Parameters:
             expected: what is waited for, for the message.
-            ended: whether the end of the implementation is what is waited for.
 
         Raises Violation when the deadline passes, or the implementation ends.
         """
@@ -153,9 +151,9 @@ class Conversation:
                 return found
             ending = self._how_it_ended()
             left = deadline - time.monotonic()
-            if self._transport.pump(0.0 if ending else max(0.0, min(left, _SLICE_SECONDS))):
+            if self._transport.pump(max(0.0, min(left, _LAST_WORDS_SECONDS if ending else _SLICE_SECONDS))):
                 continue
-            if ending and not ended:
+            if ending:
                 raise Violation(expected, f"{ending}{self._what_else_came()}", requirement)
             if left <= 0:
                 limit = self._settings.deadline_seconds

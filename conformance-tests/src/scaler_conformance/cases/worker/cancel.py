@@ -156,7 +156,7 @@ def force_stops_a_running_task(bench: RoleBench) -> None:
     worker.expect_nothing_more(but=["TaskLog"])
 
 
-@case(covers=["SCL-WRK-023"], features=["force-cancel"])
+@case(covers=["SCL-WRK-023", "SCL-WRK-002"], features=["force-cancel"])
 def force_spares_the_others(bench: RoleBench) -> None:
     """Only the task that is cancelled is stopped: those beside it and behind it end as they would have."""
     worker = bench.welcomed()

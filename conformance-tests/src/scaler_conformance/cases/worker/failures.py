@@ -98,11 +98,11 @@ def busy_time_is_told(bench: RoleBench) -> None:
 def profile_is_filled(bench: RoleBench) -> None:
     """With the option profiling, a task's duration, CPU time and memory are told."""
     worker = bench.welcomed()
-    outcome = worker.expect_value(worker.submit("busy", 60, options={"profiling": True}), None)
+    outcome = worker.expect_value(worker.submit("busy", 30, options={"profiling": True}), None)
     for column in ("durationsMicroseconds", "cpuMicroseconds", "peakMemoryBytes"):
         values = getattr(outcome.message, column)
         check(len(values) == len(outcome.message.ids), f"the column {column}", outcome.message)
-        least = {"durationsMicroseconds": 60_000, "cpuMicroseconds": 10_000}.get(column, 0)
+        least = {"durationsMicroseconds": 30_000, "cpuMicroseconds": 5_000}.get(column, 0)
         check(values[outcome.entry] >= least, f"at least {least} in {column}", values)
 
 

@@ -53,7 +53,7 @@ def object_is_shared_by_tasks(bench: RoleBench) -> None:
 def few_requests_are_open(bench: RoleBench) -> None:
     """A worker that fetches a large object has no more than four requests unanswered."""
     worker = bench.welcomed()
-    content = worker.json([text_of(40 * CHUNK_BYTES)])
+    content = worker.json([text_of(12 * CHUNK_BYTES)])
     wanted = worker.announce(content, is_served=False)
     task = arguments_task(worker, wanted, "echo")
     answered = 0
@@ -103,7 +103,7 @@ def function_that_is_an_object_has_an_outcome(bench: RoleBench) -> None:
     """A task in json whose function is an object, which no such worker can load, gets an outcome that says so."""
     worker = bench.welcomed()
     function = worker.create_object(b"no function of any language", kind=1)
-    task = worker.submit_payloads("echo", [b"[1]"], functionName="", **{"function": function})[0]
+    task = worker.submit_payloads("echo", [b"[1]"], functionName="", function=function)[0]
     outcome = worker.expect_outcome(task)
     allowed = ("functionNotLoaded", "codecUnknown", "objectMissing")
     check(outcome.status in ("failed", "lost"), "the task to fail or be lost", outcome)

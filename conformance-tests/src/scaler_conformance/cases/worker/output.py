@@ -24,6 +24,7 @@ def output_is_streamed(bench: RoleBench) -> None:
     err = worker.submit("log", 2, "to the error stream\n", options=STREAMED)
     worker.expect_value(out, None)
     worker.expect_value(err, None)
+    worker.fence()
     check(printed(worker, out, 1) == "to the output: ä€\n", "what was printed", worker.waiting("TaskLog"))
     check(printed(worker, err, 2) == "to the error stream\n", "what was printed", worker.waiting("TaskLog"))
     worker.expect_nothing_more(but=["TaskLog"])

@@ -15,8 +15,7 @@ def drops_what_has_not_started(bench: RoleBench) -> None:
     running = [bench.hold() for _ in range(slots)]
     worker.occupy(running)
     queued = [bench.hold() for _ in range(slots)]
-    for hold in queued:
-        worker.submit("wait", *hold.arguments)
+    worker.submit_many("wait", [hold.arguments for hold in queued])
     worker.fence()
     bench.restart_scheduler()
     again = bench.rejoined()
