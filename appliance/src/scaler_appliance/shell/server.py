@@ -35,6 +35,7 @@ from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
 from scaler_appliance.shell.peers import Peers
+from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
 from scaler_appliance.shell.status import StatusReporter
 from scaler_protocol import MalformedMessageError, decode, encode
@@ -62,6 +63,7 @@ class Server:
         self._congestion: Dict[bytes, bool] = {}  # what is new, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
+        self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._reporter = StatusReporter(core, monitor, self.sent, self.received)
@@ -83,11 +85,13 @@ class Server:
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
         if exit_when_stdin_closes:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
+        self._service_manager.ready(f"listening at {self._peers.address}")
         self._on_timer()
         try:
             await self._stopped
         finally:
             self._loop.remove_reader(self._peers.fileno())
+        self._service_manager.stopping(self._stopped.result())
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
@@ -138,6 +142,7 @@ class Server:
         self._peers.sweep()
         self._sweep_files()
         self._reporter.report(self._loop.time())
+        self._service_manager.working(self._loop.time())
 
     def _on_signal(self, name: str) -> None:
         if self._stopped.done():
@@ -155,6 +160,7 @@ class Server:
 
     def _begin_stop(self, why: str) -> None:
         self._is_stopping = True
+        self._service_manager.stopping(why)
         self._core.shut_down(self._loop.time(), why)
         self._drain()
 
