@@ -58,7 +58,8 @@ def sha256_of(path: Path) -> str:
 def _file(path: Path) -> Component:
     parts: Dict[str, Component] = {}
     for part in _parts(path):
-        part["bom-ref"] = f"{path.name}#{part.get('purl') or part['name']}"
+        of_content = "".join(f"@{digest['content'][:16]}" for digest in part.get("hashes", []))
+        part["bom-ref"] = f"{path.name}#{part.get('purl') or part['name'] + of_content}"
         parts[part["bom-ref"]] = part
     return {
         "type": "file",

@@ -94,6 +94,7 @@ SINGLE_FILE = f"""#!/bin/sh
 mkdir -p "$SCALER_CACHE_HOME/x/some.dist-info"
 printf 'Name: Some_Package\\nVersion: 1.2\\n' > "$SCALER_CACHE_HOME/x/some.dist-info/METADATA"
 printf 'machine code' > "$SCALER_CACHE_HOME/x/libsome.so.1"
+printf 'other code of the same name' > "$SCALER_CACHE_HOME/libsome.so.1"
 echo '{SAID}'
 """
 
@@ -178,6 +179,7 @@ def test_the_bill_of_materials_is_well_formed(dist: Path) -> None:
         assert digest == {"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}
         references += [file["bom-ref"], *(part["bom-ref"] for part in file["components"])]
     assert len(references) == len(set(references))
+    assert sum("libsome" in reference for reference in references) == 2
     purls = {part["purl"] for file in document["components"] for part in file["components"] if "purl" in part}
     assert "pkg:pypi/some-package@1.2" in purls
 

@@ -23,7 +23,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.addresses import Address, parse_address, resolve, shortcut_of
 from scaler_protocol.connection import Connection
-from scaler_protocol.zmtp import Buffer, PeerGoneError, Zmtp, ZmtpError
+from scaler_protocol.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 BACKLOG_CONNECTIONS = 1024
 ACCEPTED_AT_ONCE = 64
@@ -211,7 +211,9 @@ class Peers:
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _lose(self, peer: Peer, error: Exception) -> None:
-        if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError):
+        # Who closes without a word asked whether the scheduler is there, as health checks do all day.
+        is_question = isinstance(error, RefusedError) and not peer.connection.peer_has_spoken
+        if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError) and not is_question:
             level = logging.WARNING if peer.connection.is_ready else logging.INFO
             logger.log(level, "Scheduler: the connection from %s is closed: %s", peer.title, error)
         self._remove(peer)

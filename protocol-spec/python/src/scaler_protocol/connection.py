@@ -88,6 +88,11 @@ class Connection:
         return self._held is None
 
     @property
+    def peer_has_spoken(self) -> bool:
+        """Whether anything has come from the peer."""
+        return self.protocol.peer_has_spoken
+
+    @property
     def has_unsent(self) -> bool:
         """Whether the kernel has no room for what is to be sent."""
         return bool(self._unsent)

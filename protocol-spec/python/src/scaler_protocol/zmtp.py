@@ -93,6 +93,11 @@ class Zmtp:
         self._flags = self._missing = 0  # of the unfinished frame: its flags, bytes yet to come
         self._pieces: List[Union[bytes, bytearray]] = []
 
+    @property
+    def peer_has_spoken(self) -> bool:
+        """Whether anything has come from the peer."""
+        return self._greeted or bool(self._held)
+
     def take_output(self) -> bytes:
         """What must be sent now, before any message: greeting, READY, PONG or ERROR; mostly nothing."""
         output, self.output = self.output, b""
