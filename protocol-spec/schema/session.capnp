@@ -11,7 +11,7 @@ struct Hello {
   role @3 :Common.Role;
   implementation @4 :Common.Implementation;
   features @5 :List(Text);
-  codecs @6 :List(Text);  # payload codecs understood, e.g. "cloudpickle"
+  codecs @6 :List(Text);  # payload codecs understood, e.g. "cloudpickle"; none listed by a worker: any
   host @7 :Text;
   processId @8 :UInt32;
   name @9 :Text;  # for humans
@@ -20,6 +20,7 @@ struct Hello {
   capabilities @12 :List(Common.Capability);  # worker
   previousSession @13 :UInt32;  # 0: none; for the log of a peer that comes back
   heartbeatIntervalMilliseconds @14 :UInt32;
+  functions @15 :List(Text);  # worker: names of functions it serves; NAME* for all that begin with NAME; none listed: any
 }
 
 struct Welcome {

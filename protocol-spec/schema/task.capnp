@@ -14,7 +14,7 @@ struct Task {
   payloadSizes @1 :List(UInt32);
   function @2 :UInt64;  # object id; 0: `functionName` names it
   functionName @3 :Text;
-  codec @4 :Text;  # of every payload in the batch
+  codec @4 :Text;  # of every payload in the batch: cloudpickle, json, raw, ...; empty: any worker will do
   options @5 :Common.TaskOptions;
   dependencyCounts @6 :List(UInt16);  # how many entries of `dependencies` each task has
   dependencies @7 :List(UInt64);  # object ids; payloads refer to them by position

@@ -59,9 +59,9 @@ def test_a_failure_names_its_exception(scheduler, start_worker):
 def test_functions_can_be_addressed_by_name(scheduler, start_worker):
     start_worker()
     scheduler.welcome()
-    scheduler.send_calls(0, {1: (4,)}, function_name="math:sqrt")
-    scheduler.send_calls(0, {2: ("a/b",)}, function_name="pathlib:PurePosixPath.is_relative_to")
-    scheduler.send_calls(0, {3: ()}, function_name="no.such.module:function")
+    scheduler.send_calls(0, {1: (4,)}, function_name="python:math:sqrt")
+    scheduler.send_calls(0, {2: ("a/b",)}, function_name="python:pathlib:PurePosixPath.is_relative_to")
+    scheduler.send_calls(0, {3: ()}, function_name="python:no.such.module:function")
     scheduler.send_calls(0, {4: ()}, function_name="nonsense")
 
     outcomes = scheduler.results(4)

@@ -536,7 +536,7 @@ class ObjectResponse(Struct):
         return self
 
 
-_HELLO_WORDS = struct.Struct("<4H5I4x6Q")
+_HELLO_WORDS = struct.Struct("<4H5I4x7Q")
 
 
 class Hello(Struct):
@@ -556,9 +556,10 @@ class Hello(Struct):
         "capabilities",
         "previous_session",
         "heartbeat_interval_milliseconds",
+        "functions",
     )
     DATA_WORDS = 4
-    POINTER_WORDS = 6
+    POINTER_WORDS = 7
 
     major: int
     minor_min: int
@@ -575,6 +576,7 @@ class Hello(Struct):
     capabilities: List[Capability]
     previous_session: int
     heartbeat_interval_milliseconds: int
+    functions: List[str]
 
     def __init__(
         self,
@@ -594,6 +596,7 @@ class Hello(Struct):
         capabilities: Iterable[Capability] = (),
         previous_session: int = 0,
         heartbeat_interval_milliseconds: int = 0,
+        functions: Iterable[str] = (),
     ) -> None:
         self.major = major
         self.minor_min = minor_min
@@ -610,6 +613,7 @@ class Hello(Struct):
         self.capabilities = list(capabilities)
         self.previous_session = previous_session
         self.heartbeat_interval_milliseconds = heartbeat_interval_milliseconds
+        self.functions = list(functions)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HELLO_WORDS.pack(
@@ -628,15 +632,16 @@ class Hello(Struct):
             writer.text(self.host, at + 3) if self.host else 0,
             writer.text(self.name, at + 4) if self.name else 0,
             writer.structs(self.capabilities, at + 5) if self.capabilities else 0,
+            writer.texts(self.functions, at + 6) if self.functions else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Hello:
         self = cls.__new__(cls)
-        if data_words == 4 and pointer_words == 6:
+        if data_words == 4 and pointer_words == 7:
             words = _HELLO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 6))
+            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 7))
         (
             self.major,
             self.minor_min,
@@ -653,6 +658,7 @@ class Hello(Struct):
             host,
             name,
             capabilities,
+            functions,
         ) = words
         self.role = _ROLE.get(role, role)
         at = start + data_words * 8
@@ -664,6 +670,7 @@ class Hello(Struct):
         self.host = reader.text(host, segment, at + 24) if host else ""
         self.name = reader.text(name, segment, at + 32) if name else ""
         self.capabilities = reader.structs(capabilities, segment, at + 40, Capability.read) if capabilities else []
+        self.functions = reader.texts(functions, segment, at + 48) if functions else []
         return self
 
 

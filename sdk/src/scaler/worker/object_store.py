@@ -169,7 +169,7 @@ class ObjectStore:
         return False
 
     def named_function(self, name: str) -> int:
-        """The id of a function that tasks address by name, "module:qualified.name"."""
+        """The id of a function that tasks address by name, "python:module:qualified.name"."""
         object_id = self._named_functions.get(name)
         if object_id is None:
             content = _pickled_name(name)
@@ -366,11 +366,12 @@ class ObjectStore:
 
 
 def _pickled_name(name: str) -> bytes:
-    """A pickle that loads as the function `module:qualified.name`, made without importing it.
+    """A pickle that loads as the function `python:module:qualified.name`, made without importing it.
 
     What is no such name fails when it is loaded, and fails its tasks then.
     """
-    module, _, function = name.partition(":")
+    scheme, _, rest = name.partition(":")
+    module, _, function = rest.partition(":") if scheme == "python" else ("", "", name)
     parts = [pickle.PROTO, b"\x04"]
     for text in (module, function):
         encoded = text.encode("utf-8", "surrogatepass")

@@ -27,6 +27,9 @@ logger = logging.getLogger("scaler")
 
 CODEC = "cloudpickle"
 
+FUNCTIONS = ["python:*"]
+"""Whatever can be imported is served by name."""
+
 WELCOME_TIMEOUT_SECONDS = 10.0
 """A Hello without an answer for so long is said again."""
 
@@ -90,6 +93,7 @@ class Session:
                 role=m.Role.WORKER,
                 implementation=m.Implementation(name="scaler", version=__version__, language=language),
                 codecs=[CODEC],
+                functions=FUNCTIONS,
                 host=socket.gethostname(),
                 process_id=os.getpid(),
                 name=self._name,
