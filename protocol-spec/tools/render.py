@@ -1,0 +1,134 @@
+"""Fill in what the pages have from elsewhere: sentences of the register, lifecycle.md, examples.
+
+    python tools/render.py            says what is out of date, and fails if anything is
+    python tools/render.py --write    brings it up to date
+
+The examples need the binding for Python (scaler_protocol).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Callable, Dict, List
+
+from specification import FOLDER, ITEM, Machine, Requirement, machines, pages, requirements
+
+WIDTH = 120
+GENERATED = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+LIFECYCLE = "lifecycle.md"
+
+
+def with_sentences(text: str, register: Dict[str, Requirement]) -> str:
+    """A page with the register's sentence in each item; the lines that belonged to the old one are replaced."""
+    lines: List[str] = []
+    is_old = False
+    for line in text.splitlines():
+        item = ITEM.match(line)
+        if item:
+            is_old = True
+            requirement = register.get(item[1])
+            sentence = requirement.text if requirement is not None else "(not in the register)"
+            draft = " (draft)" if requirement is not None and requirement.status == "draft" else ""
+            words = f"- **{item[1]}**{draft} {sentence}"
+            lines += textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        elif not (is_old and line.startswith("  ")):
+            is_old = False
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def with_examples(text: str, makers: Dict[str, Callable[[], str]]) -> str:
+    def made(match: re.Match[str]) -> str:
+        return f"<!-- generated: {match[1]} -->\n\n{makers[match[1]]().strip()}\n\n<!-- end -->"
+
+    return GENERATED.sub(made, text)
+
+
+# lifecycle.md -------------------------------------------------------------------------------------------------------
+
+
+def lifecycle(tables: List[Machine]) -> str:
+    parts = [
+        "# Life cycles",
+        "<!-- generated from machines/*.toml by tools/render.py: do not edit -->",
+        "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot"
+        " happen as long as all keep to their duties. What is sent then stands behind the state. The tables are data"
+        " in [machines/](machines/); that of a task at the scheduler is the one that our scheduler runs on.",
+    ]
+    for machine in tables:
+        parts += [f"## {machine.title}", f"`machines/{machine.name}.toml`", diagram(machine), *table(machine)]
+    wrapped = [textwrap.fill(part, WIDTH) if part[:1].isalpha() else part for part in parts]
+    return "\n\n".join(wrapped) + "\n"
+
+
+def diagram(machine: Machine) -> str:
+    """A state diagram in mermaid's language; what changes nothing is left out."""
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f"    [*] --> {state}" for state in machine.initial]
+    for state, row in machine.transitions.items():
+        ways: Dict[str, List[str]] = {}
+        for event, target in row.items():
+            if target in machine.states and target != state:
+                ways.setdefault(target, []).append(event)
+        lines += [f"    {state} --> {target}: {', '.join(events)}" for target, events in ways.items()]
+    lines += [f"    {state} --> [*]" for state in machine.final]
+    return "\n".join([*lines, "```"])
+
+
+def table(machine: Machine) -> List[str]:
+    states = ["| state | |", "|---|---|"]
+    states += [f"| `{state}` | {text} |" for state, text in machine.states.items()]
+    rows = [f"| event | {' | '.join(f'`{state}`' for state in machine.states)} |"]
+    rows.append("|---" * (1 + len(machine.states)) + "|")
+    for event, text in machine.events.items():
+        cells = [cell(machine, state, event) for state in machine.states]
+        rows.append(f"| **`{event}`** {text} | {' | '.join(cells)} |")
+    return ["\n".join(states), "\n".join(rows)]
+
+
+def cell(machine: Machine, state: str, event: str) -> str:
+    target = machine.transitions[state][event]
+    reply = machine.replies.get(f"{state}.{event}", "")
+    if target in machine.states:
+        where = f"→ `{target}`"
+    else:
+        kind, _, why = target.partition(": ")
+        where = f"*{kind}*: {why}"
+    return f"{where}; sends {reply}" if reply else where
+
+
+# All ----------------------------------------------------------------------------------------------------------------
+
+
+def rendered() -> Dict[Path, str]:
+    """What each page should be."""
+    from examples import MAKERS
+
+    register = requirements()
+    result = {}
+    for page in pages():
+        if page.name != LIFECYCLE:
+            result[page] = with_examples(with_sentences(page.read_text(encoding="utf-8"), register), MAKERS)
+    result[FOLDER / LIFECYCLE] = lifecycle(machines())
+    return result
+
+
+def out_of_date() -> List[Path]:
+    return [page for page, text in rendered().items() if not page.exists() or page.read_text(encoding="utf-8") != text]
+
+
+def main(arguments: List[str]) -> int:
+    stale = rendered() if "--write" in arguments else {}
+    for page, text in stale.items():
+        page.write_text(text, encoding="utf-8")
+    left = out_of_date()
+    for page in left:
+        print(f"{page.name} is out of date: run tools/render.py --write", file=sys.stderr)
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
