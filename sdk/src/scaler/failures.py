@@ -125,6 +125,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         function: the name of the function whose task it was.
     """
     try:
+        # SCL-CLT-003
         failure = decode_struct(m.Failure, payload)
     except MalformedMessageError as error:
         return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
@@ -141,6 +142,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
                 f" ({description_of(error)}): is its module installed on the client?"
             )
     if exception is None:
+        # SCL-VER-003
         known = _ERRORS.get(int(failure.kind))
         if known is None:
             known = exceptions.TaskExceptionNotSerializableError

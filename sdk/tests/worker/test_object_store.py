@@ -31,6 +31,15 @@ def test_inline_content_is_kept(bench):
     assert bench.store.definition(10) is None
 
 
+def test_instructions_for_others_and_of_newer_schedulers_change_nothing(bench):
+    bench.create(9, INLINE, b"content")
+
+    for action in (m.ObjectAction.SPILL, 99):
+        assert bench.store.on_instruction(m.ObjectInstruction(action=action, ids=[9]), b"") == []
+
+    assert bench.store.is_available(9)
+
+
 def test_a_large_object_is_fetched_through_a_window(bench):
     content = os.urandom(7 * CHUNK + 5)
     bench.create(9, REMOTE, size=len(content))

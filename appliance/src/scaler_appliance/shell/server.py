@@ -121,14 +121,18 @@ class Server:
 
     def _on_frames(self, now: float, peer: bytes, frames: list[bytes]) -> None:
         try:
+            # SCL-SEC-002
             if not 1 <= len(frames) <= 2:
                 raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
             message = decode(frames[0])
             self.received[type(message).__name__] += 1
+            # SCL-TRN-004
             self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+        # SCL-SEC-002
         except MalformedMessageError as error:
             self.received["malformed"] += 1
             self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+        # SCL-SEC-001
         except Exception:
             logger.exception("Scheduler: internal error; the peer that met it is disconnected")
             text = "the scheduler met an internal error; its log has the details"
@@ -195,6 +199,7 @@ class Server:
 
     def _send(self, effect: Send) -> None:
         self.sent[type(effect.message).__name__] += 1
+        # SCL-TRN-003
         frames: List[Buffer] = [encode(effect.message)]
         if effect.payload:
             frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))

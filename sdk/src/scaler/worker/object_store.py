@@ -33,6 +33,7 @@ from scaler_protocol.spill import NoRoomError, WriterLock, make_room, remove_fil
 
 logger = logging.getLogger("scaler")
 
+# SCL-OBJ-011
 WINDOW = 4
 DEFAULT_CHUNK_BYTES = 1024 * 1024
 _SESSION_SHIFT = 40
@@ -220,11 +221,13 @@ class ObjectStore:
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
         """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
+        # SCL-OBJ-001, SCL-OBJ-012
         object_id = self._session << _SESSION_SHIFT | self._next_number
         self._next_number += 1
         directory = os.path.dirname(path)
         target = os.path.join(directory, object_name(object_id))
         try:
+            # SCL-OBJ-008
             os.rename(path, target)
         except OSError as error:
             logger.error("a large result is lost: %s: %s", path, error.strerror)
@@ -262,8 +265,11 @@ class ObjectStore:
             return []
         if message.action == m.ObjectAction.CLEAR:
             gone = [*self._inline, *self._paths, *self._sizes]
-        else:
+        elif message.action == m.ObjectAction.DELETE:
             gone = list(message.ids)
+        else:
+            # SCL-OBJ-016
+            gone = []
         for object_id in gone:
             self._forget(object_id)
         return gone
@@ -284,8 +290,10 @@ class ObjectStore:
             elif storage == m.ObjectStorage.SHARED and self.shared:
                 self._paths[object_id] = os.path.join(self._scheduler_directory, object_name(object_id))
             else:
+                # SCL-OBJ-017
                 self._sizes[object_id] = size  # fetched when a task needs it
 
+    # SCL-OBJ-018
     def _forget(self, object_id: int) -> None:
         self._unlink_own(object_id)
         known_elsewhere = object_id in self._fetches
@@ -339,6 +347,7 @@ class ObjectStore:
         else:
             self.on_missing(object_id)
 
+    # SCL-OBJ-009
     def on_request(self, message: m.ObjectRequest) -> None:
         """The scheduler fetches a large result."""
         serving = self._served.get(message.id)
