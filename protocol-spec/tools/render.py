@@ -21,8 +21,8 @@ GENERATED = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULT
 LIFECYCLE = "lifecycle.md"
 NOT_TO_BE_EDITED = "<!-- generated from machines/*.toml by tools/render.py: do not edit -->"
 ABOUT_TABLES = (
-    "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot happen"
-    " as long as all keep to their duties. What is sent then stands behind the state. The tables are data in"
+    "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot"
+    " happen as long as all keep to their duties. What is sent then stands behind the state. The tables are data in"
     " [machines/](machines/); that of a task at the scheduler is the one that our scheduler runs on."
 )
 
