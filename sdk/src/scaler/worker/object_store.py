@@ -276,10 +276,11 @@ class ObjectStore:
 
     def _create(self, message: m.ObjectInstruction, payload: bytes) -> None:
         count = len(message.ids)
-        if not count == len(message.sizes) == len(message.storages) == len(message.kinds):
+        kinds = message.kinds or bytes(count)  # ObjectKind.VALUE is 0
+        if not count == len(message.sizes) == len(message.storages) == len(kinds):
             raise ValueError("the columns of an ObjectInstruction do not agree")
         start = 0
-        columns = zip(message.ids, message.sizes, message.storages, message.kinds)
+        columns = zip(message.ids, message.sizes, message.storages, kinds)
         for object_id, size, storage, kind in columns:
             self._kinds[object_id] = kind
             if storage == m.ObjectStorage.INLINE or size == 0:
