@@ -53,7 +53,7 @@ class Bench:
         self.effects: List[Any] = []
         self.pages: Dict[int, memoryview] = {}
         self.resident: Dict[int, int] = {}
-        settings = CoreSettings(slots, "worker under test", "c", timeout)
+        settings = CoreSettings(slots, "worker under test", timeout)
         self.core = AgentCore(settings, self.page, self.objects, self.effects, lambda pid: self.resident.get(pid, 0))
         self.core.pool.fill()
         self.spawned: List[Spawn] = []
@@ -95,7 +95,9 @@ class Bench:
     ) -> None:
         options = m.TaskOptions(**fields.pop("options", {}))
         payloads = [b"payload of %d" % instance for instance in ids]
-        message = m.Task(ids=ids, payload_sizes=list(map(len, payloads)), function=FUNCTION, codec="c", options=options)
+        message = m.Task(
+            ids=ids, payload_sizes=list(map(len, payloads)), function=FUNCTION, codec="cloudpickle", options=options
+        )
         for name, value in fields.items():
             setattr(message, name, value)
         if dependencies is not None:

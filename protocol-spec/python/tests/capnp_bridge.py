@@ -174,3 +174,37 @@ def rewritten_schema(folder: Path, rewrite: Callable[[str, str, List[str]], List
         text = re.sub(r"(?ms)^(struct|enum) (\w+) \{(\}|.*?^\})", changed, text)
         (folder / path.name).write_text(text, encoding="utf-8")
     return folder
+
+
+def ordinal(line: str) -> int:
+    match = re.search(r"@(\d+)", line)
+    assert match
+    return int(match.group(1))
+
+
+def with_more(kind: str, name: str, lines: List[str]) -> List[str]:
+    """A rewriting that adds something at the end of everything."""
+    following = max(map(ordinal, lines), default=-1) + 1
+    if kind == "enum":
+        return [*lines, f"newerMember @{following};"]
+    if name == "Message":
+        return [*lines, f"newerMessage @{following} :Text;"]
+    names = ["newerNumber :UInt64", "newerText :Text", "newerFlag :Bool", "newerList :List(Text)"]
+    more = [each.replace(" :", f" @{following + position} :") + ";" for position, each in enumerate(names)]
+    return [*lines, *more]
+
+
+def fill_what_is_newer(builder: Any) -> None:
+    """Give the fields that we don't know a value, in this struct and all that hang below it."""
+    builder.newerNumber = 2**64 - 1
+    builder.newerText = "from the future"
+    builder.newerFlag = True
+    builder.newerList = ["a", "b"]
+    for field in builder.schema.fields_list:
+        kind = field.proto.slot.type
+        content = getattr(builder, field.proto.name)
+        if kind.which() == "struct":
+            fill_what_is_newer(content)
+        elif kind.which() == "list" and kind.list.elementType.which() == "struct":
+            for item in content:
+                fill_what_is_newer(item)

@@ -7,10 +7,18 @@ end, one where every struct has lost its last field.
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from capnp_bridge import build, camel, load, member_field, read_into, rewritten_schema
+from capnp_bridge import (
+    build,
+    camel,
+    fill_what_is_newer,
+    load,
+    member_field,
+    ordinal,
+    read_into,
+    rewritten_schema,
+    with_more,
+)
 from codec_samples import SAMPLES, default_fields
 
 from scaler_protocol import decode, encode
@@ -18,21 +26,6 @@ from scaler_protocol import messages as m
 from scaler_protocol.wire import Struct
 
 MESSAGES = pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
-
-
-def ordinal(line):
-    return int(re.search(r"@(\d+)", line).group(1))
-
-
-def with_more(kind, name, lines):
-    following = max(map(ordinal, lines), default=-1) + 1
-    if kind == "enum":
-        return [*lines, f"newerMember @{following};"]
-    if name == "Message":
-        return [*lines, f"newerMessage @{following} :Text;"]
-    names = ["newerNumber :UInt64", "newerText :Text", "newerFlag :Bool", "newerList :List(Text)"]
-    more = [each.replace(" :", f" @{following + position} :") + ";" for position, each in enumerate(names)]
-    return [*lines, *more]
 
 
 def with_less(kind, name, lines):
@@ -50,22 +43,6 @@ def newer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def older(tmp_path_factory):
     return load(rewritten_schema(tmp_path_factory.mktemp("older"), with_less) / "message.capnp")
-
-
-def fill_what_is_newer(builder):
-    """Give the fields that we don't know a value, in this struct and all that hang below it."""
-    builder.newerNumber = 2**64 - 1
-    builder.newerText = "from the future"
-    builder.newerFlag = True
-    builder.newerList = ["a", "b"]
-    for field in builder.schema.fields_list:
-        kind = field.proto.slot.type
-        content = getattr(builder, field.proto.name)
-        if kind.which() == "struct":
-            fill_what_is_newer(content)
-        elif kind.which() == "list" and kind.list.elementType.which() == "struct":
-            for item in content:
-                fill_what_is_newer(item)
 
 
 @MESSAGES

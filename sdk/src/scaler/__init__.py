@@ -19,12 +19,14 @@ from scaler.version import __version__
 if TYPE_CHECKING:
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
+    from scaler.named_functions import NamedFunction
     from scaler.payload import ObjectReference
     from scaler.serializer import Serializer
 
 __all__ = [
     "Client",
     "Cluster",
+    "NamedFunction",
     "ObjectReference",
     "ScalerFuture",
     "Scheduler",
@@ -36,6 +38,7 @@ __all__ = [
 _MODULES = {
     "Client": "scaler.client",
     "Cluster": "scaler.cluster",
+    "NamedFunction": "scaler.named_functions",
     "ObjectReference": "scaler.payload",
     "ScalerFuture": "scaler.client",
     "Scheduler": "scaler.cluster",

@@ -14,6 +14,7 @@ __all__ = [
     "DisconnectedError",
     "GraphKeyError",
     "MissingObjects",
+    "NamedFunctionError",
     "NoWorkerError",
     "NotASchedulerError",
     "ObjectStorageFullError",
@@ -71,6 +72,10 @@ class DeserializeObjectError(ScalerError):
 
 class ResultNotSerializableError(ScalerError):
     """The task ran, but what it returned cannot be sent back."""
+
+
+class NamedFunctionError(ScalerError):
+    """A function that was called by name failed; what it raised stayed where it ran."""
 
 
 class TaskExceptionNotSerializableError(ScalerError):

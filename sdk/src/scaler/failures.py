@@ -66,6 +66,7 @@ def failure_payload(
     worker: str = "",
     attempts: int = 1,
     stack: str = "",
+    is_neutral: bool = False,
 ) -> bytes:
     """The payload of a failed or lost task.
 
@@ -75,6 +76,7 @@ def failure_payload(
         exception: the exception at the bottom of it; its traceback is sent as text.
         message: what to tell the user; by default the exception's own text, and what could not be done because of it.
         stack: where the task was when it was stopped, for people.
+        is_neutral: for readers of any language: the exception itself stays here.
     """
     failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts, traceback=stack)
     if exception is not None:
@@ -84,7 +86,7 @@ def failure_payload(
             failure.message = f"{_WHAT_FAILED[kind]}: {description_of(exception)}"
         elif not message:
             failure.message = text_of(exception)
-        if kind == m.FailureKind.TASK_RAISED:
+        if kind == m.FailureKind.TASK_RAISED and not is_neutral:
             _attach_exception(failure, exception)
     return encode_struct(failure)
 
@@ -125,6 +127,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         function: the name of the function whose task it was.
     """
     try:
+        # SCL-CLT-003
         failure = decode_struct(m.Failure, payload)
     except MalformedMessageError as error:
         return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
@@ -140,7 +143,12 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
                 f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be loaded here"
                 f" ({description_of(error)}): is its module installed on the client?"
             )
+    elif failure.kind == m.FailureKind.TASK_RAISED and not failure.codec:
+        exception = exceptions.NamedFunctionError(
+            f"{_place(failure, function)}: it raised {failure.type_name}: {failure.message}"
+        )
     if exception is None:
+        # SCL-VER-003
         known = _ERRORS.get(int(failure.kind))
         if known is None:
             known = exceptions.TaskExceptionNotSerializableError

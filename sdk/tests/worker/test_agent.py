@@ -26,7 +26,7 @@ def test_the_worker_introduces_itself(scheduler, start_worker):
 
     assert hello.role == m.Role.WORKER
     assert (hello.slots, hello.queue_size, hello.name) == (3, 17, "compute")
-    assert hello.codecs == ["cloudpickle"]
+    assert hello.codecs == ["cloudpickle", "json", "raw"]
     assert hello.functions == ["python:*"]
     assert hello.process_id == worker.process.pid
     assert hello.heartbeat_interval_milliseconds == 500

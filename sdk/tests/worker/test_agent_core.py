@@ -104,7 +104,7 @@ def test_tasks_with_large_arguments_make_small_chunks():
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     payload = bytes(60_000)
-    message = m.Task(ids=range(100), payload_sizes=[60_000] * 100, function=FUNCTION, codec="c")
+    message = m.Task(ids=range(100), payload_sizes=[60_000] * 100, function=FUNCTION, codec="cloudpickle")
     bench.core.on_tasks(message, payload * 100)
     bench.core.finish_turn(0)
 
@@ -185,7 +185,7 @@ def test_one_message_carries_what_several_processors_delivered():
 
     [(message, payload)] = bench.take(m.TaskResult)
     assert sorted(message.ids) == [1, 2]
-    assert (message.codec, message.busy_microseconds, payload) == ("c", 10, b"xx")
+    assert (message.codec, message.busy_microseconds, payload) == ("cloudpickle", 10, b"xx")
     assert not message.statuses
     assert not message.objects
 

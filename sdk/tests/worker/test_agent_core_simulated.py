@@ -131,7 +131,7 @@ class World:
         self.answers: Counter = Counter()
         self.next_id = 1
         self.fetching: set = set()
-        settings = CoreSettings(slots=self.random.randint(1, 4), codec="c")
+        settings = CoreSettings(slots=self.random.randint(1, 4))
         self.core = AgentCore(settings, self.page, self, self.effects, lambda process_id: 0)
         self.core.pool.fill()
         self.turn()
@@ -214,7 +214,9 @@ class World:
         options.at_most_once = self.random.random() < 0.3
         if options.at_most_once:
             self.careful.update(ids)
-        message = m.Task(ids=ids, payload_sizes=list(map(len, payloads)), function=1, codec="c", options=options)
+        message = m.Task(
+            ids=ids, payload_sizes=list(map(len, payloads)), function=1, codec="cloudpickle", options=options
+        )
         if self.random.random() < 0.2:
             needed = [[self.random.randint(2, 40)] if self.random.random() < 0.5 else [] for _ in ids]
             message.dependency_counts = array("H", map(len, needed))

@@ -29,20 +29,26 @@ _NO_NODES: array[int] = array("I")
 _FIRST_STEP = 256  # of looking for a run
 
 
+class Needs(NamedTuple):
+    """What a task asks of a worker."""
+
+    capabilities: Tuple[Tuple[str, float], ...]  # sorted by name, each name once
+    codec: str = ""  # of its payload; empty: any will do
+    function_name: str = ""  # that it must serve; empty: the function comes as an object
+
+
 class Requirement(NamedTuple):
     """What a task needs, in the order in which classes are served: smaller first."""
 
     negative_priority: int
-    capabilities: Tuple[Tuple[str, float], ...]  # sorted by name, each name once
+    needs: Needs
 
     @staticmethod
-    def of(options: m.TaskOptions) -> Requirement:
-        if not options.capabilities:
-            return Requirement(-options.priority, ())
+    def of(options: m.TaskOptions, codec: str = "", function_name: str = "") -> Requirement:
         amounts: Dict[str, float] = {}
         for capability in options.capabilities:
             amounts[capability.name] = amounts.get(capability.name, 0.0) + capability.amount
-        return Requirement(-options.priority, tuple(sorted(amounts.items())))
+        return Requirement(-options.priority, Needs(tuple(sorted(amounts.items())), codec, function_name))
 
 
 class TaskBatch:
@@ -60,7 +66,9 @@ class TaskBatch:
         self.function_name = message.function_name
         self.codec = message.codec
         self.options = message.options
-        self.requirement = Requirement.of(message.options)
+        self.requirement = Requirement.of(
+            message.options, message.codec, "" if message.function else message.function_name
+        )
         self.ids: array[int] = message.ids
         self.sizes: array[int] = message.payload_sizes
         self.payload = memoryview(payload)
@@ -165,6 +173,7 @@ class Dispatch:
         self.start = start
         self.stop = stop
         self.worker = worker  # session
+        # SCL-SCH-005
         first = number << INSTANCE_BITS
         self.ids = array("Q", range(first, first + stop - start))  # instance ids
         self.open = bytearray(b"\x01") * (stop - start)

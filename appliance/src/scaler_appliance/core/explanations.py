@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Dict, List, NamedTuple, Set, Tuple
 
-from scaler_appliance.core.batches import TaskBatch
+from scaler_appliance.core.batches import Needs, TaskBatch
 from scaler_appliance.core.placement import LOSSES_OF_A_SUSPECT, Placement
 from scaler_appliance.core.ready import ReadyClass
 from scaler_appliance.core.sessions import Capabilities, ClientSession, WorkerSession
@@ -54,7 +54,7 @@ class Explanations:
         self._state = state
         self._placement = placement
         self._waits: Dict[int, _Wait] = {}  # by identity of the class
-        self._told: Set[Tuple[int, Capabilities, Cause]] = set()
+        self._told: Set[Tuple[int, Needs, Cause]] = set()
 
     # Asked ----------------------------------------------------------------------------------------------------------
 
@@ -71,14 +71,15 @@ class Explanations:
             text = "the scheduler has not received the task yet"
         if found is not None and found[0].states[found[1]] not in FINAL_STATES:
             text = self._sentence(client, *found)
+        # SCL-SCH-023
         self._state.send(client.peer, m.Explanation(request_id=message.request_id, text=text))
 
     def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:
         state = batch.states[index]
         if state == TaskState.QUEUED:
-            cause = self._cause(client, batch.requirement.capabilities)
+            cause = self._cause(client, batch.requirement.needs)
             losses = batch.losses_of(index)
-            text = f"the task waits because {self._clause(cause, batch.requirement.capabilities)}"
+            text = f"the task waits because {self._clause(cause, batch.requirement.needs)}"
             if losses >= LOSSES_OF_A_SUSPECT:
                 text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
             return text
@@ -104,15 +105,15 @@ class Explanations:
     def watch(self, now: float) -> None:
         """Warn of tasks that cannot run, or wait for long; to be called now and then, when all has been placed."""
         waits: Dict[int, _Wait] = {}
-        causes: Dict[Tuple[Capabilities, bool], Cause] = {}
+        causes: Dict[Tuple[Needs, bool], Cause] = {}
         for ready_class in self._state.ready.classes():
             wait = waits[id(ready_class)] = self._note_wait(now, ready_class)
             for number in ready_class.clients():
                 client = self._state.clients[number]
-                capabilities = ready_class.requirement.capabilities
-                key = capabilities, self._state.ready.is_held(number)
+                needs = ready_class.requirement.needs
+                key = needs, self._state.ready.is_held(number)
                 if key not in causes:
-                    causes[key] = self._cause(client, capabilities)
+                    causes[key] = self._cause(client, needs)
                 if self._is_due(now, causes[key], wait):
                     self._warn(client, ready_class, causes[key])
         self._waits = waits
@@ -123,8 +124,8 @@ class Explanations:
             return _Wait(ready_class, now, ready_class.last_served, now)
         if wait.servings == ready_class.last_served:
             return wait
-        capabilities = ready_class.requirement.capabilities
-        self._told = {each for each in self._told if each[1] != capabilities or each[2] not in _UNTIL_PLACED}
+        needs = ready_class.requirement.needs
+        self._told = {each for each in self._told if each[1] != needs or each[2] not in _UNTIL_PLACED}
         return wait._replace(servings=ready_class.last_served, last_progress=now)
 
     def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
@@ -136,12 +137,12 @@ class Explanations:
 
     def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> None:
         count = ready_class.count_of(client.number)
-        key = client.number, ready_class.requirement.capabilities, cause
+        key = client.number, ready_class.requirement.needs, cause
         if not count or key in self._told:
             return
         self._told.add(key)
         verb = "waits" if count == 1 else "wait"
-        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.capabilities)}"
+        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.needs)}"
         self._state.log("WARNING", f"{client.title}: {text}")
         self._state.send(client.peer, m.Explanation(text=text))
 
@@ -151,39 +152,50 @@ class Explanations:
 
     # The cause ------------------------------------------------------------------------------------------------------
 
-    def _cause(self, client: ClientSession, capabilities: Capabilities) -> Cause:
+    def _cause(self, client: ClientSession, needs: Needs) -> Cause:
         """Why a task of the client with these needs is not at a worker."""
         if self._state.ready.is_held(client.number):
             return Cause.UNREAD
         if not self._state.workers:
             return Cause.NO_WORKER
-        able = self._able(capabilities)
+        able = self._able(needs)
         if not able:
             return Cause.NOBODY_OFFERS
-        if any(worker.assigned < worker.slots and worker.room_for(capabilities) for worker in able):
+        if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
             return Cause.UNKNOWN
-        return Cause.IN_USE if capabilities else Cause.BUSY
+        is_picky = needs.capabilities or len(able) < len(self._state.workers)
+        return Cause.IN_USE if is_picky else Cause.BUSY
 
-    def _able(self, capabilities: Capabilities) -> List[WorkerSession]:
-        return [worker for worker in self._state.workers.values() if worker.offers(capabilities)]
+    def _able(self, needs: Needs) -> List[WorkerSession]:
+        return [worker for worker in self._state.workers.values() if worker.offers(needs)]
 
-    def _clause(self, cause: Cause, capabilities: Capabilities) -> str:
-        needs = _text_of(capabilities)
+    def _clause(self, cause: Cause, needs: Needs) -> str:
         workers = self._state.workers.values()
         if cause == Cause.UNREAD:
             return "its client does not take the results that are ready for it"
         if cause == Cause.NO_WORKER:
             return "no worker is connected: start some with `scaler_cluster`"
         if cause == Cause.NOBODY_OFFERS:
-            return f"no connected worker offers {needs}{self._nearest(capabilities)}: start one that does"
+            return self._clause_of_what_nobody_offers(needs)
         if cause == Cause.IN_USE:
-            number = _count(len(self._able(capabilities)), "worker")
-            return f"{number} can run what needs {needs}, and other tasks keep all of them busy"
+            number = _count(len(self._able(needs)), "worker")
+            wanted = _text_of(needs.capabilities) or _text_of_call(needs)
+            return f"{number} can run what needs {wanted}, and other tasks keep all of them busy"
         if cause == Cause.BUSY:
             slots = sum(worker.slots for worker in workers)
             waiting = _count(len(self._state.ready), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
         return "a worker with a free slot does not take tasks at the moment: it is leaving, or reads no messages"
+
+    def _clause_of_what_nobody_offers(self, needs: Needs) -> str:
+        understanding = [worker for worker in self._state.workers.values() if worker.understands(needs)]
+        if not understanding:
+            wanted = f"serves {_text_of_call(needs)}" if needs.function_name else f"understands {_text_of_call(needs)}"
+            return f"no connected worker {wanted}: start one that does"
+        missing = f"{_text_of(needs.capabilities)}{self._nearest(needs.capabilities)}"
+        if len(understanding) == len(self._state.workers):
+            return f"no connected worker offers {missing}: start one that does"
+        return f"no worker that is connected and takes {_text_of_call(needs)} offers {missing}: start one that does"
 
     def _nearest(self, capabilities: Capabilities) -> str:
         """What there is instead of what is missing."""
@@ -200,6 +212,13 @@ class Explanations:
 
 def _text_of(capabilities: Capabilities) -> str:
     return ", ".join(f"{name}={amount:g}" if amount else name for name, amount in capabilities)
+
+
+def _text_of_call(needs: Needs) -> str:
+    codec = f"codec {needs.codec!r}"
+    if not needs.function_name:
+        return codec
+    return f"the function {needs.function_name!r}" + (f" in {codec}" if needs.codec else "")
 
 
 def _count(number: int, noun: str) -> str:

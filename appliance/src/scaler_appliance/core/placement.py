@@ -22,7 +22,7 @@ from itertools import islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional
 
-from scaler_appliance.core.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Span
+from scaler_appliance.core.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Needs, Span
 from scaler_appliance.core.objects import ObjectRecord, announcement
 from scaler_appliance.core.ready import ReadyClass
 from scaler_appliance.core.sessions import WorkerSession
@@ -34,6 +34,7 @@ MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # some ten times what a message costs here and at the worker
 LOSSES_OF_A_SUSPECT = 2
+MAXIMUM_NEEDS_KNOWN = 1024
 
 
 class Placement:
@@ -42,12 +43,15 @@ class Placement:
         self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
         self._hungry: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
         self._lending: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
+        self._suiting: Dict[Needs, bool] = {}  # whether they suit every worker; of needs met since the last one came
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
 
     def add_worker(self, worker: WorkerSession) -> None:
+        self._suiting.clear()
         self._idle[worker.number] = worker
 
     def remove_worker(self, worker: WorkerSession) -> None:
+        self._suiting.clear()
         self._idle.pop(worker.number, None)
         self._hungry.pop(worker.number, None)
         self._lending.pop(worker.number, None)
@@ -82,6 +86,7 @@ class Placement:
     def place(self) -> None:
         """Hand out waiting tasks as far as workers have room."""
         lending = dict(self._lending)
+        # SCL-SCH-012
         for ready_class in self._state.ready.waiting():
             is_served = False
             for candidates in (self._idle, self._hungry):
@@ -92,9 +97,29 @@ class Placement:
             if is_served:
                 self._state.ready.note_served(ready_class)
 
+    def _able(self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
+        """The candidates that can take a task of the class now."""
+        needs = ready_class.requirement.needs
+        if self._suit_everyone(needs):
+            return iter(candidates.values())
+        return (
+            worker for worker in candidates.values() if worker.offers(needs) and worker.room_for(needs.capabilities)
+        )
+
+    def _suit_everyone(self, needs: Needs) -> bool:
+        """Whether every connected worker can run tasks with these needs: most can, and nobody is asked again."""
+        if needs.capabilities:
+            return False
+        suit = self._suiting.get(needs)
+        if suit is None:
+            if len(self._suiting) >= MAXIMUM_NEEDS_KNOWN:
+                self._suiting.clear()
+            suit = self._suiting[needs] = all(worker.understands(needs) for worker in self._state.workers.values())
+        return suit
+
     def _place_round(self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession]) -> bool:
         """Offer each candidate its share of the class once; whether that changed anything."""
-        able = list(islice(_able(candidates, ready_class), ready_class.count))  # there is nothing for more of them
+        able = list(islice(self._able(candidates, ready_class), ready_class.count))  # there is nothing for more of them
         slots = sum([worker.slots for worker in able])
         is_changed = False
         for worker in able:
@@ -119,7 +144,7 @@ class Placement:
         The classes come by priority: who holds enough for one does so for the next, and is taken out of `lending`.
         """
         is_changed = False
-        for worker in list(_able(lending, ready_class)):
+        for worker in list(self._able(lending, ready_class)):
             wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
                 del lending[worker.number]
@@ -135,7 +160,7 @@ class Placement:
         """
         placed = 0
         while placed < share:
-            room = worker.room_for(ready_class.requirement.capabilities)
+            room = worker.room_for(ready_class.requirement.needs.capabilities)
             span = ready_class.take(room) if room else None
             if span is None:
                 break
@@ -175,7 +200,9 @@ class Placement:
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         worker.assign(dispatch)
+        # SCL-SCH-011
         self._announce_objects(worker, span)
+        # SCL-SCH-004
         message = m.Task(
             ids=dispatch.ids,
             payload_sizes=batch.sizes[start:stop],
@@ -185,6 +212,7 @@ class Placement:
             options=batch.options,
             dependency_counts=batch.dependency_counts[start:stop],
             dependencies=batch.dependencies_of(start, stop),
+            # SCL-SCH-006
             attempt=batch.losses_of(start) + 1,
             client=batch.client,
         )
@@ -210,14 +238,6 @@ class Placement:
         for records in unknown.values():
             instruction, payload = announcement(records)
             self._state.send(worker.peer, instruction, payload)
-
-
-def _able(candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
-    """The candidates that can take a task of the class now."""
-    capabilities = ready_class.requirement.capabilities
-    if not capabilities:
-        return iter(candidates.values())
-    return (worker for worker in candidates.values() if worker.offers(capabilities) and worker.room_for(capabilities))
 
 
 def _limit_of_message(span: Span) -> int:

@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from typing import ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-from scaler_appliance.core.batches import Dispatch, Requirement, TaskBatch
+from scaler_appliance.core.batches import Dispatch, Needs, Requirement, TaskBatch
 from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
@@ -137,6 +137,7 @@ class ClientSession(Session):
         self.outbox.add(ids, span)
         self._touched[self.number] = self
 
+    # SCL-SCH-019
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
         """Answer a cancel at the end of this burst, if somebody asked."""
         if task_id in self.unasked_cancels:
@@ -173,6 +174,7 @@ class WorkerSession(Session):
         self.slots = hello.slots  # tasks that run at once
         self.capacity = self.slots * self._queue_size  # tasks it may hold
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
+        self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
         self._free = dict(self.capabilities)  # what its tasks leave of them
         self.dispatches: Dict[int, Dispatch] = {}
         self.assigned = 0
@@ -194,13 +196,26 @@ class WorkerSession(Session):
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
 
-    def offers(self, capabilities: Capabilities) -> bool:
+    # SCL-SCH-009
+    def offers(self, needs: Needs) -> bool:
         """Whether tasks with these needs can ever run here."""
         own = self.capabilities
-        return all(name in own and own[name] >= amount for name, amount in capabilities)
+        return self.understands(needs) and all(
+            name in own and own[name] >= amount for name, amount in needs.capabilities
+        )
+
+    def understands(self, needs: Needs) -> bool:
+        """Whether it takes payloads in the codec, and serves the named function."""
+        codecs, functions = self.hello.codecs, self.hello.functions
+        # SCL-COD-003: a worker that lists none is taken to understand, or to serve, any.
+        if codecs and needs.codec and needs.codec not in codecs:
+            return False
+        name = needs.function_name
+        return not name or not functions or any(map(name.startswith, self._prefixes)) or name in functions
 
     def room_for(self, capabilities: Capabilities) -> int:
         """How many more tasks with these needs it could hold; tasks that only need a name are not limited by it."""
+        # SCL-SCH-009, SCL-SCH-010
         room = self.capacity - self.assigned
         for name, amount in capabilities:
             if amount:
@@ -222,14 +237,14 @@ class WorkerSession(Session):
         self.assigned += count
         assert self.assigned <= self.capacity, f"{self.title} was given more than it can hold"
         self.load_microseconds += dispatch.estimate_microseconds * count
-        for name, amount in dispatch.batch.requirement.capabilities:
+        for name, amount in dispatch.batch.requirement.needs.capabilities:
             self._free[name] -= amount * count
 
     def unassign(self, dispatch: Dispatch, count: int) -> None:
         """`count` instances of a dispatch were closed."""
         self.assigned -= count
         self.load_microseconds = max(0.0, self.load_microseconds - dispatch.estimate_microseconds * count)
-        for name, amount in dispatch.batch.requirement.capabilities:
+        for name, amount in dispatch.batch.requirement.needs.capabilities:
             self._free[name] += amount * count
         if dispatch.open_count == 0:
             del self.dispatches[dispatch.number]
@@ -243,7 +258,7 @@ class WorkerSession(Session):
             return
         used = dict.fromkeys(self.capabilities, 0.0)
         for dispatch in self.dispatches.values():
-            for name, amount in dispatch.batch.requirement.capabilities:
+            for name, amount in dispatch.batch.requirement.needs.capabilities:
                 used[name] += amount * dispatch.open_count
         for name, amount in self.capabilities.items():
             assert -_ROUNDING <= used[name] <= amount + _ROUNDING, f"{self.title}: {used[name]} {name} in use"

@@ -233,12 +233,15 @@ class ScalerFuture(_Future[R]):
             self._exception = load_failure(bytes(payload), self._function.name if self._function else "")
         else:
             try:
-                self._result = load_value(payload, self._client._core.serializer)
+                self._result = self._load_result(payload)
             except KeyboardInterrupt:  # of the user, who waits for it: the result can be asked for again
                 raise
             except BaseException as error:
                 self._exception = _not_loadable(error)
         self._payload = None
+
+    def _load_result(self, payload: Buffer) -> Any:
+        return load_value(payload, self._client._core.serializer)
 
     def __await__(self) -> Generator[Any, None, R]:
         # Not by `asyncio.wrap_future`: there a task that raises StopIteration is waited for until the end of time.

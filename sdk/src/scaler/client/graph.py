@@ -27,6 +27,7 @@ from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphO
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
+from scaler.named_functions import NamedFunction
 from scaler.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
@@ -276,6 +277,8 @@ class _Builder:
         return object_id
 
     def _hold_function(self, function: Callable[..., Any]) -> FunctionRecord:
+        if isinstance(function, NamedFunction):
+            raise TypeError(f"{function.name} is called by name, which nodes of graphs cannot be: submit it by itself")
         functions = self._client._core.functions
         record = functions.find(function) or self._client._register(function)
         if record.object_id not in self._held:

@@ -24,6 +24,7 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tu
 
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
+from scaler.codecs import PYTHON_CODEC
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
 from scaler_protocol import messages as m
@@ -31,6 +32,7 @@ from scaler_protocol.segments import SPILL_NAME, ObjectDirectory, map_object, ob
 from scaler_protocol.spill import NoRoomError, follow_to_disk, is_on_disk, remove_file, share_file, write_where_room_is
 
 SESSION_SHIFT = 40
+# SCL-OBJ-011
 FETCH_WINDOW = 4  # chunks asked for and not arrived
 _NUMBER_MASK = (1 << SESSION_SHIFT) - 1
 
@@ -46,6 +48,7 @@ class KeptObject:
         "name",
         "kind",
         "size",
+        "codec",
         "content",
         "path",
         "is_held",
@@ -54,12 +57,13 @@ class KeptObject:
         "__weakref__",
     )
 
-    def __init__(self, number: int, name: str, kind: m.ObjectKind, size: int) -> None:
+    def __init__(self, number: int, name: str, kind: m.ObjectKind, size: int, codec: str) -> None:
         self.number = number
         self.object_id = 0  # until it is announced
         self.name = name
         self.kind = kind
         self.size = size
+        self.codec = codec
         self.content: Optional[bytes] = None
         self.path = ""
         self.is_held = False  # by the client or its user
@@ -119,13 +123,13 @@ class ObjectChannel:
 
     # Placing and keeping --------------------------------------------------------------------------------------------
 
-    def store(self, parts: Parts, name: str, kind: m.ObjectKind) -> KeptObject:
+    def store(self, parts: Parts, name: str, kind: m.ObjectKind, codec: str = PYTHON_CODEC) -> KeptObject:
         """Keep serialised parts, for an object that nobody knows of yet. Any thread, without the lock.
 
         Raises ObjectStorageFullError when there is no room.
         """
         size = parts_size(parts)
-        kept = KeptObject(next(self._numbers), name, kind, size)
+        kept = KeptObject(next(self._numbers), name, kind, size, codec)
         if size < INLINE_BYTES or not self._is_shared:
             kept.content = join(parts)
         else:
@@ -152,6 +156,7 @@ class ObjectChannel:
 
     def hold(self, kept: KeptObject) -> None:
         """Give a stored object its id; from now on it is held, until `let_go`."""
+        # SCL-OBJ-001
         kept.object_id = self._session_bits | kept.number
         kept.is_held = True
         self._kept[kept.number] = self._by_number[kept.number] = kept
@@ -166,6 +171,7 @@ class ObjectChannel:
             payload = (kept.read(0, kept.size),)
         elif self._is_shared and kept.path:
             with contextlib.suppress(OSError):  # another file system: the scheduler fetches it
+                # SCL-OBJ-008
                 share_file(kept.path, os.path.join(self._directory, object_name(object_id)))
                 storage = m.ObjectStorage.SHARED
         instruction = m.ObjectInstruction(
@@ -175,7 +181,7 @@ class ObjectChannel:
             storages=bytes([storage]),
             kinds=bytes([kept.kind]),
             names=[kept.name],
-            codec="cloudpickle",
+            codec=kept.codec,
         )
         return instruction, payload
 
@@ -224,6 +230,7 @@ class ObjectChannel:
 
     def on_instruction(self, message: m.ObjectInstruction, lock: threading.Lock) -> None:
         """Files that the scheduler shares with us are on disk now: ours shall not keep them in memory."""
+        # SCL-OBJ-016
         for object_id in message.ids if message.action == m.ObjectAction.SPILL else ():
             with lock:
                 kept = self.find(object_id)
@@ -231,6 +238,7 @@ class ObjectChannel:
                     with contextlib.suppress(OSError):  # it is gone there, or we have no place on that disk
                         follow_to_disk(os.path.join(self._directory, object_name(object_id)), kept.path)
 
+    # SCL-OBJ-009
     def on_request(self, request: m.ObjectRequest, send: Send) -> None:
         """The scheduler fetches a part of an object that is here."""
         kept = self.find(request.id)

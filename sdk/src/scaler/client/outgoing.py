@@ -16,13 +16,16 @@ from itertools import accumulate
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.objects import KeptObject
+from scaler.codecs import PYTHON_CODEC
+from scaler.named_functions import NamedFunction
 from scaler.payload import Buffer
 from scaler_protocol import messages as m
 
 MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
 
-CODEC = "cloudpickle"
+FunctionKey = Union[int, NamedFunction]
+"""What tells functions apart: the object that holds one, or its name and codec."""
 
 WireId = Callable[[int], int]
 
@@ -35,7 +38,7 @@ class TaskRun:
         "dependencies", "_payload", "_sizes",
     )  # fmt: skip
 
-    def __init__(self, function: int, options: Optional[m.TaskOptions], first_id: int) -> None:
+    def __init__(self, function: FunctionKey, options: Optional[m.TaskOptions], first_id: int) -> None:
         self.function = function
         self.options = options
         self.function_object: Optional[KeptObject] = None  # its content, for as long as it may be needed again
@@ -75,12 +78,16 @@ class TaskRun:
             self._sizes = array("I", map(len, self.payloads))
             self._payload = b"".join(self.payloads)
             self.payloads = []
+        # SCL-CLT-011, SCL-COD-001
         task = m.Task(
             ids=array("Q", range(self.first_id, self.first_id + len(self._sizes))),
             payload_sizes=self._sizes,
-            function=wire_id(self.function),
-            codec=CODEC,
+            codec=PYTHON_CODEC,
         )
+        if isinstance(self.function, NamedFunction):
+            task.function_name, task.codec = self.function.name, self.function.codec
+        else:
+            task.function = wire_id(self.function)
         if self.options is not None:
             task.options = self.options
         if self.dependency_counts is not None:
@@ -141,7 +148,7 @@ class GraphRun:
             predecessor_offsets=columns.predecessor_offsets,
             predecessors=columns.predecessors,
             targets=columns.targets,
-            codec=CODEC,
+            codec=PYTHON_CODEC,
             options=columns.options,
             dependency_counts=columns.dependency_counts,
             dependencies=array("Q", map(wire_id, columns.dependencies)),
@@ -213,23 +220,25 @@ class Outbox:
 
     def add_task(
         self,
-        function: int,
+        function: FunctionKey,
         task_id: int,
         payload: bytes,
         dependencies: Sequence[int] = (),
         options: Optional[m.TaskOptions] = None,
     ) -> TaskRun:
         """Add a task; returns the run that it has joined."""
+        # SCL-CLT-010
         run = self._open
         if (
             run is None
             or run.function != function
             or run.options is not options  # equal options are one object
+            # SCL-SEC-007
             or run.payload_bytes > MAXIMUM_BATCH_BYTES
         ):
             self._close_run()
             run = self._open = TaskRun(function, options, task_id)
-            run.function_object = self._find_object(function)
+            run.function_object = None if isinstance(function, NamedFunction) else self._find_object(function)
             self._items.append(run)
         run.payloads.append(payload)
         run.payload_bytes += len(payload)

@@ -36,8 +36,10 @@ from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.graph import run_graph, submit_graph
 from scaler.client.mapping import run_map
+from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
+from scaler.named_functions import NamedFunction
 from scaler.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
@@ -113,7 +115,8 @@ class Submitter:
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ScalerFuture[Any]:
         """Run `fn(*args, **kwargs)` somewhere in the cluster.
 
-        Any argument may be, or contain, an ObjectReference from `send_object`; the function gets the object itself.
+        A NamedFunction runs on a worker that serves it, with arguments in its codec. For any other function,
+        any argument may be, or contain, an ObjectReference from `send_object`; the function gets the object itself.
         `profiling=True` measures the task, unless the function has a parameter of that name.
 
         Raises:
@@ -122,7 +125,11 @@ class Submitter:
             DisconnectedError: this client is closed, or has lost its scheduler.
         """
         core = self._core
-        record = core.functions.find(fn) or self._register(fn)
+        record = core.functions.find(fn)
+        if record is None:
+            if isinstance(fn, NamedFunction):
+                return submit_named(self, fn, args, kwargs)
+            record = self._register(fn)
         if kwargs or not is_plain(args) or self._serializer is not None:
             if "profiling" in kwargs and not record.takes_profiling:
                 return self.options(profiling=kwargs.pop("profiling"))._submit_general(record, fn, args, kwargs)
@@ -157,6 +164,8 @@ class Submitter:
         """
         if capabilities is not None:
             return self.options(capabilities=capabilities).submit_verbose(fn, args, kwargs, None, reserialize)
+        if isinstance(fn, NamedFunction):
+            return submit_named(self, fn, tuple(args), dict(kwargs))
         record = (None if reserialize else self._core.functions.find(fn)) or self._register(fn)
         return self._submit_general(record, fn, tuple(args), dict(kwargs))
 
@@ -188,6 +197,7 @@ class Submitter:
             ) from error
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0
+        # SCL-CLT-009
         if parts_size(parts) >= INLINE_BYTES:
             with core.lock:  # before the arguments take room in the cluster
                 core.check_open()
@@ -238,7 +248,7 @@ class Submitter:
         if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
             if not any(type(item[0]) is ObjectReference for item in items):
                 items = [tuple(item[0]) for item in items]
-        return run_map(self._for_map(capabilities), fn, items)
+        return self._map(capabilities, fn, items)
 
     def starmap(
         self,
@@ -248,7 +258,7 @@ class Submitter:
         reserialize: bool = False,
     ) -> List[R]:
         """Run `fn(*item)` for each item; otherwise as `map`."""
-        return run_map(self._for_map(capabilities), fn, [tuple(item) for item in iterable])
+        return self._map(capabilities, fn, [tuple(item) for item in iterable])
 
     def get(self, graph: Dict[Any, Any], keys: Sequence[Hashable], block: bool = True) -> Dict[Any, Any]:
         """Run a graph of tasks, as far as `keys` need it.
@@ -275,11 +285,13 @@ class Submitter:
         """As `get` with `block=False`, but returns a list of futures in the order of `keys`."""
         return list(submit_graph(self, graph, keys).values())
 
-    def _for_map(self, capabilities: Optional[Mapping[str, float]]) -> Submitter:
-        """Whoever submits the chunks of a map: nobody would see their profiles, so there are none."""
-        if capabilities is None and not self._options.profiling:
-            return self
-        return self.options(capabilities=capabilities, profiling=False)
+    def _map(
+        self, capabilities: Optional[Mapping[str, float]], fn: Callable[..., R], items: List[Tuple[Any, ...]]
+    ) -> List[R]:
+        submitter: Submitter = self
+        if capabilities is not None or self._options.profiling:  # nobody would see the profiles of chunks
+            submitter = self.options(capabilities=capabilities, profiling=False)
+        return (map_named if isinstance(fn, NamedFunction) else run_map)(submitter, fn, items)
 
 
 class SubmitterWithOptions(Submitter):

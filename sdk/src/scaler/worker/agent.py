@@ -34,7 +34,8 @@ from scaler.worker.object_store import ObjectStore
 from scaler.worker.processor_handle import ProcessorHandle
 from scaler.worker.resident_memory import private_bytes
 from scaler.worker.rounds import Rounds
-from scaler.worker.session import CODEC, Session
+from scaler.worker.served_functions import ServedFunctions
+from scaler.worker.session import Session
 from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.stacks import user_stack
 from scaler.worker.statistics import HeartbeatFigures
@@ -73,21 +74,29 @@ class Agent:
         self._loop = loop
         self._name = settings.names[0] if len(settings.names) == 1 else f"{socket.gethostname()}-{os.getpid()}"
         self._effects: List[Effect] = []
+        self._served = ServedFunctions(settings.functions)
         self._objects = ObjectStore(self._effects, nursery.remove_at_end)
-        core_settings = CoreSettings(settings.slots, self._name, CODEC, settings.task_timeout_seconds)
+        core_settings = CoreSettings(settings.slots, self._name, settings.task_timeout_seconds)
         self._core = AgentCore(core_settings, page.entry, self._objects, self._effects, private_bytes)
         self._objects.on_available = self._core.on_object_available
         self._objects.on_missing = self._core.on_object_missing
         self._objects.on_no_room = self._core.on_no_room_for_object
         self._objects.on_served = self._core.on_object_served
         self._handles: Dict[int, ProcessorHandle] = {}
+        # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)
         self._connection = SchedulerConnection(
             loop, self._rounds, settings.address, self._on_message, self._on_congestion, self._on_lost
         )
         figures = HeartbeatFigures(self._core, self._objects)
         self._session = Session(
-            loop, settings, self._connection, self._name, figures.heartbeat, lambda: self._finish(EXIT_NO_SCHEDULER)
+            loop,
+            settings,
+            self._connection,
+            self._name,
+            self._served.names,
+            figures.heartbeat,
+            lambda: self._finish(EXIT_NO_SCHEDULER),
         )
         self._write_prefix = ""  # of large results, as processors were told last
         self._finished: asyncio.Future[int] = loop.create_future()
@@ -104,6 +113,7 @@ class Agent:
             m.ObjectInstruction: self._on_object_instruction,
             m.ObjectRequest: lambda message, _: self._objects.on_request(message),
             m.ObjectResponse: self._objects.on_response,
+            # SCL-SES-014
             m.Heartbeat: lambda message, _: self._session.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.HeartbeatEcho: lambda message, _: self._session.on_echo(message),
         }
@@ -192,6 +202,7 @@ class Agent:
         self._session.heard()
         handler = self._message_handlers.get(type(message))
         if handler is not None:
+            # SCL-SES-001
             if not self._session.number or self._leaving:
                 return
             try:
@@ -209,6 +220,7 @@ class Agent:
             if self._leaving:
                 self._finish(self._exit_code)
         else:
+            # SCL-VER-001
             logger.debug("Worker: a %s is not for workers, ignored", type(message).__name__)
 
     def _on_welcome(self, welcome: m.Welcome) -> None:
@@ -234,28 +246,33 @@ class Agent:
             self._objects.discard(message.ids)
 
     def _on_refusal(self, refusal: m.Refusal) -> None:
+        # SCL-SES-009
         if refusal.reason == m.RefusalReason.NOT_GREETED:
             if self._session.number:
                 logger.warning("Worker: the scheduler does not know this worker (any more), connecting anew")
                 self._session.greet()
         elif refusal.reason == m.RefusalReason.SHUTTING_DOWN:
             self._session.ended()
+        # SCL-SES-008, SCL-VER-004
         elif not self._leaving:
             reason = getattr(refusal.reason, "name", str(refusal.reason))
             logger.error("Worker: refused by the scheduler (%s): %s", reason, refusal.message)
             self._finish(EXIT_REFUSED)
 
     def _on_disconnect_request(self, request: m.DisconnectRequest) -> None:
+        # SCL-SES-020
         if request.reason == m.DisconnectReason.DRAINING:
             self._draining = True
             return
+        # SCL-SES-018, SCL-VER-004
         logger.info("Worker: the scheduler asks to stop: %s", request.message or "shutdown")
         self._connection.send(m.DisconnectResponse())
         self._finish(self._exit_code)
 
     def _on_task(self, message: m.Task, payload: bytes) -> None:
         if not message.function:
-            message.function = self._objects.named_function(message.function_name)
+            definition = self._served.definition(message.function_name, message.codec)
+            message.function = self._objects.named_function(definition)
         self._core.on_tasks(message, payload)
 
     def _on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
@@ -265,6 +282,7 @@ class Agent:
 
     def _on_lost(self, reason: str) -> None:
         """The connection has ended: what its session was about is not ours any more."""
+        # SCL-SES-023
         if self._leaving or self._draining:
             self._finish(self._exit_code)
             return

@@ -20,14 +20,15 @@ import sys
 import time
 from array import array
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
 
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.failures import failure_payload
-from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, dump_value, load_arguments, split_results
-from scaler.serializer import Serializer
+from scaler.named_functions import CodecNotTakenError, ServedFunction, WrongArgumentsError
+from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, dump_value, load_arguments, split_results
 from scaler.texts import description_of
 from scaler.worker import resident_memory
+from scaler.worker.defined_objects import Reader
 from scaler.worker.frames import TaskChunk, TasksFlag, large_result
 from scaler.worker.shared_progress import LOADING
 from scaler_protocol.messages import FailureKind
@@ -57,7 +58,7 @@ class LargePayload(bytes):
 class RunningChunk:
     """A chunk being run, shared by the main thread, which appends outcomes, and whoever flushes them."""
 
-    __slots__ = ("tasks", "remaining", "payloads", "profiles", "flushed", "busy_since", "handed_over")
+    __slots__ = ("tasks", "remaining", "payloads", "profiles", "flushed", "busy_since", "handed_over", "is_neutral")
 
     def __init__(self, tasks: TaskChunk) -> None:
         first = tasks.first_position
@@ -68,6 +69,7 @@ class RunningChunk:
         self.flushed = 0  # outcomes sent
         self.busy_since = 0.0
         self.handed_over = False
+        self.is_neutral = False  # outcomes are for readers of any language
 
     def take_rest(self) -> int:
         """Take all tasks not yet started; how many."""
@@ -88,7 +90,11 @@ def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
     failure = None
     try:
         function, serializer = objects.function(function_id)
+        chunk.is_neutral = isinstance(serializer, ServedFunction)
+    except CodecNotTakenError as error:
+        failure = _failure(processor, chunk, FailureKind.CODEC_UNKNOWN, error)
     except BaseException as error:
+        # SCL-COD-004
         failure = _failure(processor, chunk, FailureKind.FUNCTION_NOT_LOADED, error)
     if first is not None:
         chunk.remaining = chain((first,), chunk.remaining)
@@ -146,7 +152,7 @@ def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[...,
 
 
 def run_general(
-    processor: Processor, chunk: RunningChunk, function: Callable[..., Any], serializer: Optional[Serializer]
+    processor: Processor, chunk: RunningChunk, function: Callable[..., Any], serializer: Optional[Reader]
 ) -> None:
     """The path of tasks with dependencies, a Serializer, profiling or captured output."""
     tasks = chunk.tasks
@@ -183,11 +189,13 @@ def _run_one(
     processor: Processor,
     chunk: RunningChunk,
     function: Callable[..., Any],
-    serializer: Optional[Serializer],
+    serializer: Optional[Reader],
     content: memoryview,
     dependencies: Sequence[int],
 ) -> bytes:
     objects = processor.objects
+    if isinstance(serializer, ServedFunction):
+        return _run_served(processor, chunk, serializer, content, dependencies)
     try:
         elsewhere: Buffer = b""
         if split_results(content)[1] == BY_DEPENDENCY:
@@ -205,9 +213,35 @@ def _run_one(
     return _dump_result(processor, chunk, result, serializer)
 
 
-def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, serializer: Optional[Serializer]) -> bytes:
+def _run_served(
+    processor: Processor, chunk: RunningChunk, served: ServedFunction, content: Buffer, dependencies: Sequence[int]
+) -> bytes:
+    """One call by name, in a neutral codec."""
     try:
-        data = dump_value(result, serializer)
+        if not len(content) and dependencies:  # SCL-COD-006
+            content = processor.objects.content(dependencies[0])
+        arguments = served.load_arguments(content)
+    except MissingObjects as error:
+        return _failure(processor, chunk, FailureKind.OBJECT_MISSING, error)
+    except BaseException as error:
+        return _failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error)
+    try:
+        result = served.function(*arguments)
+    except WrongArgumentsError as error:
+        return _failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error)
+    except BaseException as error:
+        return _failure(processor, chunk, FailureKind.TASK_RAISED, error)
+    return _dump_result(processor, chunk, result, served)
+
+
+def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, serializer: Optional[Reader]) -> bytes:
+    try:
+        data: Union[bytes, Parts]
+        if isinstance(serializer, ServedFunction):
+            content = serializer.codec.dump_result(result)
+            data = [content] if len(content) >= INLINE_BYTES else content
+        else:
+            data = dump_value(result, serializer)
         if isinstance(data, bytes):
             return data
         path = processor.next_object_path()
@@ -225,7 +259,9 @@ def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error
         # The user's frames, not this module's; also for an exception that lets nobody set its attributes.
         BaseException.with_traceback(error, frames.tb_next)
     attempts = chunk.tasks.attempt
-    payload = failure_payload(kind, exception=error, worker=processor.name, attempts=attempts)
+    payload = failure_payload(
+        kind, exception=error, worker=processor.name, attempts=attempts, is_neutral=chunk.is_neutral
+    )
     if len(payload) >= INLINE_BYTES and kind == FailureKind.TASK_RAISED:
         # Failures travel inline: one that is too large for that keeps its text, but loses the exception.
         text = (
@@ -256,6 +292,7 @@ def outcome_columns(payloads: Sequence[bytes], failed: int, success: int) -> Tup
         return b"", b""
     statuses = large = b""
     if FailurePayload in types:
+        # SCL-WRK-006
         statuses = bytes(failed if type(payload) is FailurePayload else success for payload in payloads)
     if LargePayload in types:
         large = bytes(type(payload) is LargePayload for payload in payloads)

@@ -13,12 +13,16 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Tuple, Union
 
 from scaler.exceptions import MissingObjects
+from scaler.named_functions import ServedFunction
 from scaler.payload import load_function, load_value
 from scaler.serializer import Serializer
+from scaler.worker import served_functions
 from scaler.worker.frames import Place
 from scaler_protocol.segments import map_object
 
 Buffer = Union[bytes, memoryview]
+Reader = Union[Serializer, ServedFunction]
+"""What reads a function's arguments and writes its results, where it is not the default."""
 
 
 class _Definition(NamedTuple):
@@ -31,7 +35,7 @@ class DefinedObjects:
 
     def __init__(self) -> None:
         self._definitions: Dict[int, _Definition] = {}
-        self._functions: Dict[int, Tuple[Callable[..., Any], Optional[Serializer]]] = {}
+        self._functions: Dict[int, Tuple[Callable[..., Any], Optional[Reader]]] = {}
         self._function_errors: Dict[int, BaseException] = {}
         self._values: Dict[int, Any] = {}
 
@@ -51,8 +55,8 @@ class DefinedObjects:
         """Whether a function can be had without running user code."""
         return object_id in self._functions or object_id in self._function_errors
 
-    def function(self, object_id: int) -> Tuple[Callable[..., Any], Optional[Serializer]]:
-        """A function and its Serializer.
+    def function(self, object_id: int) -> Tuple[Callable[..., Any], Optional[Reader]]:
+        """A function, and its Serializer or how it is served.
 
         Raises whatever loading it raised, the same exception each time.
         """
@@ -62,7 +66,10 @@ class DefinedObjects:
         if object_id in self._function_errors:
             raise self._function_errors[object_id]
         try:
-            known = self._functions[object_id] = load_function(self.content(object_id))
+            content = self.content(object_id)
+            is_served = len(content) and content[0] == served_functions.MARK
+            load = served_functions.load_served if is_served else load_function
+            known = self._functions[object_id] = load(content)
         except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything
             self._function_errors[object_id] = error
             raise

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 from array import array
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
@@ -33,6 +32,7 @@ from scaler_protocol.spill import NoRoomError, WriterLock, make_room, remove_fil
 
 logger = logging.getLogger("scaler")
 
+# SCL-OBJ-011
 WINDOW = 4
 DEFAULT_CHUNK_BYTES = 1024 * 1024
 _SESSION_SHIFT = 40
@@ -87,7 +87,7 @@ class ObjectStore:
         self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
         self._fetches: Dict[int, _Fetch] = {}
         self._served: Dict[int, _Serving] = {}
-        self._named_functions: Dict[str, int] = {}
+        self._named_functions: Dict[bytes, int] = {}
         self._last_uses: Dict[int, float] = {}  # since when nobody has asked for the content of what is here
 
     # Sessions -----------------------------------------------------------------------------------------------
@@ -168,13 +168,12 @@ class ObjectStore:
                 return True
         return False
 
-    def named_function(self, name: str) -> int:
-        """The id of a function that tasks address by name, "python:module:qualified.name"."""
-        object_id = self._named_functions.get(name)
+    def named_function(self, definition: bytes) -> int:
+        """The id of a function that came by name: of what processors are given for it."""
+        object_id = self._named_functions.get(definition)
         if object_id is None:
-            content = _pickled_name(name)
-            object_id = self._named_functions[name] = _NAMED_FUNCTION_IDS + len(self._named_functions)
-            self._inline[object_id] = content
+            object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + len(self._named_functions)
+            self._inline[object_id] = definition
         return object_id
 
     def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
@@ -220,11 +219,13 @@ class ObjectStore:
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
         """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
+        # SCL-OBJ-001, SCL-OBJ-012
         object_id = self._session << _SESSION_SHIFT | self._next_number
         self._next_number += 1
         directory = os.path.dirname(path)
         target = os.path.join(directory, object_name(object_id))
         try:
+            # SCL-OBJ-008
             os.rename(path, target)
         except OSError as error:
             logger.error("a large result is lost: %s: %s", path, error.strerror)
@@ -262,18 +263,22 @@ class ObjectStore:
             return []
         if message.action == m.ObjectAction.CLEAR:
             gone = [*self._inline, *self._paths, *self._sizes]
-        else:
+        elif message.action == m.ObjectAction.DELETE:
             gone = list(message.ids)
+        else:
+            # SCL-OBJ-016
+            gone = []
         for object_id in gone:
             self._forget(object_id)
         return gone
 
     def _create(self, message: m.ObjectInstruction, payload: bytes) -> None:
         count = len(message.ids)
-        if not count == len(message.sizes) == len(message.storages) == len(message.kinds):
+        kinds = message.kinds or bytes(count)  # ObjectKind.VALUE is 0
+        if not count == len(message.sizes) == len(message.storages) == len(kinds):
             raise ValueError("the columns of an ObjectInstruction do not agree")
         start = 0
-        columns = zip(message.ids, message.sizes, message.storages, message.kinds)
+        columns = zip(message.ids, message.sizes, message.storages, kinds)
         for object_id, size, storage, kind in columns:
             self._kinds[object_id] = kind
             if storage == m.ObjectStorage.INLINE or size == 0:
@@ -284,8 +289,10 @@ class ObjectStore:
             elif storage == m.ObjectStorage.SHARED and self.shared:
                 self._paths[object_id] = os.path.join(self._scheduler_directory, object_name(object_id))
             else:
+                # SCL-OBJ-017
                 self._sizes[object_id] = size  # fetched when a task needs it
 
+    # SCL-OBJ-018
     def _forget(self, object_id: int) -> None:
         self._unlink_own(object_id)
         known_elsewhere = object_id in self._fetches
@@ -339,6 +346,7 @@ class ObjectStore:
         else:
             self.on_missing(object_id)
 
+    # SCL-OBJ-009
     def on_request(self, message: m.ObjectRequest) -> None:
         """The scheduler fetches a large result."""
         serving = self._served.get(message.id)
@@ -363,20 +371,6 @@ class ObjectStore:
     def _refuse(self, message: m.ObjectRequest) -> None:
         missing = m.ObjectResponseStatus.MISSING
         self._effects.append(Send(m.ObjectResponse(id=message.id, offset=message.offset, status=missing)))
-
-
-def _pickled_name(name: str) -> bytes:
-    """A pickle that loads as the function `python:module:qualified.name`, made without importing it.
-
-    What is no such name fails when it is loaded, and fails its tasks then.
-    """
-    scheme, _, rest = name.partition(":")
-    module, _, function = rest.partition(":") if scheme == "python" else ("", "", name)
-    parts = [pickle.PROTO, b"\x04"]
-    for text in (module, function):
-        encoded = text.encode("utf-8", "surrogatepass")
-        parts += [pickle.BINUNICODE, len(encoded).to_bytes(4, "little"), encoded]
-    return b"".join([*parts, pickle.STACK_GLOBAL, pickle.STOP])
 
 
 def _escape(path: str) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from scaler.version import __version__
 from scaler.worker.nursery import NurseryClient, NurserySettings, start_nursery
 from scaler.worker.preload import PreloadError, parse_preload
+from scaler.worker.served_functions import parse_served
 from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.worker_settings import WorkerSettings, default_slots
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
@@ -64,6 +65,13 @@ def _capabilities(text: str) -> Dict[str, float]:
             raise argparse.ArgumentTypeError(f"{part!r}: write NAME=AMOUNT, or NAME alone, and each name once")
         amounts[name] = UNCOUNTED_AMOUNT if amount == -1 else amount
     return amounts
+
+
+def _served(text: str) -> Tuple[str, str]:
+    try:
+        return parse_served(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -121,6 +129,15 @@ def _add_worker_options(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="NAME[=AMOUNT][,...]",
         help="likewise, what all workers of this host offer together",
+    )
+    add(
+        "--functions",
+        action="append",
+        type=_served,
+        default=[],
+        metavar="NAME=MODULE:FUNCTION",
+        help="serve a function by name to clients of any language; NAME*=MODULE serves all public functions of a module"
+        " under names that begin so; may be given several times",
     )
     add(
         "--preload",
@@ -237,6 +254,7 @@ def _settings(parser: argparse.ArgumentParser, options: Any) -> WorkerSettings:
         event_loop=options.event_loop,
         io_threads=options.io_threads,
         exit_when_stdin_closes=options.exit_when_stdin_closes,
+        functions=tuple(options.functions),
         capabilities=tuple(sorted(capabilities.items())),
     )
 

@@ -15,8 +15,9 @@ import os
 import platform
 import socket
 import time
-from typing import Callable, Optional
+from typing import Callable, List, Optional
 
+from scaler.codecs import CODECS
 from scaler.version import __version__
 from scaler.worker.connection import SchedulerConnection
 from scaler.worker.worker_settings import WorkerSettings
@@ -24,11 +25,6 @@ from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_M
 from scaler_protocol import messages as m
 
 logger = logging.getLogger("scaler")
-
-CODEC = "cloudpickle"
-
-FUNCTIONS = ["python:*"]
-"""Whatever can be imported is served by name."""
 
 WELCOME_TIMEOUT_SECONDS = 10.0
 """A Hello without an answer for so long is said again."""
@@ -43,6 +39,7 @@ class Session:
     """Keeps one session alive.
 
     Parameters:
+        functions: names of functions that the worker serves.
         make_heartbeat: what to say about this worker; the session fills in the sequence and the latency.
         on_given_up: called when the death timeout is over.
     """
@@ -53,6 +50,7 @@ class Session:
         settings: WorkerSettings,
         connection: SchedulerConnection,
         name: str,
+        functions: List[str],
         make_heartbeat: Callable[[float], m.Heartbeat],
         on_given_up: Callable[[], None],
     ) -> None:
@@ -61,6 +59,7 @@ class Session:
         self._settings = settings
         self._connection = connection
         self._name = name
+        self._functions = functions
         self._make_heartbeat = make_heartbeat
         self._on_given_up = on_given_up
         self._previous_number = 0
@@ -79,6 +78,7 @@ class Session:
             self._connection.send(message, payload)
         return bool(self.number)
 
+    # SCL-SES-001, SCL-SES-021
     def greet(self) -> None:
         """Start a new session."""
         self._previous_number, self.number = self.number or self._previous_number, 0
@@ -92,8 +92,9 @@ class Session:
                 minor_max=PROTOCOL_MINOR_MAX,
                 role=m.Role.WORKER,
                 implementation=m.Implementation(name="scaler", version=__version__, language=language),
-                codecs=[CODEC],
-                functions=FUNCTIONS,
+                # SCL-COD-002
+                codecs=list(CODECS),
+                functions=self._functions,
                 host=socket.gethostname(),
                 process_id=os.getpid(),
                 name=self._name,
@@ -128,6 +129,7 @@ class Session:
         for timer in (self._timer, self._beat_soon):
             if timer is not None:
                 timer.cancel()
+        # SCL-SES-019
         self._connection.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING, message=reason))
 
     def on_echo(self, message: m.HeartbeatEcho) -> None:
@@ -170,10 +172,12 @@ class Session:
                 silence,
             )
             self._on_given_up()
+        # SCL-SES-016
         elif self.number and silence > self._timeout_seconds:
             logger.warning("Worker: the scheduler has been silent for %d seconds, connecting anew", silence)
             self.greet()
         elif self.number:
+            # SCL-SES-013
             self.beat()
         elif now - self._hello_sent_at > WELCOME_TIMEOUT_SECONDS:
             logger.warning("Worker: no scheduler answers at %s yet, trying again", self._settings.address)

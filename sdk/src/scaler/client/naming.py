@@ -1,0 +1,96 @@
+"""Submitting functions that workers serve by name.
+
+Rules:
+- The payload is what the codec makes of the arguments, and nothing else: a worker of any language reads it.
+- A function's name travels with each batch; nothing is registered, and nothing has to be let go.
+- `map` makes a task of each item: there is no common language for chunks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+
+from scaler import blocking
+from scaler.client.functions import FunctionRecord
+from scaler.client.future import ScalerFuture
+from scaler.client.mapping import add_note
+from scaler.exceptions import SerializeObjectError
+from scaler.named_functions import NamedFunction
+from scaler.payload import INLINE_BYTES, Buffer
+from scaler.texts import description_of
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler.client.submitting import Submitter
+
+
+class NamedFuture(ScalerFuture[Any]):
+    """The future of a call by name: its result is in the function's codec."""
+
+    _named: NamedFunction
+
+    def _load_result(self, payload: Buffer) -> Any:
+        return self._named.neutral_codec.load_result(payload)
+
+
+def submit_named(
+    client: Submitter, function: NamedFunction, args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> ScalerFuture[Any]:
+    """Run a function on a worker that serves it.
+
+    Raises:
+        TypeError: there are keyword arguments.
+        SerializeObjectError: an argument is nothing that the codec can write.
+    """
+    if "profiling" in kwargs:
+        return submit_named(client.options(profiling=kwargs.pop("profiling")), function, args, kwargs)
+    if kwargs:
+        names = ", ".join(kwargs)
+        raise TypeError(f"{function.name} is called by name, and takes no keyword arguments: {names}")
+    try:
+        payload = function.neutral_codec.dump_arguments(args)
+    except Exception as error:
+        raise SerializeObjectError(
+            f"an argument of {function.name} cannot be written in codec {function.codec!r}: {description_of(error)}"
+        ) from error
+    core = client._core
+    dependencies: List[int] = []
+    if len(payload) >= INLINE_BYTES:  # SCL-COD-006: an empty payload, and the arguments as an object
+        with core.lock:  # before the arguments take room in the cluster
+            core.check_open()
+            core.credit.await_room(core)
+        dependencies = [core.send_object([payload], "", m.ObjectKind.ARGUMENTS, function.codec)]
+    future = NamedFuture(client, -1, FunctionRecord(0, function.name, b"", False))
+    future._named = function
+    with core.lock:
+        core.check_open()
+        inline = b"" if dependencies else payload
+        core.submit(function, inline, dependencies, future, client._travelling_options())
+        if dependencies:
+            core.hand_over_arguments(dependencies[0], len(payload))
+    return future
+
+
+def map_named(client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
+    """Run `function(*item)` for each item; returns the results in order."""
+    assert isinstance(function, NamedFunction)
+    futures: List[ScalerFuture[Any]] = []
+    results: List[Any] = []
+    try:
+        try:
+            for item in items:
+                futures.append(submit_named(client, function, item, {}))
+        except SerializeObjectError as error:
+            add_note(error, f"(item {len(futures)} of map)")
+            raise
+        with blocking.announced():
+            for future in futures:
+                try:
+                    results.append(future.result())
+                except Exception as error:
+                    add_note(error, f"(raised by item {len(results)} of map)")
+                    raise
+    finally:
+        for future in futures[len(results) :]:
+            future.cancel(0.0, force=False)
+    return results
