@@ -226,7 +226,7 @@ class Agent:
     def _on_welcome(self, welcome: m.Welcome) -> None:
         if self._session.number or self._leaving:
             return
-        self._core.reset()
+        self._core.reset(welcome.limits.maximum_message_bytes)
         for effect in self._effects:
             if isinstance(effect, Send):
                 self._drop(effect.message)

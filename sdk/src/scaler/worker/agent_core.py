@@ -166,12 +166,17 @@ class AgentCore:
         # SCL-WRK-025
         self.effects.append(Send(m.BalanceResponse(request_id=message.request_id, ids=ids)))
 
-    def reset(self) -> None:
-        """A new session: all tasks of the old one are somebody else's now, and so are its objects."""
+    def reset(self, maximum_message_bytes: int = 0) -> None:
+        """A new session: all tasks of the old one are somebody else's now, and so are its objects.
+
+        Parameters:
+            maximum_message_bytes: what the scheduler takes; 0: it has not said so.
+        """
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
         self.waiting.clear()
         self._outcomes.clear()
+        self._outcomes.keep_to(maximum_message_bytes)
         self._output.drain()
         self._cancellations.clear()
         self._durations.clear()

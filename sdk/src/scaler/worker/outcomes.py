@@ -41,6 +41,10 @@ class Outcomes:
         self._outbox = ResultOutbox()
         self._held: Dict[int, _HeldResult] = {}  # by object id
 
+    def keep_to(self, maximum_message_bytes: int) -> None:
+        """Make no message larger than this; 0: no limit is known."""
+        self._outbox.keep_to(maximum_message_bytes)
+
     @property
     def holds_any(self) -> bool:
         """Whether some outcome waits for its result to be fetched."""
