@@ -25,6 +25,7 @@ from scaler_conformance.wire import WireLog
 
 WELL_FORMED = "SCL-TRN-003"
 _SLICE_SECONDS = 0.05
+_LAST_WORDS_SECONDS = 0.3  # for what is on its way when the implementation ends
 _MOST_SHOWN = 6
 BACKGROUND = frozenset({"Heartbeat", "HeartbeatEcho"})
 """Messages that may come at any time."""
@@ -70,6 +71,7 @@ class Conversation:
         self._log = log
         self._how_it_ended = how_it_ended
         self.first: Optional[Message] = None  # that came
+        self.largest = 0  # bytes of a message that came
         self._queue: List[Message] = []
         self._arrived = 0
         self._next_sequence = 1_000_000
@@ -117,6 +119,7 @@ class Conversation:
             came = f"{len(frames)} frames came: {message}"
             raise Violation("one frame, or two with the payload", came, WELL_FORMED)
         self.first = self.first or message
+        self.largest = max(self.largest, sum(map(len, frames)))
         self._take_in(message)
 
     def _take_in(self, message: Message) -> None:
@@ -133,14 +136,11 @@ class Conversation:
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
-    def wait_until(
-        self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None, ended: bool = False
-    ) -> Any:
+    def wait_until(self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None) -> Any:
         """Read until `condition` is true, and return what it returned.
 
         Parameters:
             expected: what is waited for, for the message.
-            ended: whether the end of the implementation is what is waited for.
 
         Raises Violation when the deadline passes, or the implementation ends.
         """
@@ -151,19 +151,24 @@ class Conversation:
                 return found
             ending = self._how_it_ended()
             left = deadline - time.monotonic()
-            if self._transport.pump(0.0 if ending else max(0.0, min(left, _SLICE_SECONDS))):
+            if self._transport.pump(max(0.0, min(left, _LAST_WORDS_SECONDS if ending else _SLICE_SECONDS))):
                 continue
-            if ending and not ended:
+            if ending:
                 raise Violation(expected, f"{ending}{self._what_else_came()}", requirement)
             if left <= 0:
                 limit = self._settings.deadline_seconds
                 raise Violation(expected, f"it did not come within {limit:g} s{self._what_else_came()}", requirement)
 
+    def unclaimed(self) -> List[object]:
+        """What has come and no case has taken."""
+        return list(self._queue)
+
     def _what_else_came(self) -> str:
-        if not self._queue:
+        came = self.unclaimed()
+        if not came:
             return "; nothing else is there"
-        shown = ", ".join(map(repr, self._queue[:_MOST_SHOWN]))
-        more = f" and {len(self._queue) - _MOST_SHOWN} more" if len(self._queue) > _MOST_SHOWN else ""
+        shown = ", ".join(map(repr, came[:_MOST_SHOWN]))
+        more = f" and {len(came) - _MOST_SHOWN} more" if len(came) > _MOST_SHOWN else ""
         return f"; what is there: {shown}{more}"
 
     def expect(

@@ -14,6 +14,7 @@ import zmq
 
 from scaler_conformance.conversation import Conversation, Transport
 
+_LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler said just before its end
 MakeConversation = Callable[[str, Transport], Conversation]
 
 
@@ -44,7 +45,7 @@ class RouterTransport(Transport):
 
     def restart(self) -> None:
         """Cut all connections and listen again at the same address, as a scheduler does that was started anew."""
-        self._socket.close()
+        self._socket.close(_LAST_WORDS_MILLISECONDS)
         self._by_identity.clear()
         self._new.clear()
         self._socket = open_socket(zmq.ROUTER)

@@ -101,6 +101,7 @@ class Outcomes:
             else:
                 for task_id, size in zip(message.ids, message.payload_sizes):
                     end = offset + size
+                    # SCL-CLT-005
                     future = take(task_id, None)
                     if future is not None:
                         future._source = None
@@ -157,6 +158,7 @@ class Outcomes:
         if future._payload is None:
             self._objects.fetch(object_id, future, self._send)
             return False
+        # SCL-CLT-004
         self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
         return True
 
@@ -177,6 +179,7 @@ class Outcomes:
                 future = self.futures.get(task_id)
                 if future is None:
                     continue
+                # SCL-CLT-008
                 if outcome == m.CancelOutcome.CANCELLED:
                     cancelled.append(self.futures.pop(task_id))
                 else:

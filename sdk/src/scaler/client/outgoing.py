@@ -80,6 +80,7 @@ class TaskRun:
             self._sizes = array("I", map(len, self.payloads))
             self._payload = b"".join(self.payloads)
             self.payloads = []
+        # SCL-CLT-011, SCL-COD-001
         task = m.Task(
             ids=array("Q", range(self.first_id, self.first_id + len(self._sizes))),
             payload_sizes=self._sizes,
@@ -235,6 +236,7 @@ class Outbox:
         options: Optional[m.TaskOptions] = None,
     ) -> TaskRun:
         """Add a task; returns the run that it has joined."""
+        # SCL-CLT-010
         run = self._open
         if (
             run is None
