@@ -121,13 +121,21 @@ class SendsAllAtOnce(ReferenceClient):
         return 1 << 40
 
 
+def codec_of(frames: List[bytes]) -> str:
+    """The codec that a message names, if it can be read."""
+    try:
+        return str(SCHEMA.decode(frames)[1].get("codec", ""))
+    except UnreadableMessageError:
+        return ""
+
+
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
 @mutant(breaks="SCL-TRN-004", caught_by="client/versions/an-absent-payload-is-an-empty-one")
 class WantsAPayloadFrame(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
-        is_raw = SCHEMA.type_of(frames[0]) == "TaskResult" and SCHEMA.decode(frames)[1]["codec"] == "raw"
+        is_raw = SCHEMA.type_of(frames[0]) == "TaskResult" and codec_of(frames) == "raw"
         if not is_raw or len(frames) == 2:
             super().on_frames(frames)
 

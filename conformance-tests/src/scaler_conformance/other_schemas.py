@@ -25,21 +25,13 @@ _FIELDS_OF_YESTERDAY = {"Welcome": 9, "Task": 6, "TaskOptions": 4, "Heartbeat": 
 Rewrite = Callable[[str, str, List[str]], List[str]]
 
 
-<<<<<<< HEAD
-@functools.lru_cache(maxsize=None)
-=======
 @functools.cache
->>>>>>> 8ac41a48e2ef8483ed6b341e342040aa9f2c94e3
 def tomorrow() -> Schema:
     """A newer minor version."""
     return _rewritten(_grown, f"struct {UNHEARD_OF} {{\n  text @0 :Text;\n}}\n")
 
 
-<<<<<<< HEAD
-@functools.lru_cache(maxsize=None)
-=======
 @functools.cache
->>>>>>> 8ac41a48e2ef8483ed6b341e342040aa9f2c94e3
 def yesterday() -> Schema:
     """What an older peer, with shorter structs, writes."""
     return _rewritten(lambda kind, name, lines: lines[: _FIELDS_OF_YESTERDAY.get(name, len(lines))], "")

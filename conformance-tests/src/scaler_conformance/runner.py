@@ -114,13 +114,8 @@ class Runner:
             self._blame_suite(result)
 
     def _blame_implementation(self, case: Case, violation: Violation, result: CaseResult) -> None:
-<<<<<<< HEAD
-        blamed = violation.requirement if violation.requirement in self._register else case.covers[0]
-        requirement = self._register[blamed]
-=======
         blamed = violation.requirement or case.covers[0]
         requirement = self._register[blamed if blamed in self._register else case.covers[0]]
->>>>>>> 8ac41a48e2ef8483ed6b341e342040aa9f2c94e3
         result.verdict = Verdict.NON_STRICT if requirement.is_advice else Verdict.FAIL
         result.requirement = requirement.id
         result.expected, result.came = violation.expected, violation.came

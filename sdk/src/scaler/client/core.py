@@ -349,12 +349,7 @@ class ClientCore:
         try:
             message = decode(header)
         except MalformedMessageError as error:
-<<<<<<< HEAD
             self._on_unreadable(error)
-=======
-            # SCL-SEC-010
-            self._fail(DisconnectedError(f"the scheduler sent bytes that are no message: {error}"))
->>>>>>> 8ac41a48e2ef8483ed6b341e342040aa9f2c94e3
             return
         reaction = self._reactions.get(type(message))
         # SCL-VER-001
