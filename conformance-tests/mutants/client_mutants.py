@@ -178,7 +178,9 @@ class WaitsForItsDismissal(ReferenceClient):
 # Coming back --------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-restarts", also_caught_by=EVERYTHING)
+@mutant(
+    breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-restarts", also_caught_by=EVERYTHING
+)
 class GivesUpAtOnce(ReferenceClient):
     def come_back(self) -> None:
         self.end_client("the connection ended")

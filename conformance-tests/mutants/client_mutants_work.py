@@ -223,7 +223,9 @@ class SendsLargeArgumentsInline(ReferenceClient):
         return []
 
 
-@mutant(breaks="SCL-CLT-006", caught_by="client/objects/arguments-are-created-before-their-task", also_caught_by=EVERYTHING)
+@mutant(
+    breaks="SCL-CLT-006", caught_by="client/objects/arguments-are-created-before-their-task", also_caught_by=EVERYTHING
+)
 class CreatesObjectsAfterwards(ReferenceClient):
     def send_batch(self, batch: List[Task]) -> None:
         self.held_back: Optional[List[Any]] = []

@@ -8,13 +8,10 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import Any, Dict, Optional
 
 from mutants.client_tasks import Fetch, Task
 from scaler_conformance.codec import SCHEMA, Message
-
-if TYPE_CHECKING:
-    from mutants.reference_client import ReferenceClient
 
 STORAGES = SCHEMA.enum("ObjectStorage")
 KINDS = SCHEMA.enum("ObjectKind")
@@ -26,7 +23,7 @@ class ClientObjects:
 
     most_requests = MOST_REQUESTS
 
-    def __init__(self, client: ReferenceClient) -> None:
+    def __init__(self, client: Any) -> None:
         self.client = client
         self.session = 0
         self.directory = ""
@@ -99,9 +96,7 @@ class ClientObjects:
             self.client.send("ObjectResponse", id=message.id, offset=message.offset, status="missing")
             return
         chunk = self.chunk(content, message.offset, message.length)
-        self.client.send(
-            "ObjectResponse", chunk, id=message.id, offset=message.offset, status="ok", size=len(content)
-        )
+        self.client.send("ObjectResponse", chunk, id=message.id, offset=message.offset, status="ok", size=len(content))
 
     def chunk(self, content: bytes, offset: int, length: int) -> bytes:
         return content[offset : offset + length]

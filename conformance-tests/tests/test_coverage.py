@@ -11,7 +11,7 @@ from mutants.matrix import load
 from scaler_conformance.cases import cases_of
 from scaler_conformance.register import Register
 
-ROLES = ("worker",)
+ROLES = ("worker", "client")
 
 
 def duties(role: str) -> Set[str]:

@@ -30,7 +30,7 @@ AREAS = ("TRN", "SES", "CLT", "WRK", "SCH", "OBJ", "VER", "SEC", "COD")
 ID = re.compile(r"\bSCL-[A-Z]{3}-\d{3}\b")
 ITEM = re.compile(r"^- \*\*(SCL-[A-Z]{3}-\d{3})\*\*")
 HEADING = re.compile(r"^#{1,6} (.+)$")
-_COVERS = re.compile(r"^\W*covers\s*[=:]\s*(.+?)\s*$", re.MULTILINE)
+_COVERS = re.compile(r"\b(?:covers|breaks)\s*[=:]\s*(\[[^\]]*\]|\S+)")
 
 
 class Requirement(NamedTuple):

@@ -4,8 +4,8 @@
 
 Rules:
 - Only what every user has: Client, NamedFunction, futures.
-- Commands are read all the time; what may wait has a thread of its own: one for the client and its submissions in order, one
-  for each cancel.
+- Commands are read all the time; what may wait has a thread of its own: one for the client and its submissions in
+  order, one for each cancel.
 """
 
 from __future__ import annotations
@@ -81,8 +81,11 @@ class Adapter:
 
     def _start(self, command: Dict[str, Any]) -> None:
         interval_seconds = command.get("heartbeatIntervalMilliseconds", 1000) / 1000
+        timeout_seconds = command.get("timeoutMilliseconds", 60_000) / 1000
         try:
-            self.client = Client(command["address"], heartbeat_interval_seconds=interval_seconds)
+            self.client = Client(
+                command["address"], heartbeat_interval_seconds=interval_seconds, timeout_seconds=timeout_seconds
+            )
         except Exception as error:
             self.say("failed", message=f"{type(error).__name__}: {error}")
         else:

@@ -123,7 +123,9 @@ class ClientSession(Conversation):
         self.send("TaskCancelConfirm", ids=[task.id], outcomes=[OUTCOMES.index(outcome)])
 
     def expect_cancel(self, task: SentTask) -> Message:
-        return self.expect("TaskCancel", where=lambda message: task.id in message.ids, expected="TaskCancel of the task")
+        return self.expect(
+            "TaskCancel", where=lambda message: task.id in message.ids, expected="TaskCancel of the task"
+        )
 
     # Objects --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,9 @@ class ClientSession(Conversation):
         response = self.expect("ObjectResponse", requirement=EXACT_BYTES)
         size = self.objects[object_id].size
         about = (response.id, response.offset, response.status, response.size)
-        check(about == (object_id, offset, "ok", size), f"the answer for {object_id:x} at {offset}", response, EXACT_BYTES)
+        check(
+            about == (object_id, offset, "ok", size), f"the answer for {object_id:x} at {offset}", response, EXACT_BYTES
+        )
         wanted = max(0, min(length, size - offset))
         came = f"{len(response.payload)} bytes"
         check(len(response.payload) == wanted, f"{wanted} bytes at {offset}", came, EXACT_BYTES)
@@ -243,7 +247,9 @@ class ClientSession(Conversation):
         total = sum(message.payloadSizes)
         came = f"{len(message.payload)} in {message!r}"
         check(len(message.payload) == total, f"a payload of {total} bytes", came, COLUMNS_AGREE)
-        right = len(message.dependencyCounts) in (0, count) and sum(message.dependencyCounts) == len(message.dependencies)
+        right = len(message.dependencyCounts) in (0, count) and sum(message.dependencyCounts) == len(
+            message.dependencies
+        )
         check(right, "dependencyCounts that fit ids and dependencies", message, COLUMNS_AGREE)
         self._check_known([each for each in message.dependencies if each >> SESSION_SHIFT == self.number])
         if message.type == "Task" and message.function >> SESSION_SHIFT == self.number:

@@ -87,19 +87,23 @@ class RoleBench(Bench):
     @property
     def adapter(self) -> Adapter:
         """The adapter, started if it is not yet, and greeted."""
-        if self.router.adapter is None:
-            self.router.adapter = Adapter(self.start({}, pipes=True), self._log)
-            self.router.adapter.tell("hello", version=VERSION)
-            hello = self.expect_event("hello")
-            came = repr(hello)
-            right = hello.get("version") == VERSION and isinstance(hello.get("can"), list)
-            check(right, f"hello of the adapter with version {VERSION} and what it `can`", came)
-            self.can = hello["can"]
+        self.greet_adapter()
+        assert self.router.adapter is not None
         return self.router.adapter
+
+    def greet_adapter(self) -> None:
+        if self.router.adapter is not None:
+            return
+        self.router.adapter = Adapter(self.start({}, pipes=True), self._log)
+        self.router.adapter.tell("hello", version=VERSION)
+        hello = self.expect_event("hello")
+        right = hello.get("version") == VERSION and isinstance(hello.get("can"), list)
+        check(right, f"hello of the adapter with version {VERSION} and what it `can`", repr(hello))
+        self.can = hello["can"]
 
     def need(self, *abilities: str) -> None:
         """Raises NotApplicable when the adapter does not say that it can all of this."""
-        assert self.adapter
+        self.greet_adapter()
         missing = [each for each in abilities if each not in self.can]
         if missing:
             raise NotApplicable(f"the adapter cannot {missing[0]}")
@@ -127,7 +131,8 @@ class RoleBench(Bench):
         for each in [each for each in events if each["event"] == "outcome"]:
             events.remove(each)
             task, is_ = each.get("task"), each.get("is")
-            right = isinstance(task, int) and is_ in ("result", "error", "cancelled")
+            task = task if isinstance(task, int) else -1
+            right = task >= 0 and is_ in ("result", "error", "cancelled")
             check(right, "an outcome of a task: a result, an error, or cancelled", each)
             known = task in self.outcomes
             check(not known, f"one outcome of task {task}", f"two: {self.outcomes.get(task)} and {each}", ONE_OUTCOME)
@@ -150,9 +155,7 @@ class RoleBench(Bench):
         self.need(*options)
         tasks = self._new_numbers(count)
         arguments = [[f"{task} {'x' * size}" if size else str(task)] for task in tasks]
-        self.adapter.tell(
-            "submit", tasks=tasks, arguments=arguments, function=ECHO, codec=codec, options=options
-        )
+        self.adapter.tell("submit", tasks=tasks, arguments=arguments, function=ECHO, codec=codec, options=options)
         return tasks
 
     def submit_one(self, size: int = 0, codec: str = "json", **options: Any) -> int:
@@ -203,7 +206,12 @@ class RoleBench(Bench):
         """A task must end with an error whose message has this text."""
         message = self.expect_outcome(task, "error", requirement).get("message")
         right = isinstance(message, str) and message and text in message
-        check(right, f"an error whose message has {text!r}" if text else "an error with a message", repr(message), requirement)
+        check(
+            right,
+            f"an error whose message has {text!r}" if text else "an error with a message",
+            repr(message),
+            requirement,
+        )
 
     def expect_unknown(self, *tasks: int, requirement: Optional[str] = None) -> None:
         """Nothing is known of tasks once all that came before was taken in."""
@@ -216,12 +224,15 @@ class RoleBench(Bench):
 
     # As the scheduler -----------------------------------------------------------------------------------------------
 
-    def greeted(self, requirement: Optional[str] = None) -> ClientSession:
+    def greeted(self, requirement: Optional[str] = None, **members: Any) -> ClientSession:
         """A client whose Hello has come and was not answered.
+
+        Parameters:
+            members: more of the command that starts the client.
 
         Raises Violation when something else comes first.
         """
-        self.connect()
+        self.connect(**members)
         session: ClientSession = self.anybody.wait_until(
             self.router.take_new, "the client to connect and say Hello", requirement
         )
@@ -234,7 +245,7 @@ class RoleBench(Bench):
         return session
 
     def welcomed(self, **fields: Any) -> ClientSession:
-        """A client that was told Welcome, and whose adapter says so; `fields` are of that, in place of the usual ones."""
+        """A client that was told Welcome, and whose adapter says so; `fields` are in place of the usual ones."""
         session = self.greeted()
         self.welcome(session, **fields)
         self.expect_event("started")
@@ -249,11 +260,11 @@ class RoleBench(Bench):
         self.sessions += 1
         session.number = fields.get("session", self.sessions)
         session.object_directory = fields.get("objectDirectory", "")
-        how = {name: fields.pop(name) for name in ("segmented", "schema") if name in fields}
+        how: Dict[str, Any] = {name: fields.pop(name) for name in ("segmented", "schema") if name in fields}
         welcome = {**self.usual_welcome(session.number, session.hello.minorMax), **fields}
         session.maximum_message_bytes = welcome["limits"].get("maximumMessageBytes", 0)
         session.is_open = True
-        session.send("Welcome", *frames, **how, **welcome)
+        session.send("Welcome", frames[0] if frames else None, **how, **welcome)
 
     def usual_welcome(self, session: int, minor: int) -> Dict[str, Any]:
         """What a Welcome says when a case does not mind."""

@@ -405,11 +405,6 @@ class ClientCore:
                     " it is down, or the network is"
                 )
             )
-        elif silence_seconds > (self.welcome.timeout_milliseconds / 1000 or self._timeout_seconds):
-            # SCL-SES-016
-            self._recovery.silent_since = self._last_heard
-            self._on_lost(DisconnectedError(f"nothing was heard of the scheduler for {silence_seconds:.0f} s"))
-            return
         self._next_heartbeat = now + self._heartbeat_interval_seconds
         self._sequence += 1
         self._recovery.on_time(now, self.next_task_id - len(self.futures))

@@ -52,7 +52,6 @@ class Recovery:
         timeout_seconds: float,
     ) -> None:
         self.lost_because: Optional[Exception] = None
-        self.silent_since: Optional[float] = None  # when the session ends because nothing was heard
         self._transport = transport
         self._objects = objects
         self._outbox = outbox
@@ -87,9 +86,8 @@ class Recovery:
         now = time.monotonic()
         self.on_time(now, outcomes)
         self._outcomes_before = outcomes
-        silent_since, self.silent_since = self.silent_since, None
         if self._lost_at is None:
-            self._lost_at = now if silent_since is None else silent_since
+            self._lost_at = now
         address, timeout_seconds = self._transport.address, self._timeout_seconds
         logger.warning(
             "Client: %s; trying to connect again for %.0f seconds, %d tasks are unfinished",

@@ -53,7 +53,7 @@ def not_found_is_no_outcome(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-008"])
 def a_result_crosses_the_cancel(bench: RoleBench) -> None:
-    """The result was on its way when the cancel went out: it is the outcome, and notFound comes for a task that ended."""
+    """A result that was on its way when the cancel went out is the outcome; notFound comes for a task that ended."""
     session, task, sent = cancelling(bench, force=True)
     session.succeed(sent)
     session.confirm(sent, "notFound")

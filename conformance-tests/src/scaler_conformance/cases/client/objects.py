@@ -69,7 +69,14 @@ def requests_are_answered_with_the_bytes(bench: RoleBench) -> None:
     session, task, made = remote_arguments(bench)
     whole = session.content(made.id)
     check(tag_of(task) == 1 and len(whole) == made.size, "the arguments of the task", whole[:40])
-    wanted: List[Tuple[int, int]] = [(0, 10), (100, 5), (made.size - 7, 100), (made.size, 10), (7, 70_000), (0, made.size)]
+    wanted: List[Tuple[int, int]] = [
+        (0, 10),
+        (100, 5),
+        (made.size - 7, 100),
+        (made.size, 10),
+        (7, 70_000),
+        (0, made.size),
+    ]
     for offset, length in wanted:
         session.send("ObjectRequest", id=made.id, offset=offset, length=length)
     for offset, length in wanted:

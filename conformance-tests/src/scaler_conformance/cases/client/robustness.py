@@ -6,7 +6,7 @@ Rule: a client may ignore them, or leave the session and come back; it does not 
 from __future__ import annotations
 
 import random
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
@@ -119,7 +119,7 @@ def samples(bench: RoleBench) -> List[Sequence[bytes]]:
     """Messages that a scheduler sends, about tasks and objects that nobody knows."""
     failure = SCHEMA.encode_failure(kind="taskRaised", message="nobody knows it", attempts=1)
     far = 1 << 50
-    made = [
+    made: List[Tuple[str, Dict[str, Any], bytes]] = [
         ("TaskResult", {"ids": [far, far + 1], "payloadSizes": [3, 4], "codec": "json"}, b"123true"),
         ("TaskResult", {"ids": [far], "payloadSizes": [len(failure)], "statuses": [1], "codec": "json"}, failure),
         ("TaskResult", {"ids": [far], "payloadSizes": [0], "objects": [7 << 40 | 5]}, b""),

@@ -102,9 +102,10 @@ def heartbeats_are_sent(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-016"])
 def a_scheduler_that_says_nothing_is_left(bench: RoleBench) -> None:
-    """A client that hears nothing for the time of the Welcome takes its session for ended, and comes back."""
-    session = bench.greeted()
-    bench.welcome(session, timeoutMilliseconds=3 * bench.heartbeat_milliseconds)
+    """A client that hears nothing for too long takes its session for ended: it comes back, or its tasks fail."""
+    timeout_milliseconds = 3 * bench.heartbeat_milliseconds
+    session = bench.greeted(timeoutMilliseconds=timeout_milliseconds)
+    bench.welcome(session, timeoutMilliseconds=timeout_milliseconds)
     bench.expect_event("started")
     task = bench.submit_one()
     session.expect_task(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, Dict
 
 from scaler_conformance.benches.client import ECHO, RoleBench
 from scaler_conformance.cases import case
@@ -102,7 +103,7 @@ def options_are_those_of_the_task(bench: RoleBench) -> None:
 @case(covers=["SCL-CLT-013"])
 def every_option_can_be_asked_for(bench: RoleBench) -> None:
     """Each option that the client offers is in the Task message as its user gave it."""
-    offered = {"retries": 2, "memoryLimitBytes": 1 << 30, "profiling": True, "streamOutput": True}
+    offered: Dict[str, Any] = {"retries": 2, "memoryLimitBytes": 1 << 30, "profiling": True, "streamOutput": True}
     bench.need("priority")
     chosen = {name: value for name, value in offered.items() if name in bench.can}
     session = bench.welcomed()

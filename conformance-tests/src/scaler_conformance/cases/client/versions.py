@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict
+
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.cases.client.session import expect_no_hello
@@ -10,14 +12,14 @@ from scaler_conformance.conversation import check
 from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow, yesterday
 
 
-def works_with(bench: RoleBench, **how: object) -> None:
+def works_with(bench: RoleBench, **how: Any) -> None:
     """A task is submitted, run and told, whatever the messages of the scheduler look like."""
     session = bench.greeted()
     bench.welcome(session, **how)
     bench.expect_event("started")
     task, failed = bench.submit(2)
     sent = session.expect_task(task)
-    session.send("Heartbeat", sequence=3, **how)  # type: ignore[arg-type]
+    session.send("Heartbeat", sequence=3, **how)
     session.succeed(sent, **how)
     bench.expect_result(task)
     failure = SCHEMA.encode_failure(kind="taskRaised", message="as it is", attempts=1)
@@ -61,7 +63,7 @@ def an_absent_payload_is_an_empty_one(bench: RoleBench) -> None:
     bench.expect_event("started")
     without, with_ = bench.submit(2, codec="raw")
     first, second = session.expect_tasks([without, with_])
-    header = {"payloadSizes": [0], "codec": "raw"}
+    header: Dict[str, Any] = {"payloadSizes": [0], "codec": "raw"}
     session.send("TaskResult", ids=[first.id], **header)
     session.send("TaskResult", b"", ids=[second.id], **header)
     for task in (without, with_):
