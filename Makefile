@@ -38,6 +38,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -m 'not slow' $(ARGS)
 
+.PHONY: conformance
+conformance: .venv/.tools  ## test all implementations of the protocol here: dist/conformance/index.html
+	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
+
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
 	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
