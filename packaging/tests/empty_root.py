@@ -5,8 +5,8 @@
     process = root.start("/scaler_scheduler", "tcp://127.0.0.1:2345")
 
 Rules:
-- The process that is started becomes the program (chroot and unshare replace themselves by it), so that its signals, its
-  exit code and its process id are the program's.
+- The process that is started becomes the program (chroot and unshare replace themselves by it), so that its signals,
+  its exit code and its process id are the program's.
 - The network is the host's, so that peers outside reach the program. There is no /proc, no /etc, no other user.
 - The environment is empty but for HOME and PATH, unless a test says otherwise.
 - Nothing is mounted, so that removing the folder is all there is to clean up.
