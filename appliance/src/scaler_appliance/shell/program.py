@@ -209,8 +209,15 @@ def _version() -> str:
     return (
         f"scaler_scheduler {__version__},"
         f" protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN}-{PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX},"
-        f" {platform.python_implementation()} {platform.python_version()}, libzmq {zmq.zmq_version()}"
+        f" {_interpreter()}, libzmq {zmq.zmq_version()}"
     )
+
+
+def _interpreter() -> str:
+    """Such as "CPython 3.11.7" or "PyPy 7.3.11 (Python 3.9.16)"."""
+    name, python = platform.python_implementation(), platform.python_version()
+    implementation = ".".join(map(str, sys.implementation.version[:3]))
+    return f"{name} {python}" if name == "CPython" else f"{name} {implementation} (Python {python})"
 
 
 def _positive_int(text: str) -> int:
