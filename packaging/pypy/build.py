@@ -61,8 +61,8 @@ LEFT_OUT = {
     # cffi's compiler
     *("recompiler.py", "cparser.py", "vengine_cpy.py", "vengine_gen.py", "verifier.py", "setuptools_ext.py"),
 }
-# Modules that keep their source beside the bytecode: ours, which tracebacks then show, and those by which PyPy knows that
-# a folder is its library.
+# Modules that keep their source beside the bytecode: ours, which tracebacks then show, and those by which PyPy knows
+# that a folder is its library.
 KEPT_SOURCE = [*(f"{package.name}/" for package in PACKAGES), "site.py", "os.py"]
 LEFT_OUT_EXTENSIONS = ("_pypy_openssl", "_sqlite3_cffi", "_curses_cffi", "_gdbm_cffi", "_lzma_cffi", "_audioop_cffi")
 LEFT_OUT_OF_PYZMQ = ("zmq/tests/", "zmq/green/", "zmq/ssh/", "zmq/eventloop/", "zmq/log/", "zmq/backend/cython/")
@@ -178,8 +178,9 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     copy_binaries(pypy, root)
     write_programs(root)
     copy_licenses(pypy, root / "licenses")
-    compile_python(root / "bin/pypy3", library)
-    (root / "complete").write_text(f"{FIRST_PROGRAM} on {pypy.text.splitlines()[0]}\n")
+    compile_python(pypy, library)
+    # It is there as long as nothing is known to be missing, and names what there is to import.
+    (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
 
 
 def copy_python(source: Path, target: Path) -> None:
@@ -273,27 +274,35 @@ def copy_licenses(pypy: PyPy, licenses: Path) -> None:
             write(licenses / package, terms.read_bytes())
 
 
+# Not by py_compile: marshal's newer formats refer back to what is the same object, which PyPy's compiler leaves to
+# chance.
 COMPILE = """
-import os, py_compile, sys
+import importlib.util, marshal, os, sys
 root, keep = sys.argv[1], tuple(sys.argv[2].split())
+UNCHECKED = (1).to_bytes(4, "little")
 for name in sys.stdin.read().split():
     path = f"{root}/{name}"
     is_kept = name.startswith(keep)
+    with open(path, "rb") as file:
+        source = file.read()
     try:
-        py_compile.compile(path, cfile=None if is_kept else path + "c", dfile=name, doraise=True, quiet=1,
-                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    except py_compile.PyCompileError:
-        pass  # an example of an error
+        code = marshal.dumps(compile(source, name, "exec", dont_inherit=True), 2)
+    except SyntaxError:
+        continue  # an example of an error
+    target = importlib.util.cache_from_source(path) if is_kept else path + "c"
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    with open(target, "wb") as file:
+        file.write(importlib.util.MAGIC_NUMBER + UNCHECKED + importlib.util.source_hash(source) + code)
     if not is_kept:
         os.unlink(path)
 """
 
 
-def compile_python(interpreter: Path, library: Path) -> None:
+def compile_python(pypy: PyPy, library: Path) -> None:
     """Bytecode for all modules, which is used without a look at the source. Little source stays: see KEPT_SOURCE."""
     files = sorted(str(path.relative_to(library)) for path in library.rglob("*.py"))
     environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
-    command = [str(interpreter), "-ISB", "-c", COMPILE, str(library), " ".join(KEPT_SOURCE)]
+    command = [pypy.program, "-ISB", "-c", COMPILE, str(library), " ".join(KEPT_SOURCE)]
     for part in files[0::2], files[1::2]:
         run(*command, input="\n".join(part), env=environment)
 

@@ -43,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "address", metavar="ADDRESS", help="where to listen: tcp://127.0.0.1:2345 (port 0: any free one) or ipc:///path"
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print versions and exit")
     tasks = parser.add_argument_group("tasks")
     tasks.add_argument(
         "-mt",
@@ -201,6 +201,14 @@ def make_parser() -> argparse.ArgumentParser:
         help="stop when standard input ends: when it is a pipe, its other end is the life line",
     )
     return parser
+
+
+class _PrintVersion(argparse.Action):
+    """argparse's own action would break the line where the terminal ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(_version())
+        parser.exit()
 
 
 def _version() -> str:
