@@ -287,7 +287,7 @@ static bool make_folders(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* Whether the home is there and the user's own. As root with the home of somebody else, as by sudo, leave nothing there. */
+/* Whether the home is there and the user's own: root in the home of another, as by sudo, leaves and runs nothing there. */
 static bool has_home(const char *home) {
     struct stat status;
     if (stat(home, &status) < 0)
@@ -295,7 +295,7 @@ static bool has_home(const char *home) {
     else if (status.st_uid == geteuid())
         return true;
     else
-        complain(home, "is another user's home");
+        complain(home, "is another user's");
     return false;
 }
 
@@ -393,7 +393,7 @@ int main(int count, char **arguments) {
     find_archive();
     if ((folder = path_from("SCALER_CACHE_HOME")))
         try_place(text("%s", folder), false, arguments);
-    if ((folder = path_from("XDG_CACHE_HOME")))
+    if ((folder = path_from("XDG_CACHE_HOME")) && (access(folder, F_OK) < 0 || has_home(folder)))
         try_place(text("%s/scaler", folder), false, arguments);
     if ((folder = path_from("HOME")) && has_home(folder))
         try_place(text("%s/.cache/scaler", folder), false, arguments);
