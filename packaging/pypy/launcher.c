@@ -98,7 +98,8 @@ static void find_archive(void) {
     if (archive.file < 0 || fstat(archive.file, &status) < 0)
         fail("cannot read the file of this program, %s: %s", self, strerror(errno));
     if (pread(archive.file, trailer, TRAILER_BYTES, status.st_size - TRAILER_BYTES) != TRAILER_BYTES ||
-        sscanf(trailer, "scaler archive 1\noffset %llu\nsize %llu\nunpacked %llu\nhash %64[0-9a-f]\nlargest %llu %199s\n",
+        sscanf(trailer,
+               "scaler archive 1\noffset %llu\nsize %llu\nunpacked %llu\nhash %64[0-9a-f]\nlargest %llu %199s\n",
                &archive.offset, &archive.size, &archive.unpacked, archive.hash, &archive.largest_size,
                archive.largest) != 6 ||
         archive.offset + archive.size + TRAILER_BYTES != (unsigned long long)status.st_size)
@@ -287,7 +288,7 @@ static bool make_folders(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* Whether the home is there and the user's own: root in the home of another, as by sudo, leaves and runs nothing there. */
+/* Whether a folder is there and the user's own. Root in the home of another, as by sudo, has no part in it. */
 static bool has_home(const char *home) {
     struct stat status;
     if (stat(home, &status) < 0)
@@ -299,7 +300,7 @@ static bool has_home(const char *home) {
     return false;
 }
 
-/* Whether a folder is this user's alone to write to, as far as it is there. `as_is`: a link in its place will not do. */
+/* Whether a folder is this user's alone to write to, if it is there. `as_is`: a link in its place will not do. */
 static bool is_ours(const char *place, bool as_is) {
     struct stat status;
     if ((as_is ? lstat : stat)(place, &status) < 0)
