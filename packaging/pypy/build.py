@@ -216,8 +216,9 @@ def unpack_pyzmq(pypy: PyPy, target: Path, licenses: Path, work: Path) -> None:
             for name in archive.namelist():
                 if "/licenses/" in name and not name.endswith("/"):
                     write(licenses / "pyzmq" / name.rpartition("/")[2], archive.read(name))
-                is_wanted = name.endswith((".py", ".so")) or ".so." in name
-                if is_wanted and not name.startswith(LEFT_OUT_OF_PYZMQ) and ".dist-info/" not in name:
+                # METADATA tells a bill of materials what this is.
+                is_wanted = name.endswith((".py", ".so", ".dist-info/METADATA")) or ".so." in name
+                if is_wanted and not name.startswith(LEFT_OUT_OF_PYZMQ):
                     write(target / name, archive.read(name))
 
 
