@@ -51,8 +51,13 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure it beside comparable 
 	@$(IN_VENV) benchmarks/run_peers.py $(ARGS)
 
 .PHONY: dist
-dist: .venv/.tools  ## build wheels and source archives of the four packages in dist/wheels
+dist: .venv/.tools  ## build all that is for download: dist/wheels, and what the commands dist-... build
 	@$(PREPARE) build dist/wheels $(DISTRIBUTIONS)
+	@$(MAKE) dist-pypy
+
+.PHONY: dist-pypy
+dist-pypy: .venv/.tools .venv-pypy/.packages  ## build the scheduler with PyPy in one file (PYPY_HOME=... for a PyPy of yours)
+	@$(IN_VENV) packaging/pypy/build.py --pypy '$(if $(PYPY_HOME),$(PYPY_HOME)/bin/pypy3,$(PYPY))'
 
 .PHONY: release-files
 release-files:  ## gather what `make dist` built in dist/release, with a bill of materials and checksums

@@ -166,7 +166,9 @@ def test_a_wrong_value_is_a_wrong_command_line(arguments: list[str], capsys: pyt
 def test_the_version_names_all_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
-    assert re.match(r"scaler_scheduler \S+, protocol [\d.]+-[\d.]+, \w+ [\d.]+, libzmq [\d.]+", capsys.readouterr().out)
+    interpreter = r"(CPython [\d.]+|PyPy [\d.]+ \(Python [\d.]+\))"
+    line = rf"scaler_scheduler \S+, protocol [\d.]+-[\d.]+, {interpreter}, libzmq [\d.]+\n"
+    assert re.fullmatch(line, capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("start", ["cpython"], indirect=True)
