@@ -3,7 +3,7 @@
     .venv-packaging/bin/python packaging/nuitka/build.py dist/wheels dist/nuitka/scaler_scheduler
 
 Rules:
-- The program is what the wheels install, in a folder of its own: what else is in the building environment has no way in.
+- The program is what the wheels install, in a folder of its own: nothing else of the building environment gets in.
 - It unpacks itself below the user's cache, into a folder whose name tells its contents, and finds them there when it is
   started again.
 - What the scheduler never imports is left out by name. A module that turns out to be needed fails at the start of the
@@ -26,7 +26,9 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
 WORK = TREE / "build/nuitka"
 DISTRIBUTIONS = ("scaler_protocol", "scaler_appliance")
-DEBIAN_TOOLS = ("patchelf", "ccache")
+DEBIAN_TOOLS = ("gcc", "patchelf", "ccache")
+# What libzmq and CPython are linked with, and nuitka takes to be on every machine.
+C_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1")
 INCLUDED = (*DISTRIBUTIONS, "zmq.backend.cython")
 LEFT_OUT = (
     # Of pyzmq: what other kinds of programs need.
@@ -62,11 +64,22 @@ def nuitka_command(name: str, contents: str) -> List[str]:
     command += [f"--output-dir={WORK}", f"--output-filename={name}", f"--report={WORK / 'report.xml'}"]
     command += [f"--include-package={package}" for package in INCLUDED]
     command += [f"--nofollow-import-to={module}" for module in LEFT_OUT]
+    command += [f"--include-data-files={library_path(library)}={library}" for library in C_LIBRARIES]
     command += ["--python-flag=no_site", "--python-flag=isolated"]
     command += [f"--onefile-tempdir-spec={{CACHE_DIR}}/scaler/nuitka-{contents}"]
     # The file's own process hands signals on to the program's; how long that then takes is the program's business.
     command += ["--onefile-child-grace-time=infinity"]
     return [*command, str(HERE / "scaler_scheduler.py")]
+
+
+def library_path(name: str) -> str:
+    """Where the compiler has a library."""
+    found = subprocess.run(
+        ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    if not os.path.isabs(found):
+        sys.exit(f"error: gcc knows no {name}")
+    return os.path.realpath(found)
 
 
 def contents_name(wheels: List[Path]) -> str:
@@ -78,7 +91,7 @@ def contents_name(wheels: List[Path]) -> str:
     return contents.hexdigest()[:16]
 
 
-def run(command: List[str], environment: "dict[str, str]") -> None:
+def run(command: List[str], environment: dict[str, str]) -> None:
     """Run a program, which is heard only when it fails."""
     finished = subprocess.run(
         command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

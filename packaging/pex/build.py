@@ -3,10 +3,11 @@
     .venv-packaging/bin/python packaging/pex/build.py dist/wheels dist/pex/scaler_scheduler.pex
 
 Rules:
-- It holds pyzmq's wheels for every interpreter of TARGETS. Nothing is compiled, and the building interpreter is not asked
-  what it is, so that the same wheels make the same bytes on any machine. All files in it have one date.
-- PyPy is preferred. pex's own start script takes whatever versioned CPython it finds before a plain `pypy3`, so the choice
-  is made by a function of ours in its place. The rest of that script stays: it finds what an earlier start unpacked.
+- It holds pyzmq's wheels for every interpreter of TARGETS. Nothing is compiled, and it does not matter what interpreter
+  builds it: the same wheels make the same bytes on any machine. All files in it have one date.
+- PyPy is preferred. pex's own start script takes whatever CPython with a version in its name it finds before a plain
+  `pypy3`, so a function of ours chooses in its place. The rest of that script stays: it finds what an earlier start
+  unpacked.
 - A name of the file that is the name of a program starts that program.
 """
 
@@ -97,7 +98,16 @@ def build(wheels: List[Path], output: Path) -> None:
     command += ["--no-build", "--exclude", "cffi"]  # PyPy has cffi built in
     for target in TARGETS:
         command += ["--complete-platform", target.platform_description(machine)]
-    command += ["--venv", "--sh-boot", "--no-emit-warnings", "--disable-cache", "--script", DEFAULT_PROGRAM, "--output-file", str(output)]
+    command += [
+        "--venv",
+        "--sh-boot",
+        "--no-emit-warnings",
+        "--disable-cache",
+        "--script",
+        DEFAULT_PROGRAM,
+        "--output-file",
+        str(output),
+    ]
     # As a program of its own, and heard only when it fails.
     finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if finished.returncode != 0:
@@ -122,7 +132,7 @@ def nursery_size(appliance: Path) -> str:
     return NURSERY_SIZE
 
 
-def split(pex: bytes) -> "tuple[bytes, bytes]":
+def split(pex: bytes) -> tuple[bytes, bytes]:
     """The start script and the zip archive behind it."""
     start = pex.index(b"PK\x03\x04")
     return pex[:start], pex[start:]
