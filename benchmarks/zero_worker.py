@@ -64,7 +64,7 @@ class SchedulerUnderTest:
         told = subprocess.run(
             [*self._command, "--version"], env=self._environment, check=True, capture_output=True, text=True
         ).stdout
-        found = re.search(r"\w+ \d[\d.]*(?=, libzmq)", told)
+        found = re.search(r"\w+ \d[\d.]*( \([^)]*\))?(?=, libzmq)", told)
         return found[0] if found else told.strip()
 
     def check_alive(self) -> None:
