@@ -30,6 +30,14 @@ def test_sigterm_lets_peers_leave_and_ends_with_zero(scheduler: SchedulerProcess
     assert "stopped: all peers have left" in scheduler.output()
 
 
+def test_it_ends_as_it_should_as_soon_as_it_says_where_it_listens(start: Start) -> None:
+    scheduler = start(wait=False)
+    scheduler.wait_for_output("Scheduler: listening at")
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_end() == 0
+    assert "Scheduler: stopped" in scheduler.output()
+
+
 def test_a_second_sigterm_ends_it_at_once(scheduler: SchedulerProcess) -> None:
     worker = scheduler.worker()
     scheduler.process.send_signal(signal.SIGTERM)

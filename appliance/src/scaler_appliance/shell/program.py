@@ -300,6 +300,7 @@ async def _serve(options: argparse.Namespace) -> None:
         core = Scheduler(_settings(options, monitor, files))
         server = Server(core, peers, monitor, files)
         servers.append(server)
+        server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
         if options.address_file is not None:
