@@ -240,6 +240,7 @@ class Outbox:
         run = self._open
         if (
             run is None
+            # SCL-CLT-013
             or run.function != function
             or run.options is not options  # equal options are one object
             or run.payload_bytes > self._batch_bytes
