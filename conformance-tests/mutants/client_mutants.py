@@ -86,12 +86,22 @@ class EchoesARepeatedNumberOnce(ReferenceClient):
         self.last_echo = message.sequence
 
 
-@mutant(breaks="SCL-SES-014", caught_by="client/session/what-follows-the-welcome-at-once-is-heard")
+@mutant(
+    breaks="SCL-SES-014",
+    caught_by="client/session/what-follows-the-welcome-at-once-is-heard",
+    also_caught_by=[
+        "client/session/heartbeats-are-echoed",
+        "client/robustness/contradictory-columns-do-not-end-it",
+    ],
+)
 class IsDeafAfterTheWelcome(ReferenceClient):
+    """It hears nothing until its user says something."""
+
     is_awake = False
 
-    def on_heartbeat_echo(self, message: Message) -> None:
-        self.is_awake = True
+    def read_commands(self) -> None:
+        self.is_awake = self.is_started
+        super().read_commands()
 
     def on_heartbeat(self, message: Message) -> None:
         if self.is_awake:

@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import Any, Dict, List
@@ -34,6 +35,7 @@ class Adapter:
         self._log = log
         self._outgoing = b""
         self._incomplete = b""
+        self._is_closing = False
         self.has_ended = False  # nothing more will come
         self.events: List[Dict[str, Any]] = []  # that nobody has taken
         for each in (self.stdin, self.stdout):
@@ -61,6 +63,9 @@ class Adapter:
                 self._outgoing = b""
                 return
             self._outgoing = self._outgoing[written:]
+        if self._is_closing:
+            with contextlib.suppress(OSError):
+                self.stdin.close()
 
     def read(self) -> bool:
         """Take in what has come; whether there was anything.
@@ -94,12 +99,9 @@ class Adapter:
         self.events.append(event)
 
     def close_input(self) -> None:
-        """Let it end."""
+        """Let it end, as soon as it has read all that it was told."""
+        self._is_closing = True
         self.flush()
-        try:
-            self.stdin.close()
-        except OSError:
-            pass
 
 
 def _shortened(text: str) -> str:

@@ -29,7 +29,7 @@ def nothing_is_sent_before_the_welcome(bench: RoleBench) -> None:
     bench.ping()
     session.send("Refusal", reason="notAllowed", message="not you")
     bench.expect_event("failed")
-    bench.router.pump(0)
+    bench.settle()
     early = [each for each in session.waiting() if each.type != "DisconnectRequest"]
     early += session.heartbeats
     check(not early, "nothing but DisconnectRequest before the Welcome", early)

@@ -39,7 +39,7 @@ def raw_arguments_are_sent_as_they_are(bench: RoleBench) -> None:
 def ids_ascend(bench: RoleBench) -> None:
     """Task ids ascend strictly, within a message and from one to the next."""
     session = bench.welcomed()
-    tasks = bench.submit(5) + bench.submit(3, codec="raw") + bench.submit(40) + bench.submit(1)
+    tasks = bench.submit(5) + bench.submit(3, codec="raw") + bench.submit(41) + bench.submit(1)
     session.expect_tasks(tasks)
 
 
