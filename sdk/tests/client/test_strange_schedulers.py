@@ -34,7 +34,7 @@ class Script:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
 
     def _run(self) -> None:
