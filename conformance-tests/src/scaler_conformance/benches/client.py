@@ -184,7 +184,7 @@ class RoleBench(Bench):
         self._sort_outcomes()
 
     def settle(self) -> None:
-        """Take in what is still on its way where there is no session, and so no fence: until nothing came for a while."""
+        """Take in what is on its way where there is no session, and so no fence: until nothing came for a while."""
         while self.router.pump(self.settings.deadline_seconds / 100):
             pass
 
