@@ -110,6 +110,7 @@ class Checker:
             if message.function:
                 needed.add(message.function)
             task = Task(client, task_id, payload[offset : offset + size], message.options, needed)
+            task.codec, task.name = message.codec, message.function_name
             offset, first = offset + size, first + count
             client.tasks[task_id] = task
             self._new.append(task)
@@ -325,6 +326,7 @@ class Checker:
             assert instance not in self._given, f"instance {instance} is given twice"
             assert message.attempt == task.losses + 1
             assert worker.fits(task.need), f"{task} does not fit its worker"
+            assert worker.understands(task.codec, task.name), f"{task} is nothing that its worker understands"
             self._given.add(instance)
             self._waiting.pop(task, None)
             task.worker, task.instance = worker, instance
@@ -452,10 +454,11 @@ class Checker:
             self._check_no_slot_idles()
 
     def _check_no_slot_idles(self) -> None:
-        needs = {task.need for task in self._waiting if not task.client.is_congested}
+        needs = {(task.need, task.codec, task.name) for task in self._waiting if not task.client.is_congested}
         for worker in self._workers.values():
             if len(worker.tasks) < worker.slots and not worker.is_congested:
-                assert not any(map(worker.fits, needs)), "a task waits that a free slot could run"
+                could_run = [need for need, *call in needs if worker.fits(need) and worker.understands(*call)]
+                assert not could_run, "a task waits that a free slot could run"
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""

@@ -149,6 +149,7 @@ class Client(Peer):
             message.function = self.function
         else:
             message.function_name = name
+            message.codec = "json" if name in ("fast", "mixed", "parent") else "other"
         self.send(message, b"".join(payloads))
         return ids
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from scaler_protocol import messages as m
@@ -22,8 +23,8 @@ class Due(NamedTuple):
 
 
 class Task:
-    __slots__ = ("client", "id", "payload", "once", "need", "needed", "outcome", "worker", "instance", "losses",
-                 "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
+    __slots__ = ("client", "id", "payload", "once", "need", "codec", "name", "needed", "outcome", "worker", "instance",
+                 "losses", "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
 
     def __init__(self, client: Party, task_id: int, payload: bytes, options: m.TaskOptions, needed: Set[int]) -> None:
         self.client = client
@@ -31,6 +32,7 @@ class Task:
         self.payload = payload
         self.once = options.at_most_once
         self.need = options.capabilities[0].amount if options.capabilities else None
+        self.codec = self.name = ""
         self.needed = needed
         self.outcome: Optional[int] = None
         self.worker: Optional[Party] = None  # that holds it, by `instance`
@@ -98,9 +100,17 @@ class Party:
         self.hello_slots = self.slots = hello.slots
         self.queue_size = hello.queue_size
         self.gpu = hello.capabilities[0].amount if hello.capabilities else None
+        self.codecs, self.functions = hello.codecs, hello.functions
         self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
         self.known: Set[int] = set()  # objects that a worker was told of
         self.owned: Set[int] = set()
+
+    def understands(self, codec: str, name: str) -> bool:
+        """Whether the worker takes tasks in this codec, of this function."""
+        if codec and self.codecs and codec not in self.codecs:
+            return False
+        names = self.functions
+        return not name or not names or any(name == each or fnmatchcase(name, each) for each in names)
 
     def fits(self, need: Optional[float]) -> bool:
         """Whether the worker has room for a task with this need."""

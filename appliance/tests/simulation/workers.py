@@ -53,6 +53,8 @@ class Worker(Peer):
         hello = super().hello()
         hello.slots = self.slots
         hello.queue_size = 5
+        if self.slots == 1 and not self.gpu:
+            hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
         hello.capabilities = [m.Capability(name="gpu", amount=self.gpu)] if self.gpu else []
         return hello
 

@@ -108,6 +108,7 @@ class Outcomes:
                 profiles=result.profiles,
             )
         else:
+            # SCL-OBJ-013
             self._held[object_id] = _HeldResult(traits.codec, instance, result.busy_microseconds, result.profiles)
 
     def on_served(self, object_id: int) -> None:
@@ -128,6 +129,7 @@ class Outcomes:
     def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
         """Tasks end without having run to an end."""
         attempts = tasks.traits.attempt
+        # SCL-WRK-006, SCL-WRK-031
         payload = failure_payload(kind, message=text, worker=self._worker_name, attempts=attempts, stack=stack)
         count = len(tasks)
         sizes = array("I", [len(payload)]) * count

@@ -68,6 +68,7 @@ class _Group:
             self.objects += array("Q", bytes(8 * count)) if objects is None else objects
 
     def message(self, codec: str) -> m.TaskResult:
+        # SCL-WRK-005, SCL-COD-005
         message = m.TaskResult(
             ids=self.ids, payload_sizes=self.sizes, codec=codec, busy_microseconds=self.busy_microseconds
         )
@@ -75,6 +76,7 @@ class _Group:
             message.statuses = bytes(self.statuses)
         if self.objects is not None:
             message.objects = self.objects
+        # SCL-WRK-009
         if self.profiles is not None:
             message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = self.profiles
         return message
@@ -103,17 +105,20 @@ class ResultOutbox:
         profiles: Optional[Profiles] = None,
     ) -> None:
         """Add outcomes, one entry of each column a task; empty columns are those of ordinary successes."""
+        # SCL-WRK-007
         key = (codec, profiles is not None, busy_microseconds >= SHORT_TASK_MICROSECONDS * len(ids))
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group()
         group.add(ids, sizes, payload, statuses, objects)
+        # SCL-WRK-008
         group.busy_microseconds += busy_microseconds
         if profiles is not None:
             if group.profiles is None:
                 group.profiles = (array("Q"), array("Q"), array("Q"))
             for column, addition in zip(group.profiles, profiles):
                 column += addition
+        # SCL-SEC-007
         if group.payload_bytes >= MAXIMUM_PAYLOAD_BYTES:
             self._full.append((group.message(codec), b"".join(group.payloads)))
             del self._groups[key]
