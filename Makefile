@@ -28,7 +28,7 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## run all tests
+test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker  ## run all tests
 	@$(IN_VENV) -m pytest $(ARGS)
 
 .PHONY: check
@@ -37,6 +37,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m ruff check .
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -m 'not slow' $(ARGS)
+
+.PHONY: cpp-worker
+cpp-worker:  ## build the worker in C++ in build/cpp-worker
+	@$(PREPARE) cpp_worker
 
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on

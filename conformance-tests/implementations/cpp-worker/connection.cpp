@@ -42,7 +42,10 @@ Connection::Connection(void* context, const std::string& address)
   check(zmq_connect(socket(), address.c_str()) == 0, address);
 }
 
-Connection::~Connection() = default;
+Connection::~Connection() {
+  // Before its other end is closed: the thread of libzmq would wait for ever to tell an event that nobody reads.
+  zmq_socket_monitor(socket(), nullptr, 0);
+}
 
 void Connection::send(const std::function<void(Message::Builder)>& fill, std::string payload) {
   capnp::MallocMessageBuilder builder;

@@ -20,8 +20,9 @@ constexpr auto answer_to_farewell = std::chrono::seconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(2000);  // between attempts to connect
 constexpr std::uint64_t long_task_microseconds = 10'000;         // reported apart from short ones
 constexpr std::size_t report_bytes = 4 << 20, report_entries = 4096;
-constexpr std::size_t longest_message_bytes = 16 << 20;
+constexpr std::size_t longest_text_bytes = 16 << 20;
 constexpr int messages_in_a_row = 64;
+constexpr unsigned most_faults_told = 10;  // in the log
 
 void log(const std::string& text) {
   char time[32];
@@ -36,9 +37,9 @@ kj::ArrayPtr<const Item> column(const std::vector<Item>& items) {
   return kj::arrayPtr(items.data(), items.size());
 }
 
-// Text in a message has to be UTF-8, and that of an exception may be anything.
-std::string valid_text(const std::string& text) {
-  const auto written = Json(text.substr(0, longest_message_bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
+// Text in a message has to be UTF-8, and that of an exception, or of a message that libcapnp has read, may be anything.
+std::string valid_text(const std::string& text, std::size_t most_bytes = longest_text_bytes) {
+  const auto written = Json(text.substr(0, most_bytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
   return Json::parse(written).get<std::string>();
 }
 
@@ -222,7 +223,8 @@ void Worker::receive() {
       capnp::FlatArrayMessageReader reader(received->header, reading);
       handle(reader.getRoot<Message>(), received->payload);
     } catch (const kj::Exception& error) {
-      log(std::string("passing over what is no message: ") + error.getDescription().cStr());
+      if (++faults_ <= most_faults_told)
+        log(std::string("passing over what is no message: ") + error.getDescription().cStr());
     }
   }
 }
@@ -272,7 +274,11 @@ void Worker::handle_welcome(Welcome::Reader welcome) {
   previous_session_ = welcome.getSession();
   Session& session = session_.emplace();
   session.number = welcome.getSession();
-  session.inline_bytes = welcome.getLimits().getInlineBytes();
+  // Half of what a message may have leaves room for its header.
+  const auto limits = welcome.getLimits();
+  const auto most = limits.getMaximumMessageBytes() == 0 ? report_bytes : limits.getMaximumMessageBytes() / 2;
+  session.report_bytes = std::min<std::uint64_t>(report_bytes, most);
+  session.inline_bytes = std::min<std::uint64_t>(limits.getInlineBytes() == 0 ? most : limits.getInlineBytes(), most);
   session.heartbeat_interval = std::chrono::milliseconds(std::max(1U, welcome.getHeartbeatIntervalMilliseconds()));
   session.timeout = std::chrono::milliseconds(std::max(1U, welcome.getTimeoutMilliseconds()));
   session.objects = std::make_unique<Objects>(
@@ -464,7 +470,7 @@ void Worker::report_events() {
       answers.emplace_back(event.instance->id, CancelOutcome::CANCELLED);
       session_->held.erase(held);
     } else if (const auto& result = event.outcome.result;
-               session_->inline_bytes != 0 && result.view.size() >= session_->inline_bytes) {
+               event.outcome.status == TaskStatus::SUCCESS && result.view.size() >= session_->inline_bytes) {
       const auto made = session_->objects->make(result, event.instance->batch->codec);
       if (made.remote) {
         session_->fetched_later.emplace(made.id, std::move(event));
@@ -508,16 +514,18 @@ void Worker::enter(const Event& event, std::uint64_t object) {
   const Outcome& outcome = event.outcome;
   const ReportKey key{instance.batch->codec, instance.batch->profiling,
                       outcome.duration_microseconds >= long_task_microseconds};
-  Report& report = reports_[key];
-  const auto begin = report.payload.size();
-  if (outcome.status != TaskStatus::SUCCESS) {
-    report.payload += failure_of(instance, outcome);
-  } else if (object == 0) {
-    report.payload += outcome.result.view;
+  const std::string failure = outcome.status == TaskStatus::SUCCESS ? std::string() : failure_of(instance, outcome);
+  const std::string_view payload = !failure.empty() ? failure : object == 0 ? outcome.result.view : std::string_view();
+  if (auto& begun = reports_[key];
+      begun.ids.size() >= report_entries || begun.payload.size() + payload.size() > session_->report_bytes) {
+    if (!begun.ids.empty()) send_report(key, begun);
+    begun = {};
   }
+  Report& report = reports_[key];
+  report.payload += payload;
   report.ids.push_back(instance.id);
   report.statuses.push_back(static_cast<std::uint8_t>(outcome.status));
-  report.sizes.push_back(static_cast<std::uint32_t>(report.payload.size() - begin));
+  report.sizes.push_back(static_cast<std::uint32_t>(payload.size()));
   report.objects.push_back(object);
   report.busy_microseconds += outcome.duration_microseconds;
   if (instance.batch->profiling) {
@@ -526,10 +534,6 @@ void Worker::enter(const Event& event, std::uint64_t object) {
     report.peaks.push_back(outcome.peak_bytes);
   }
   session_->held.erase(instance.id);
-  if (report.payload.size() >= report_bytes || report.ids.size() >= report_entries) {
-    send_report(key, report);
-    reports_.erase(key);
-  }
 }
 
 std::string Worker::failure_of(const Instance& instance, const Outcome& outcome) const {
@@ -537,7 +541,7 @@ std::string Worker::failure_of(const Instance& instance, const Outcome& outcome)
   auto failure = builder.initRoot<Failure>();
   failure.setKind(outcome.kind);
   failure.setTypeName(valid_text(outcome.type_name));
-  failure.setMessage(valid_text(outcome.message));
+  failure.setMessage(valid_text(outcome.message, session_->report_bytes / 4));
   failure.setWorker(options_.name);
   failure.setAttempts(instance.batch->attempt);
   const auto words = capnp::messageToFlatArray(builder);
@@ -552,7 +556,7 @@ void Worker::send_report(const ReportKey& key, Report& report) {
         result.setIds(column(report.ids));
         result.setStatuses(column(report.statuses));
         result.setPayloadSizes(column(report.sizes));
-        result.setCodec(std::get<0>(key));
+        result.setCodec(valid_text(std::get<0>(key)));
         result.setObjects(column(report.objects));
         result.setBusyMicroseconds(report.busy_microseconds);
         result.setDurationsMicroseconds(column(report.durations));

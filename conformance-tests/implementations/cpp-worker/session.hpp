@@ -52,7 +52,8 @@ class Worker {
 
   struct Session {
     std::uint32_t number = 0;
-    std::uint64_t inline_bytes = 0;
+    std::uint64_t inline_bytes = 0;  // results from this size on become objects
+    std::uint64_t report_bytes = 0;  // results and Failures of one TaskResult
     std::chrono::milliseconds heartbeat_interval{}, timeout{};
     Clock::time_point next_heartbeat{};
     std::uint64_t heartbeats = 0;
@@ -102,6 +103,7 @@ class Worker {
   std::optional<Exit> exit_;
   bool leaving_ = false;
   std::optional<Clock::time_point> greeted_at_;  // when libzmq took the Hello that is not answered yet
+  unsigned faults_ = 0;                          // what came and was no message
   unsigned failed_attempts_ = 0;                 // since the last Welcome
   Clock::time_point apart_since_ = Clock::now();
   Clock::time_point last_heard_{}, connect_at_{}, leave_by_{};
