@@ -53,8 +53,9 @@ const std::string& text(const Json& arguments, std::size_t position) {
 }
 
 Clock::time_point after(double milliseconds) {
+  if (milliseconds < 0) throw WrongArguments("a time is not negative");
   // NaN cannot come from JSON. A hundred years are for ever.
-  const double bounded = std::min(std::max(milliseconds, 0.0), 3e12);
+  const double bounded = std::min(milliseconds, 3e12);
   return Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(std::ceil(bounded * 1000)));
 }
 
