@@ -279,8 +279,11 @@ void Worker::handle_welcome(Welcome::Reader welcome) {
   const auto most = limits.getMaximumMessageBytes() == 0 ? report_bytes : limits.getMaximumMessageBytes() / 2;
   session.report_bytes = std::min<std::uint64_t>(report_bytes, most);
   session.inline_bytes = std::min<std::uint64_t>(limits.getInlineBytes() == 0 ? most : limits.getInlineBytes(), most);
-  session.heartbeat_interval = std::chrono::milliseconds(std::max(1U, welcome.getHeartbeatIntervalMilliseconds()));
-  session.timeout = std::chrono::milliseconds(std::max(1U, welcome.getTimeoutMilliseconds()));
+  const auto or_else = [](std::uint32_t value, std::chrono::milliseconds otherwise) {
+    return value == 0 ? otherwise : std::chrono::milliseconds(value);
+  };
+  session.heartbeat_interval = or_else(welcome.getHeartbeatIntervalMilliseconds(), std::chrono::seconds(1));
+  session.timeout = or_else(welcome.getTimeoutMilliseconds(), std::chrono::hours(24 * 365));
   session.objects = std::make_unique<Objects>(
       *connection_, welcome, options_.share_directory,
       [this](std::uint64_t object, std::optional<Bytes> content) { object_arrived(object, std::move(content)); },
