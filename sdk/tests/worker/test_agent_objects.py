@@ -154,10 +154,10 @@ def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_w
     assert scheduler.receive(m.ObjectResponse).message.status == m.ObjectResponseStatus.MISSING
 
 
-def test_a_large_result_that_is_made_between_two_sessions_is_not_left(
+def test_a_large_result_of_a_session_that_ended_is_not_left(
     scheduler, start_worker, directory, gate, tmp_path, monkeypatch
 ):
-    """Tasks of the old session run on until the new one begins, in new processors, too. Nobody wants their results."""
+    """SCL-WRK-028: what has not started when the session ends never starts, and what runs is stopped."""
     folder = tmp_path / "where the worker was started"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -165,11 +165,10 @@ def test_a_large_result_that_is_made_between_two_sessions_is_not_left(
     scheduler.welcome(object_directory=directory.path, object_directory_token=directory.token)
     wait_for_heartbeat(scheduler, lambda h: True)
     before = set(os.listdir(directory.path))
-    path, done = gate.path, tmp_path / "done"
+    path, queued, done = gate.path, tmp_path / "queued", tmp_path / "done"
     calls = {
-        1: lambda: os._exit(open(path, "rb", buffering=0).read(1)[0]),
-        2: lambda: bytes(1 << 20),
-        3: done.touch,
+        1: lambda: bytes(1 << 20) * open(path, "rb", buffering=0).read(1)[0],
+        2: queued.touch,
     }
     for instance, call in calls.items():
         scheduler.send_calls(scheduler.create_function(call), {instance: ()})
@@ -177,10 +176,11 @@ def test_a_large_result_that_is_made_between_two_sessions_is_not_left(
 
     scheduler.send(m.Refusal(reason=m.RefusalReason.NOT_GREETED))
     scheduler.receive(m.Hello)
-    gate.open()
-    wait_until(done)
-
     scheduler.send(scheduler.welcome_message(object_directory=directory.path, object_directory_token=directory.token))
     scheduler.receive(m.Heartbeat)
+
+    scheduler.send_calls(scheduler.create_function(done.touch), {3: ()})
+    wait_until(done)
+    assert not queued.exists()
     assert not list(folder.iterdir())
     assert set(os.listdir(directory.path)) == before

@@ -96,6 +96,7 @@ class Agent:
             self._name,
             self._served.names,
             figures.heartbeat,
+            self._on_session_ended,
             lambda: self._finish(EXIT_NO_SCHEDULER),
         )
         self._write_prefix = ""  # of large results, as processors were told last
@@ -227,10 +228,6 @@ class Agent:
         if self._session.number or self._leaving:
             return
         self._core.reset(welcome.limits.maximum_message_bytes)
-        for effect in self._effects:
-            if isinstance(effect, Send):
-                self._drop(effect.message)
-        self._effects[:] = [effect for effect in self._effects if not isinstance(effect, Send)]
         self._objects.start_session(welcome)
         self._session.welcomed(welcome)
         self._write_prefix = self._objects.write_prefix
@@ -239,6 +236,16 @@ class Agent:
         sharing = "shares the scheduler's memory" if self._objects.shared else "has a memory of its own"
         logger.info("Worker: connected as session %d, %s", welcome.session, sharing)
         self._session.beat()
+
+    def _on_session_ended(self) -> None:
+        """What it was about is nobody's business any more, and its tasks are others'."""
+        # SCL-WRK-028: at once, since a task that ends before the next Welcome would let one of them start.
+        self._core.reset()
+        for effect in self._effects:
+            if isinstance(effect, Send):
+                self._drop(effect.message)
+        self._effects[:] = [effect for effect in self._effects if not isinstance(effect, Send)]
+        self._loop.call_soon(self._turn)
 
     def _drop(self, message: m.Member) -> None:
         """The message is of a session that has ended: nobody knows of the files that it speaks of."""

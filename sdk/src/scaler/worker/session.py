@@ -41,6 +41,7 @@ class Session:
     Parameters:
         functions: names of functions that the worker serves.
         make_heartbeat: what to say about this worker; the session fills in the sequence and the latency.
+        on_ended: called when a session is over.
         on_given_up: called when the death timeout is over.
     """
 
@@ -52,6 +53,7 @@ class Session:
         name: str,
         functions: List[str],
         make_heartbeat: Callable[[float], m.Heartbeat],
+        on_ended: Callable[[], None],
         on_given_up: Callable[[], None],
     ) -> None:
         self.number = 0  # 0: not welcomed (yet)
@@ -61,6 +63,7 @@ class Session:
         self._name = name
         self._functions = functions
         self._make_heartbeat = make_heartbeat
+        self._on_ended = on_ended
         self._on_given_up = on_given_up
         self._previous_number = 0
         self._timeout_seconds = DEFAULT_TIMEOUT_SECONDS
@@ -81,7 +84,7 @@ class Session:
     # SCL-SES-001, SCL-SES-021
     def greet(self) -> None:
         """Start a new session."""
-        self._previous_number, self.number = self.number or self._previous_number, 0
+        self._end()
         self._connection.open()
         self._hello_sent_at = time.monotonic()
         language = f"Python {platform.python_version()} ({platform.python_implementation()})"
@@ -118,7 +121,12 @@ class Session:
 
     def ended(self) -> None:
         """The scheduler will not answer any more; another one may come to its address."""
-        self._previous_number, self.number = self.number or self._previous_number, 0
+        self._end()
+
+    def _end(self) -> None:
+        if self.number:
+            self._previous_number, self.number = self.number, 0
+            self._on_ended()
 
     def heard(self) -> None:
         """Any message came."""
