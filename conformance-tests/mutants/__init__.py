@@ -1,0 +1,52 @@
+"""Who tests the suite: reference peers that pass every case, and mutants of them that each fail one.
+
+Rules:
+- A reference peer is correct and small; it is not fast, and nobody uses it for work.
+- A mutant differs from its reference by one overridden method, and breaks one requirement. The case that is made for
+  that requirement catches it, and no other does unless the mutant says so.
+- Nothing here is part of the package: it is for the suite's own tests, and for those who write cases.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Type, TypeVar
+
+Peer = TypeVar("Peer", bound=Type[Any])
+
+EVERYTHING = ("*",)
+"""For `also_caught_by`: a peer that is broken so badly that hardly a case passes."""
+
+
+class Mutant(NamedTuple):
+    """One deliberately wrong peer."""
+
+    name: str
+    role: str
+    peer: Type[Any]
+    breaks: str  # id of the requirement
+    caught_by: str  # id of the case
+    also_caught_by: Tuple[str, ...]
+
+
+_MUTANTS: List[Mutant] = []
+
+
+def mutant(breaks: str, caught_by: str, also_caught_by: Sequence[str] = ()) -> Callable[[Peer], Peer]:
+    """Make a class, derived from a reference peer, a mutant."""
+
+    def register(peer: Peer) -> Peer:
+        role = caught_by.partition("/")[0]
+        _MUTANTS.append(Mutant(peer.__name__, role, peer, breaks, caught_by, tuple(also_caught_by)))
+        return peer
+
+    return register
+
+
+def mutants_of(role: str) -> List[Mutant]:
+    """All mutants of a role; their modules must have been imported."""
+    return [each for each in _MUTANTS if each.role == role]
+
+
+def by_name(role: str) -> Dict[str, Type[Any]]:
+    """The classes of a role's mutants."""
+    return {each.name: each.peer for each in mutants_of(role)}

@@ -1,0 +1,20 @@
+"""Features that an implementation may lack and say so, in the file of `--config`: its cases do not apply then.
+
+Rule: only what the specification leaves free stands here. What it demands of everybody is no feature.
+"""
+
+from __future__ import annotations
+
+from typing import Dict
+
+FEATURES: Dict[str, str] = {
+    "processes": "runs tasks in processes of their own, which may end or crash without the worker",
+    "force-cancel": "stops a task that runs when a cancel says so",
+    "time-limit": "enforces a task's time limit",
+    "memory-limit": "enforces a task's memory limit",
+    "stream-output": "sends what a task prints while it runs",
+    "profiling": "measures each task when asked to",
+    "shared-directory": "uses the scheduler's object directory when it sees it",
+    "nested": "has tasks that use a client",
+    "signals": "ends properly on SIGTERM",
+}

@@ -1,0 +1,174 @@
+"""Starting the implementation under test, once a case, and seeing to it that nothing of it stays.
+
+Rules:
+- It runs in a session and process group of its own. Each process of it carries a mark in its environment, so that those
+  that left the group are found too, where the system has /proc.
+- What it writes to standard error is kept, the end of it, and shown when the case fails.
+- However a case ends, all of it is killed and reaped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import IO, Dict, List, Optional, Sequence
+
+MARK = "SCALER_CONFORMANCE_RUN"
+_MOST_OUTPUT_BYTES = 16 * 1024
+_LOOK_SECONDS = 0.01
+
+
+class NotStartedError(Exception):
+    """The implementation's command cannot be started."""
+
+
+class Running:
+    """An implementation that was started; made by a Launcher."""
+
+    process_id: int = 0
+    stdin: Optional[IO[bytes]] = None
+    stdout: Optional[IO[bytes]] = None
+
+    def exit_code(self) -> Optional[int]:
+        """None while it runs; the negative number of a signal that ended it."""
+        raise NotImplementedError
+
+    def terminate(self) -> None:
+        """Ask it to end: SIGTERM."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """End it, and all that it started, whatever they do."""
+        raise NotImplementedError
+
+    def left_behind(self) -> List[str]:
+        """Descriptions of processes of it that still run."""
+        return []
+
+    def output(self) -> str:
+        """The end of what it wrote to standard error."""
+        return ""
+
+    def wait(self, seconds: float) -> Optional[int]:
+        """Its exit code, None when it has not ended within so long."""
+        deadline = time.monotonic() + seconds
+        while self.exit_code() is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        return self.exit_code()
+
+    def wait_until_gone(self, seconds: float) -> List[str]:
+        """What is still there of it after so long."""
+        deadline = time.monotonic() + seconds
+        while self.left_behind() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        return self.left_behind()
+
+
+class Launcher:
+    """Starts implementations."""
+
+    name = ""
+
+    def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
+        """Start one.
+
+        Parameters:
+            values: what stands for `{address}` and other names in its command.
+            pipes: whether the suite writes to its standard input and reads its standard output.
+
+        Raises NotStartedError.
+        """
+        raise NotImplementedError
+
+
+class CommandLauncher(Launcher):
+    """Starts a command.
+
+    Parameters:
+        command: program and arguments, with `{address}` where the address belongs.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = list(command)
+        self.name = Path(command[0]).name if command else ""
+
+    def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
+        command = [_filled(argument, values) for argument in self.command]
+        try:
+            return _RunningCommand(command, pipes)
+        except OSError as error:
+            raise NotStartedError(f"{command[0]} cannot be started: {error.strerror or error}") from None
+
+
+def _filled(argument: str, values: Dict[str, str]) -> str:
+    for name, value in values.items():
+        argument = argument.replace(f"{{{name}}}", value)
+    return argument
+
+
+class _RunningCommand(Running):
+    def __init__(self, command: List[str], pipes: bool) -> None:
+        self._mark = uuid.uuid4().hex
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if pipes else self._errors,
+            stderr=self._errors,
+            start_new_session=True,
+            env={**os.environ, MARK: self._mark},
+        )
+        self.process_id = self._process.pid
+        self.stdin, self.stdout = self._process.stdin, self._process.stdout
+
+    def exit_code(self) -> Optional[int]:
+        return self._process.poll()
+
+    def terminate(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process_id, signal.SIGKILL)
+        for process_id in self._marked():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self.stdin, self.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def left_behind(self) -> List[str]:
+        if self._process.poll() is None:
+            return [f"process {self.process_id}"]
+        return [f"process {process_id} ({_command_of(process_id)})" for process_id in self._marked()]
+
+    def output(self) -> str:
+        size = os.fstat(self._errors.fileno()).st_size
+        start = max(0, size - _MOST_OUTPUT_BYTES)
+        return os.pread(self._errors.fileno(), _MOST_OUTPUT_BYTES, start).decode("utf-8", "replace")
+
+    def _marked(self) -> List[int]:
+        """Processes with our mark that are no zombies."""
+        wanted = f"{MARK}={self._mark}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it ended meanwhile, or is somebody else's
+                if wanted in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+        return found
+
+
+def _command_of(process_id: int) -> str:
+    try:
+        return Path(f"/proc/{process_id}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return "?"

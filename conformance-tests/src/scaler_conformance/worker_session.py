@@ -1,0 +1,296 @@
+"""A worker's session, as its scheduler sees it: giving it tasks and objects, and reading what became of them.
+
+Rules:
+- Results and confirmations come in batches that the worker is free to cut. They are taken apart here, an Outcome and a
+  Confirmation each, and a case asks for the one that it wants.
+- Results that the worker keeps as objects (storage `remote`) are fetched by themselves, chunk by chunk, as a scheduler
+  does.
+- Whatever the columns of a message must fulfil is checked of every message that comes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from scaler_conformance.codec import SCHEMA, Message, Struct, UnreadableMessageError
+from scaler_conformance.conversation import Conversation, check
+from scaler_conformance.hold import Hold
+from scaler_conformance.verdicts import NotApplicable, Violation
+
+PREFIX = "scaler.conformance/"
+CHUNK_BYTES = 64 * 1024
+STATUSES = SCHEMA.enum("TaskStatus")
+OUTCOMES = SCHEMA.enum("CancelOutcome")
+STORAGES = SCHEMA.enum("ObjectStorage")
+FIRST_INSTANCE = 1_000
+
+
+class Outcome(NamedTuple):
+    """What became of one task."""
+
+    id: int
+    status: str  # of TaskStatus
+    payload: bytes  # the content of the object when the result is one
+    object: int  # its id, or 0
+    message: Message  # the TaskResult that brought it
+    entry: int  # its place in the columns
+    position: int  # outcomes and confirmations of a session in the order in which they came
+
+    @property
+    def value(self) -> Any:
+        """The result, from JSON.
+
+        Raises Violation when it is none.
+        """
+        try:
+            return json.loads(self.payload)
+        except ValueError:
+            raise Violation("a result in JSON", f"it was {self!r}") from None
+
+    @property
+    def failure(self) -> Struct:
+        """Raises Violation when the payload is no Failure."""
+        try:
+            return SCHEMA.decode_failure(self.payload)
+        except UnreadableMessageError as error:
+            raise Violation("a Failure as payload", f"it cannot be read: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"the outcome {self.status} of task {self.id} with {self.payload[:80]!r}"
+
+
+class Confirmation(NamedTuple):
+    """The answer to the cancel of one task."""
+
+    id: int
+    outcome: str  # of CancelOutcome
+    position: int
+
+
+class WorkerSession(Conversation):
+    """Made by the bench, see there."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.hello: Message = Message("Hello", {})
+        self.number = 0
+        self.is_open = False
+        self.fetches_objects = True
+        self.outcomes: List[Outcome] = []  # that no case has taken
+        self.confirmations: List[Confirmation] = []
+        self.objects: Dict[int, bytes] = {}  # contents of the worker's objects, as far as fetched
+        self.object_sizes: Dict[int, int] = {}
+        self.storages: Dict[int, str] = {}
+        self.object_directory = ""
+        self._next_instance = FIRST_INSTANCE
+        self._count = 0
+
+    # Tasks ----------------------------------------------------------------------------------------------------------
+
+    def need_function(self, name: str) -> None:
+        """Raises NotApplicable when the worker does not say that it serves a conformance function."""
+        served = self.hello.functions
+        if not any(
+            PREFIX + name == each or (each[-1:] == "*" and (PREFIX + name).startswith(each[:-1])) for each in served
+        ):
+            raise NotApplicable(f"the worker does not list {PREFIX}{name}")
+
+    def submit(self, function: str, *arguments: Any, **fields: Any) -> int:
+        """Give the worker one task of a conformance function in JSON; its instance id."""
+        return self.submit_many(function, [list(arguments)], **fields)[0]
+
+    def submit_many(self, function: str, arguments: Sequence[Sequence[Any]], **fields: Any) -> List[int]:
+        """Give it a batch; the instance ids, ascending. `fields` are of the Task message."""
+        return self.submit_payloads(function, [json.dumps(each).encode() for each in arguments], **fields)
+
+    def submit_payloads(self, function: str, payloads: Sequence[bytes], **fields: Any) -> List[int]:
+        """Give it a batch whose payloads are these bytes."""
+        self.need_function(function)
+        ids = self.new_instances(len(payloads))
+        usual: Dict[str, Any] = {
+            "ids": ids,
+            "payloadSizes": [len(each) for each in payloads],
+            "functionName": PREFIX + function,
+            "codec": "json",
+            "attempt": 1,
+            "client": 1,
+        }
+        self.send("Task", b"".join(payloads), **{**usual, **fields})
+        return ids
+
+    def new_instances(self, count: int = 1) -> List[int]:
+        """Instance ids that this session has not used."""
+        first = self._next_instance
+        self._next_instance += count
+        return list(range(first, first + count))
+
+    def occupy(self, holds: Sequence[Hold], **fields: Any) -> List[int]:
+        """Have one `wait` task run for each hold, and wait until all of them have started."""
+        ids = [self.submit("wait", *hold.arguments, **fields) for hold in holds]
+        for hold in holds:
+            hold.expect_started()
+        return ids
+
+    # Outcomes -------------------------------------------------------------------------------------------------------
+
+    def expect_outcome(self, instance: int, requirement: Optional[str] = None) -> Outcome:
+        """What became of a task, taken. Raises Violation when it does not come."""
+        outcome: Outcome = self.wait_until(
+            lambda: self._take_outcome(instance), f"TaskResult for instance {instance}", requirement
+        )
+        return outcome
+
+    def _take_outcome(self, instance: int) -> Optional[Outcome]:
+        found = next((each for each in self.outcomes if each.id == instance), None)
+        if found is None or (found.object and not self._is_complete(found.object)):
+            return None
+        self.outcomes.remove(found)
+        return found._replace(payload=self.objects[found.object]) if found.object else found
+
+    def expect_value(self, instance: int, value: Any, requirement: Optional[str] = None) -> Outcome:
+        """The outcome of a task that must succeed with a JSON value."""
+        outcome = self.expect_outcome(instance, requirement)
+        check(outcome.status == "success", f"task {instance} to succeed", _explained(outcome), requirement)
+        check(outcome.value == value, f"the result {value!r}", f"{outcome.value!r}", requirement)
+        return outcome
+
+    def expect_failure(
+        self, instance: int, kind: str, status: str = "failed", requirement: Optional[str] = None
+    ) -> Struct:
+        """The Failure of a task that must end with this status and kind."""
+        outcome = self.expect_outcome(instance, requirement)
+        check(outcome.status == status, f"task {instance} to end as {status}", _explained(outcome), requirement)
+        failure = outcome.failure
+        check(failure.kind == kind, f"a Failure of kind {kind}", failure, requirement)
+        return failure
+
+    def expect_confirmation(self, instance: int, outcome: str = "", requirement: Optional[str] = None) -> Confirmation:
+        """The answer to the cancel of a task, taken; it must be this CancelOutcome unless that is empty."""
+        expected = f"TaskCancelConfirm for instance {instance}"
+        confirmation: Confirmation = self.wait_until(lambda: self._take_confirmation(instance), expected, requirement)
+        check(outcome in ("", confirmation.outcome), f"{expected} with {outcome}", confirmation.outcome, requirement)
+        return confirmation
+
+    def _take_confirmation(self, instance: int) -> Optional[Confirmation]:
+        found = next((each for each in self.confirmations if each.id == instance), None)
+        if found is not None:
+            self.confirmations.remove(found)
+        return found
+
+    def expect_nothing_more(
+        self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
+    ) -> None:
+        super().expect_nothing_more(but, expected, requirement)
+        for left in ("outcomes", "confirmations"):
+            came = getattr(self, left)
+            check(not came, expected or f"no more {left}", f"there came {came[:1]!r}", requirement)
+
+    # Objects --------------------------------------------------------------------------------------------------------
+
+    def create_object(self, object_id: int, content: bytes, kind: int = 0) -> None:
+        """Send the worker an object inline."""
+        self.send(
+            "ObjectInstruction",
+            content,
+            action="create",
+            ids=[object_id],
+            sizes=[len(content)],
+            storages=[0],
+            kinds=[kind],
+            names=[""],
+            codec="json",
+        )
+
+    def _is_complete(self, object_id: int) -> bool:
+        return len(self.objects.get(object_id, b"")) == self.object_sizes.get(object_id)
+
+    def _request_chunk(self, object_id: int) -> None:
+        offset, size = len(self.objects[object_id]), self.object_sizes[object_id]
+        if offset < size:
+            self.send("ObjectRequest", id=object_id, offset=offset, length=min(CHUNK_BYTES, size - offset))
+
+    # Taking messages apart ------------------------------------------------------------------------------------------
+
+    def _take_in(self, message: Message) -> None:
+        if message.type == "TaskResult":
+            self._take_in_results(message)
+        elif message.type == "TaskCancelConfirm":
+            self._take_in_confirmations(message)
+        elif message.type == "ObjectInstruction" and message.action == "create":
+            self._take_in_objects(message)
+        elif message.type == "ObjectResponse" and self.fetches_objects and message.id in self.objects:
+            self.objects[message.id] += message.payload
+            self._request_chunk(message.id)
+        else:
+            super()._take_in(message)
+
+    def _take_in_results(self, message: Message) -> None:
+        count = len(message.ids)
+        for column in ("payloadSizes",):
+            _check_length(message, column, count)
+        for column in ("statuses", "objects", "durationsMicroseconds", "cpuMicroseconds", "peakMemoryBytes"):
+            if getattr(message, column):
+                _check_length(message, column, count)
+        _check_payload(message, sum(message.payloadSizes))
+        start = 0
+        for index, id_ in enumerate(message.ids):
+            size = message.payloadSizes[index]
+            status = message.statuses[index] if message.statuses else 0
+            check(status < len(STATUSES), "a status that the schema has", status)
+            object_id = message.objects[index] if message.objects else 0
+            payload = message.payload[start : start + size]
+            start += size
+            self._count += 1
+            self.outcomes.append(Outcome(id_, STATUSES[status], payload, object_id, message, index, self._count))
+
+    def _take_in_confirmations(self, message: Message) -> None:
+        _check_length(message, "outcomes", len(message.ids))
+        for id_, outcome in zip(message.ids, message.outcomes):
+            check(outcome < len(OUTCOMES), "an outcome that the schema has", outcome)
+            self._count += 1
+            self.confirmations.append(Confirmation(id_, OUTCOMES[outcome], self._count))
+
+    def _take_in_objects(self, message: Message) -> None:
+        for column in ("sizes", "storages", "kinds"):
+            _check_length(message, column, len(message.ids))
+        inline = sum(size for size, storage in zip(message.sizes, message.storages) if storage == 0)
+        _check_payload(message, inline)
+        start = 0
+        for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
+            self.object_sizes[object_id] = size
+            self.storages[object_id] = STORAGES[storage]
+            self.objects[object_id] = b""
+            if STORAGES[storage] == "inline":
+                self.objects[object_id] = message.payload[start : start + size]
+                start += size
+            elif STORAGES[storage] == "shared":
+                self.objects[object_id] = self._read_shared(object_id)
+            elif self.fetches_objects:
+                self._request_chunk(object_id)
+
+    def _read_shared(self, object_id: int) -> bytes:
+        check(self.object_directory, "no object to be `shared` when no directory is", f"object {object_id:x} was")
+        try:
+            with open(f"{self.object_directory}/{object_id:016x}", "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise Violation(f"a file {object_id:016x} in the object directory", str(error)) from None
+
+
+def _check_length(message: Message, column: str, count: int) -> None:
+    length = len(getattr(message, column))
+    check(length == count, f"{count} entries in {column} of {message.type}", f"{length} in {message!r}")
+
+
+def _check_payload(message: Message, size: int) -> None:
+    check(len(message.payload) == size, f"a payload of {size} bytes", f"{len(message.payload)} in {message!r}")
+
+
+def _explained(outcome: Outcome) -> str:
+    if outcome.status in ("failed", "lost"):
+        try:
+            return f"{outcome.status}: {outcome.failure!r}"
+        except Violation:
+            pass
+    return repr(outcome)

@@ -1,0 +1,45 @@
+"""What the suite's own tests share: cases made up for a test, and runs against the reference worker."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Sequence
+
+from mutants.launchers import ThreadLauncher
+from mutants.reference_worker import ReferenceWorker
+
+from scaler_conformance.cases import Case
+from scaler_conformance.known_failing import KnownFailing
+from scaler_conformance.register import Register, Requirement
+from scaler_conformance.results import CaseResult
+from scaler_conformance.runner import Runner
+from scaler_conformance.settings import Settings
+
+MUST, SHOULD = "SCL-TST-001", "SCL-TST-002"
+QUICK = Settings(time_scale=0.02)
+
+
+def made_up_register() -> Register:
+    texts = {MUST: "MUST", SHOULD: "SHOULD"}
+    return Register(
+        {
+            id_: Requirement(id_, level, ("worker",), "stable", "1.0", "test.md#it", f"It {level} <be> so.", "")
+            for id_, level in texts.items()
+        }
+    )
+
+
+def made_up_case(
+    function: Callable[[Any], None], covers: Sequence[str] = (MUST, SHOULD), features: Sequence[str] = ()
+) -> Case:
+    function.__doc__ = function.__doc__ or "It is so."
+    return Case(f"worker/test/{function.__name__}", "worker", function, tuple(covers), tuple(features), "", False)
+
+
+def runner(
+    settings: Settings = QUICK, peer: Any = ReferenceWorker, known_failing: Optional[Dict[str, str]] = None
+) -> Runner:
+    return Runner(ThreadLauncher(peer, "reference"), settings, made_up_register(), KnownFailing(known_failing))
+
+
+def result_of(function: Callable[[Any], None], **options: Any) -> CaseResult:
+    return runner(**options).run_case(made_up_case(function))
