@@ -20,7 +20,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help
 help:  ## list the commands
 	@echo 'make COMMAND, where COMMAND is one of:'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 	@echo "ARGS='...' is passed on: make test ARGS='sdk/tests -k cancel'"
 
 .PHONY: demo
@@ -53,6 +53,14 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure it beside comparable 
 .PHONY: dist
 dist: .venv/.tools  ## build wheels and source archives of the four packages in dist/wheels
 	@$(PREPARE) build dist/wheels $(DISTRIBUTIONS)
+
+.PHONY: release-files
+release-files:  ## gather what `make dist` built in dist/release, with a bill of materials and checksums
+	@$(PYTHON) packaging/release.py collect checksums
+
+.PHONY: checksums
+checksums:  ## write the checksums of all files in dist/release anew
+	@$(PYTHON) packaging/release.py checksums
 
 .PHONY: venv
 venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools of development

@@ -33,7 +33,7 @@ def files(folder: Path = TREE) -> Iterator[Path]:
         if path.is_symlink():
             continue
         if path.is_dir():
-            hidden = path.name.startswith(".") and path.name != ".ci"
+            hidden = path.name.startswith(".") and path.name not in (".ci", ".github")
             if not hidden and path.name not in SKIPPED_FOLDERS and not path.name.endswith(".egg-info"):
                 yield from files(path)
         elif path.suffix in TEXT_SUFFIXES or path.name in TEXT_NAMES:

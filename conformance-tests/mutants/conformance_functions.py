@@ -105,7 +105,7 @@ def _busy(execution: Execution, milliseconds: float) -> None:
         pass
 
 
-def _size(execution: Execution, count: int) -> str:
+def _size(execution: Execution, count: Any) -> str:
     if not isinstance(count, int) or count < 0:
         raise ValueError("the count is none")
     return "x" * count

@@ -139,9 +139,6 @@ class WorkerObjects:
             fetch.requested = max(fetch.requested, len(fetch.content))
             self.request_more(message.id, fetch)
 
-    def flush(self) -> None:
-        """After each turn of the loop."""
-
     # Large results --------------------------------------------------------------------------------------------------
 
     def create(self, content: bytes) -> Tuple[int, bool]:

@@ -12,6 +12,7 @@ class Task:
     """One task that the worker holds."""
 
     def __init__(self, message: Message, index: int, payload: bytes, dependencies: List[int]) -> None:
+        self.batch = message
         self.id: int = message.ids[index]
         self.name: str = message.functionName
         self.function: int = message.function

@@ -19,6 +19,12 @@ from specification import FOLDER, ITEM, Machine, Requirement, machines, pages, r
 WIDTH = 120
 GENERATED = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 LIFECYCLE = "lifecycle.md"
+NOT_TO_BE_EDITED = "<!-- generated from machines/*.toml by tools/render.py: do not edit -->"
+ABOUT_TABLES = (
+    "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot"
+    " happen as long as all keep to their duties. What is sent then stands behind the state. The tables are data in"
+    " [machines/](machines/); that of a task at the scheduler is the one that our scheduler runs on."
+)
 
 
 def with_sentences(text: str, register: Dict[str, Requirement]) -> str:
@@ -51,13 +57,7 @@ def with_examples(text: str, makers: Dict[str, Callable[[], str]]) -> str:
 
 
 def lifecycle(tables: List[Machine]) -> str:
-    parts = [
-        "# Life cycles",
-        "<!-- generated from machines/*.toml by tools/render.py: do not edit -->",
-        "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot"
-        " happen as long as all keep to their duties. What is sent then stands behind the state. The tables are data"
-        " in [machines/](machines/); that of a task at the scheduler is the one that our scheduler runs on.",
-    ]
+    parts = ["# Life cycles", NOT_TO_BE_EDITED, ABOUT_TABLES]
     for machine in tables:
         parts += [f"## {machine.title}", f"`machines/{machine.name}.toml`", diagram(machine), *table(machine)]
     wrapped = [textwrap.fill(part, WIDTH) if part[:1].isalpha() else part for part in parts]

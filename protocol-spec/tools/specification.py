@@ -2,8 +2,8 @@
 
 Rules:
 - Reading only, and nothing of the protocol's binding: what is here also serves who checks another implementation.
-- A page shows a requirement as a list item `- **SCL-XXX-000** sentence`; any other mention of an id is a reference.
-- In code, `SCL-XXX-000` in a comment says that the requirement is enforced there.
+- A page shows a requirement as a list item `- **SCL-ABC-000** sentence`; any other mention of an id is a reference.
+- In code, `SCL-ABC-000` in a comment says that the requirement is enforced there.
 """
 
 from __future__ import annotations

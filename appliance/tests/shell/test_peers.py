@@ -162,6 +162,19 @@ def test_a_stranger_is_disconnected_and_named_in_the_log(
     assert [frames for _, frames in bench.wait_for(1)] == [[b"still here"]]
 
 
+def test_who_only_asks_whether_it_is_there_leaves_no_line_in_the_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "scaler"):
+        bench.stream().close()
+        bench.wait_for_loss()
+        assert caplog.text == ""
+        with bench.stream() as stream:
+            stream.sendall(b"\xff")
+        bench.wait_for_loss()
+        assert "the peer closed in the handshake" in caplog.text
+
+
 def test_a_header_beyond_the_limit_ends_the_connection(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caller = bench.caller()
     caller.send([b"h" * (MAXIMUM_HEADER_BYTES + 1), b""])

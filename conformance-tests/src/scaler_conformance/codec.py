@@ -125,6 +125,14 @@ class Schema:
         except (capnp.KjException, IndexError, ValueError, UnicodeDecodeError) as error:
             raise UnreadableMessageError(_reason(error)) from None
 
+    def type_of(self, frame: bytes) -> str:
+        """The type that a header would have if the rest of it could be read; empty when not even that can be told."""
+        try:
+            with self._module.Message.from_bytes(frame, **_READER_LIMITS) as root:
+                return _type_name(str(root.which()))
+        except (capnp.KjException, ValueError):
+            return ""
+
     def decode_failure(self, payload: bytes) -> Struct:
         """The Failure that the payload of a task is.
 

@@ -18,12 +18,14 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
+from scaler_conformance.codec import SCHEMA, Message, Schema, UnreadableMessageError
 from scaler_conformance.settings import Settings
 from scaler_conformance.verdicts import Violation
 from scaler_conformance.wire import WireLog
 
+WELL_FORMED = "SCL-TRN-003"
 _SLICE_SECONDS = 0.05
+_LAST_WORDS_SECONDS = 0.3  # for what is on its way when the implementation ends
 _MOST_SHOWN = 6
 BACKGROUND = frozenset({"Heartbeat", "HeartbeatEcho"})
 """Messages that may come at any time."""
@@ -69,16 +71,32 @@ class Conversation:
         self._log = log
         self._how_it_ended = how_it_ended
         self.first: Optional[Message] = None  # that came
+        self.largest = 0  # bytes of a message that came
         self._queue: List[Message] = []
         self._arrived = 0
         self._next_sequence = 1_000_000
 
     # Sending --------------------------------------------------------------------------------------------------------
 
-    def send(self, type_: str, payload: Optional[bytes] = None, *, segmented: bool = False, **fields: Any) -> None:
-        """Send a message; `fields` have the names of the schema, structs are dicts."""
-        frames = [SCHEMA.encode(type_, fields, segmented)]
-        self.send_frames(*frames, *([] if payload is None else [payload]))
+    def send(
+        self,
+        type_: str,
+        payload: Optional[bytes] = None,
+        *,
+        segmented: bool = False,
+        schema: Schema = SCHEMA,
+        **fields: Any,
+    ) -> None:
+        """Send a message.
+
+        Parameters:
+            payload: the second frame; None: there is none.
+            segmented: write as many segments, and so far pointers, as can be.
+            schema: another version of the protocol.
+            fields: by their names in the schema; structs are dicts, enums texts.
+        """
+        header = schema.encode(type_, fields, segmented)
+        self.send_frames(header, *([] if payload is None else [payload]))
 
     def send_frames(self, *frames: bytes) -> None:
         """Send frames as they are: for what no encoder would write."""
@@ -93,12 +111,15 @@ class Conversation:
         try:
             type_, fields = SCHEMA.decode(frames)
         except UnreadableMessageError as error:
-            raise Violation("messages that can be read", f"one came that cannot: {error}") from None
+            came = f"one came that cannot: {error}"
+            raise Violation("messages that can be read", came, WELL_FORMED) from None
         self._arrived += 1
         message = Message(type_, fields, b"".join(frames[1:]), self._arrived)
         if len(frames) > 2:
-            raise Violation("one frame, or two with the payload", f"{len(frames)} frames came: {message}")
+            came = f"{len(frames)} frames came: {message}"
+            raise Violation("one frame, or two with the payload", came, WELL_FORMED)
         self.first = self.first or message
+        self.largest = max(self.largest, sum(map(len, frames)))
         self._take_in(message)
 
     def _take_in(self, message: Message) -> None:
@@ -115,14 +136,11 @@ class Conversation:
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
-    def wait_until(
-        self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None, ended: bool = False
-    ) -> Any:
+    def wait_until(self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None) -> Any:
         """Read until `condition` is true, and return what it returned.
 
         Parameters:
             expected: what is waited for, for the message.
-            ended: whether the end of the implementation is what is waited for.
 
         Raises Violation when the deadline passes, or the implementation ends.
         """
@@ -133,19 +151,24 @@ class Conversation:
                 return found
             ending = self._how_it_ended()
             left = deadline - time.monotonic()
-            if self._transport.pump(0.0 if ending else max(0.0, min(left, _SLICE_SECONDS))):
+            if self._transport.pump(max(0.0, min(left, _LAST_WORDS_SECONDS if ending else _SLICE_SECONDS))):
                 continue
-            if ending and not ended:
+            if ending:
                 raise Violation(expected, f"{ending}{self._what_else_came()}", requirement)
             if left <= 0:
                 limit = self._settings.deadline_seconds
                 raise Violation(expected, f"it did not come within {limit:g} s{self._what_else_came()}", requirement)
 
+    def unclaimed(self) -> List[object]:
+        """What has come and no case has taken."""
+        return list(self._queue)
+
     def _what_else_came(self) -> str:
-        if not self._queue:
+        came = self.unclaimed()
+        if not came:
             return "; nothing else is there"
-        shown = ", ".join(map(repr, self._queue[:_MOST_SHOWN]))
-        more = f" and {len(self._queue) - _MOST_SHOWN} more" if len(self._queue) > _MOST_SHOWN else ""
+        shown = ", ".join(map(repr, came[:_MOST_SHOWN]))
+        more = f" and {len(came) - _MOST_SHOWN} more" if len(came) > _MOST_SHOWN else ""
         return f"; what is there: {shown}{more}"
 
     def expect(

@@ -14,6 +14,7 @@ import zmq
 
 from scaler_conformance.conversation import Conversation, Transport
 
+_LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler said just before its end
 MakeConversation = Callable[[str, Transport], Conversation]
 
 
@@ -44,7 +45,7 @@ class RouterTransport(Transport):
 
     def restart(self) -> None:
         """Cut all connections and listen again at the same address, as a scheduler does that was started anew."""
-        self._socket.close()
+        self._socket.close(_LAST_WORDS_MILLISECONDS)
         self._by_identity.clear()
         self._new.clear()
         self._socket = open_socket(zmq.ROUTER)
@@ -54,6 +55,15 @@ class RouterTransport(Transport):
     def take_new(self) -> Optional[Conversation]:
         """The next conversation that a peer has begun."""
         return self._new.pop(0) if self._new else None
+
+    def renew(self, old: Conversation) -> Conversation:
+        """A new conversation over the connection of an old one, which hears nothing more."""
+        self._count += 1
+        made = self._make_conversation(f"peer {self._count}", self)
+        for identity, each in self._by_identity.items():
+            if each is old:
+                self._by_identity[identity] = made
+        return made
 
     def pump(self, seconds: float) -> bool:
         if not self._socket.poll(int(seconds * 1000) + (seconds > 0)):

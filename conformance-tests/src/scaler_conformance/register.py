@@ -60,7 +60,7 @@ class Register:
         except KeyError:
             raise UnknownRequirementError(f"{id_} is not in the register of requirements") from None
 
-    def __contains__(self, id_: str) -> bool:
+    def __contains__(self, id_: object) -> bool:
         return id_ in self._requirements
 
     def of_role(self, role: str) -> Dict[str, Requirement]:

@@ -114,7 +114,8 @@ class Runner:
             self._blame_suite(result)
 
     def _blame_implementation(self, case: Case, violation: Violation, result: CaseResult) -> None:
-        requirement = self._register[violation.requirement or case.covers[0]]
+        blamed = violation.requirement or case.covers[0]
+        requirement = self._register[blamed if blamed in self._register else case.covers[0]]
         result.verdict = Verdict.NON_STRICT if requirement.is_advice else Verdict.FAIL
         result.requirement = requirement.id
         result.expected, result.came = violation.expected, violation.came

@@ -10,8 +10,9 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from scaler_conformance.codec import SCHEMA, Message, Struct, UnreadableMessageError
 from scaler_conformance.conversation import Conversation, check
@@ -24,6 +25,8 @@ STATUSES = SCHEMA.enum("TaskStatus")
 OUTCOMES = SCHEMA.enum("CancelOutcome")
 STORAGES = SCHEMA.enum("ObjectStorage")
 FIRST_INSTANCE = 1_000
+CLIENT_SESSION = 77
+COLUMNS_AGREE, STATUS_AND_FAILURE, OBJECT_FIRST = "SCL-WRK-005", "SCL-WRK-006", "SCL-OBJ-012"
 
 
 class Outcome(NamedTuple):
@@ -46,7 +49,7 @@ class Outcome(NamedTuple):
         try:
             return json.loads(self.payload)
         except ValueError:
-            raise Violation("a result in JSON", f"it was {self!r}") from None
+            raise Violation("a result in JSON", f"it was {self!r}", "SCL-COD-007") from None
 
     @property
     def failure(self) -> Struct:
@@ -54,7 +57,8 @@ class Outcome(NamedTuple):
         try:
             return SCHEMA.decode_failure(self.payload)
         except UnreadableMessageError as error:
-            raise Violation("a Failure as payload", f"it cannot be read: {error}") from None
+            came = f"it cannot be read: {error}"
+            raise Violation("a Failure as payload", came, STATUS_AND_FAILURE) from None
 
     def __repr__(self) -> str:
         return f"the outcome {self.status} of task {self.id} with {self.payload[:80]!r}"
@@ -76,6 +80,7 @@ class WorkerSession(Conversation):
         self.hello: Message = Message("Hello", {})
         self.number = 0
         self.is_open = False
+        self.was_refused = False
         self.fetches_objects = True
         self.outcomes: List[Outcome] = []  # that no case has taken
         self.confirmations: List[Confirmation] = []
@@ -83,28 +88,49 @@ class WorkerSession(Conversation):
         self.object_sizes: Dict[int, int] = {}
         self.storages: Dict[int, str] = {}
         self.object_directory = ""
-        self._next_instance = FIRST_INSTANCE
+        self.served: Dict[int, bytes] = {}  # objects of the client whose requests are answered by themselves
+        self.requests = 0  # that were
+        self.announcements: List[Message] = []  # by which objects of the worker's were created
+        self._objects_made = 0
+        self.instances: Iterator[int] = itertools.count(FIRST_INSTANCE)
         self._count = 0
+
+    def take_over(self, old: WorkerSession) -> None:
+        """Go on where an old session of the same connection ended: with its Hello."""
+        self._queue = old.waiting("Hello")
+
+    def unclaimed(self) -> List[object]:
+        return [*super().unclaimed(), *self.outcomes, *self.confirmations]
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def need_function(self, name: str) -> None:
         """Raises NotApplicable when the worker does not say that it serves a conformance function."""
         served = self.hello.functions
-        if not any(
+        if served and not any(
             PREFIX + name == each or (each[-1:] == "*" and (PREFIX + name).startswith(each[:-1])) for each in served
         ):
             raise NotApplicable(f"the worker does not list {PREFIX}{name}")
 
-    def submit(self, function: str, *arguments: Any, **fields: Any) -> int:
+    @property
+    def capacity(self) -> int:
+        """How many tasks the worker takes at a time."""
+        return int(self.hello.slots * max(1, self.hello.queueSize))
+
+    @staticmethod
+    def json(arguments: Sequence[Any]) -> bytes:
+        """Arguments as a payload."""
+        return json.dumps(arguments).encode()
+
+    def submit(self, function: str, /, *arguments: Any, **fields: Any) -> int:
         """Give the worker one task of a conformance function in JSON; its instance id."""
         return self.submit_many(function, [list(arguments)], **fields)[0]
 
-    def submit_many(self, function: str, arguments: Sequence[Sequence[Any]], **fields: Any) -> List[int]:
+    def submit_many(self, function: str, arguments: Sequence[Sequence[Any]], /, **fields: Any) -> List[int]:
         """Give it a batch; the instance ids, ascending. `fields` are of the Task message."""
-        return self.submit_payloads(function, [json.dumps(each).encode() for each in arguments], **fields)
+        return self.submit_payloads(function, [self.json(each) for each in arguments], **fields)
 
-    def submit_payloads(self, function: str, payloads: Sequence[bytes], **fields: Any) -> List[int]:
+    def submit_payloads(self, function: str, payloads: Sequence[bytes], /, **fields: Any) -> List[int]:
         """Give it a batch whose payloads are these bytes."""
         self.need_function(function)
         ids = self.new_instances(len(payloads))
@@ -114,16 +140,14 @@ class WorkerSession(Conversation):
             "functionName": PREFIX + function,
             "codec": "json",
             "attempt": 1,
-            "client": 1,
+            "client": CLIENT_SESSION,
         }
         self.send("Task", b"".join(payloads), **{**usual, **fields})
         return ids
 
     def new_instances(self, count: int = 1) -> List[int]:
-        """Instance ids that this session has not used."""
-        first = self._next_instance
-        self._next_instance += count
-        return list(range(first, first + count))
+        """Instance ids that were not used before."""
+        return [next(self.instances) for _ in range(count)]
 
     def occupy(self, holds: Sequence[Hold], **fields: Any) -> List[int]:
         """Have one `wait` task run for each hold, and wait until all of them have started."""
@@ -188,8 +212,9 @@ class WorkerSession(Conversation):
 
     # Objects --------------------------------------------------------------------------------------------------------
 
-    def create_object(self, object_id: int, content: bytes, kind: int = 0) -> None:
-        """Send the worker an object inline."""
+    def create_object(self, content: bytes, kind: int = 0) -> int:
+        """Send the worker an object of the client inline; its id."""
+        object_id = self.new_object()
         self.send(
             "ObjectInstruction",
             content,
@@ -201,9 +226,45 @@ class WorkerSession(Conversation):
             names=[""],
             codec="json",
         )
+        return object_id
+
+    def new_object(self) -> int:
+        """The id of another object of the client."""
+        self._objects_made += 1
+        return CLIENT_SESSION << 40 | self._objects_made
+
+    def announce(self, content: bytes, storage: str = "remote", is_served: bool = True) -> int:
+        """Tell the worker of an object that it must fetch; its id.
+
+        Parameters:
+            is_served: whether its requests are answered by themselves.
+        """
+        object_id = self.new_object()
+        if is_served:
+            self.served[object_id] = content
+        self.send(
+            "ObjectInstruction",
+            action="create",
+            ids=[object_id],
+            sizes=[len(content)],
+            storages=[STORAGES.index(storage)],
+            kinds=[0],
+            codec="json",
+        )
+        return object_id
+
+    def answer(self, request: Message, content: bytes) -> None:
+        """Answer an ObjectRequest as a scheduler that has all of the object."""
+        chunk = content[request.offset : request.offset + min(request.length, CHUNK_BYTES)]
+        self.send("ObjectResponse", chunk, id=request.id, offset=request.offset, status="ok", size=len(content))
 
     def _is_complete(self, object_id: int) -> bool:
         return len(self.objects.get(object_id, b"")) == self.object_sizes.get(object_id)
+
+    def fetch(self, object_id: int) -> None:
+        """Fetch an object of the worker, as is done by itself unless `fetches_objects` is off."""
+        self.fetches_objects = True
+        self._request_chunk(object_id)
 
     def _request_chunk(self, object_id: int) -> None:
         offset, size = len(self.objects[object_id]), self.object_sizes[object_id]
@@ -222,13 +283,15 @@ class WorkerSession(Conversation):
         elif message.type == "ObjectResponse" and self.fetches_objects and message.id in self.objects:
             self.objects[message.id] += message.payload
             self._request_chunk(message.id)
+        elif message.type == "ObjectRequest" and message.id in self.served:
+            self.requests += 1
+            self.answer(message, self.served[message.id])
         else:
             super()._take_in(message)
 
     def _take_in_results(self, message: Message) -> None:
         count = len(message.ids)
-        for column in ("payloadSizes",):
-            _check_length(message, column, count)
+        _check_length(message, "payloadSizes", count)
         for column in ("statuses", "objects", "durationsMicroseconds", "cpuMicroseconds", "peakMemoryBytes"):
             if getattr(message, column):
                 _check_length(message, column, count)
@@ -237,8 +300,12 @@ class WorkerSession(Conversation):
         for index, id_ in enumerate(message.ids):
             size = message.payloadSizes[index]
             status = message.statuses[index] if message.statuses else 0
-            check(status < len(STATUSES), "a status that the schema has", status)
+            known = status < len(STATUSES) and STATUSES[status] != "cancelled"
+            check(known, "the status success, failed or lost", status, STATUS_AND_FAILURE)
             object_id = message.objects[index] if message.objects else 0
+            announced = object_id == 0 or object_id in self.objects
+            check(announced, "an object to be created before the TaskResult that names it", message, OBJECT_FIRST)
+            check(not (object_id and size), "no payload beside an object", message, OBJECT_FIRST)
             payload = message.payload[start : start + size]
             start += size
             self._count += 1
@@ -256,6 +323,7 @@ class WorkerSession(Conversation):
             _check_length(message, column, len(message.ids))
         inline = sum(size for size, storage in zip(message.sizes, message.storages) if storage == 0)
         _check_payload(message, inline)
+        self.announcements.append(message)
         start = 0
         for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
             self.object_sizes[object_id] = size
@@ -270,21 +338,25 @@ class WorkerSession(Conversation):
                 self._request_chunk(object_id)
 
     def _read_shared(self, object_id: int) -> bytes:
-        check(self.object_directory, "no object to be `shared` when no directory is", f"object {object_id:x} was")
+        came = f"object {object_id:x} was"
+        check(self.object_directory, "no object to be `shared` when no directory is", came, "SCL-OBJ-007")
         try:
             with open(f"{self.object_directory}/{object_id:016x}", "rb") as file:
                 return file.read()
         except OSError as error:
-            raise Violation(f"a file {object_id:016x} in the object directory", str(error)) from None
+            expected = f"a file {object_id:016x} in the object directory"
+            raise Violation(expected, str(error), "SCL-OBJ-008") from None
 
 
 def _check_length(message: Message, column: str, count: int) -> None:
     length = len(getattr(message, column))
-    check(length == count, f"{count} entries in {column} of {message.type}", f"{length} in {message!r}")
+    expected = f"{count} entries in {column} of {message.type}"
+    check(length == count, expected, f"{length} in {message!r}", COLUMNS_AGREE)
 
 
 def _check_payload(message: Message, size: int) -> None:
-    check(len(message.payload) == size, f"a payload of {size} bytes", f"{len(message.payload)} in {message!r}")
+    came = f"{len(message.payload)} in {message!r}"
+    check(len(message.payload) == size, f"a payload of {size} bytes", came, COLUMNS_AGREE)
 
 
 def _explained(outcome: Outcome) -> str:

@@ -69,7 +69,9 @@ def _segment_tables() -> Iterator[Fault]:
     yield fault("oversize-claim", "a segment of 32 GiB is announced", struct.pack("<II", 0, 0xFFFFFFFF) + whole[8:])
     table = struct.pack("<4I", 2, 1, 1, 0xFFFFFFFF)
     yield fault("oversize-claim-last-segment", "the last of three segments is announced with 32 GiB", table + bytes(64))
-    yield fault("table-of-many-segments-cut", "101 segments are announced, and their sizes are not there", _words(100, 1))
+    yield fault(
+        "table-of-many-segments-cut", "101 segments are announced, and their sizes are not there", _words(100, 1)
+    )
     count = SEGMENT_COUNT_LIMIT + 1
     yield fault("too-many-segments", f"{count} segments", frame(*[[0]] * count))
     yield fault("segment-count-overflow", "2^32 segments are announced", _words(0xFFFFFFFF, 0))
@@ -131,7 +133,9 @@ def _lists_and_texts() -> Iterator[Fault]:
     yield of("text-without-end", "a text whose last byte is not NUL", m.TaskLog, "text", BYTE, 8, word_of(b"12345678"))
     yield of("text-empty-list", "a text of no bytes, not even NUL", m.TaskLog, "text", BYTE, 0)
     yield of("text-not-utf8", "a text with a byte ff", m.TaskLog, "text", BYTE, 2, word_of(b"\xff"))
-    yield of("text-surrogate", "a text with half a surrogate pair", m.TaskLog, "text", BYTE, 4, word_of(b"\xed\xa0\x80"))
+    yield of(
+        "text-surrogate", "a text with half a surrogate pair", m.TaskLog, "text", BYTE, 4, word_of(b"\xed\xa0\x80")
+    )
     yield of("text-of-numbers", "a text with elements of 64 bits", m.TaskLog, "text", EIGHT_BYTES, 1, 0)
     yield of("texts-of-bytes", "bytes where a list of texts belongs", m.Hello, "codecs", BYTE, 8, 0)
     structs = m.Heartbeat, "processors", COMPOSITE

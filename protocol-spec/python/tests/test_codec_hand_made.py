@@ -58,7 +58,7 @@ def test_the_root_pointer_itself_may_be_far():
 
 
 def test_texts_and_structs_are_found_across_segments():
-    first = message(m.Hello, *[0] * 11)
+    first = message(m.Hello, *[0] * (m.Hello.DATA_WORDS + m.Hello.POINTER_WORDS))
     first[pointer_place(m.Hello, "codecs")] = far_pointer(1, 0)
     first[pointer_place(m.Hello, "capabilities")] = far_pointer(2, 0, double=True)
     second = [list_pointer(0, POINTER, 2), far_pointer(3, 0), 0]

@@ -3,7 +3,7 @@
 Rules:
 - A codec knows bytes and values, nothing of tasks. What it cannot write or read is an exception that says so.
 - There is one object of each; `NEUTRAL_CODECS` has them by name.
-- What the bytes are is defined by the protocol (SCL-COD-005 to SCL-COD-007), not here.
+- What the bytes are is defined by the protocol (SCL-COD-005, SCL-COD-006, SCL-COD-007), not here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     scaler_worker tcp://127.0.0.1:8516 --functions 'scaler.conformance/*=scaler.conformance'
 
 Rules:
-- What each does is defined in the protocol's specification, "The conformance functions"; nothing else is public here.
+- What each does is defined in the protocol's specification, "The conformance functions" (SCL-COD-009); nothing else is
+  public here.
 - Wrong arguments are refused before anything is done (SCL-COD-008).
 """
 

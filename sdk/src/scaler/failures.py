@@ -127,6 +127,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         function: the name of the function whose task it was.
     """
     try:
+        # SCL-CLT-003
         failure = decode_struct(m.Failure, payload)
     except MalformedMessageError as error:
         return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
@@ -147,6 +148,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
             f"{_place(failure, function)}: it raised {failure.type_name}: {failure.message}"
         )
     if exception is None:
+        # SCL-VER-003
         known = _ERRORS.get(int(failure.kind))
         if known is None:
             known = exceptions.TaskExceptionNotSerializableError

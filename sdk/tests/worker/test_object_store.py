@@ -31,6 +31,21 @@ def test_inline_content_is_kept(bench):
     assert bench.store.definition(10) is None
 
 
+def test_objects_are_values_when_their_kinds_are_left_out(bench):
+    bench.store.on_instruction(m.ObjectInstruction(ids=[9], sizes=[2], storages=bytes([INLINE])), b"ab")
+
+    assert bench.store.definition(9) == (m.ObjectKind.VALUE, Place.INLINE, b"ab")
+
+
+def test_instructions_for_others_and_of_newer_schedulers_change_nothing(bench):
+    bench.create(9, INLINE, b"content")
+
+    for action in (m.ObjectAction.SPILL, 99):
+        assert bench.store.on_instruction(m.ObjectInstruction(action=action, ids=[9]), b"") == []
+
+    assert bench.store.is_available(9)
+
+
 def test_a_large_object_is_fetched_through_a_window(bench):
     content = os.urandom(7 * CHUNK + 5)
     bench.create(9, REMOTE, size=len(content))
@@ -101,7 +116,7 @@ def test_clearing_forgets_everything(bench):
 @pytest.mark.parametrize(
     ("fields", "payload"),
     [
-        ({"sizes": [1], "storages": bytes([INLINE]), "kinds": b""}, b"x"),
+        ({"sizes": [1], "storages": bytes([INLINE]), "kinds": b"\0\0"}, b"x"),
         ({"sizes": [2], "storages": bytes([INLINE]), "kinds": b"\0"}, b"x"),
     ],
 )

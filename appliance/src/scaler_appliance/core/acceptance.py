@@ -51,6 +51,7 @@ class Acceptance:
         if reason is not None:
             self._outcomes.lose(Span(batch, 0, len(batch)), reason[0], reason[1])
             return
+        # SCL-SCH-007
         for index, object_id in missing.items():
             span = Span(batch, index, index + 1)
             self._outcomes.lose(span, m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
@@ -89,6 +90,7 @@ class Acceptance:
             room -= accepted - start
             if accepted > start:
                 self._state.ready.add(Span(batch, start, accepted))
+            # SCL-SCH-008
             if accepted < stop:
                 text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
                 self._outcomes.lose(Span(batch, accepted, stop), m.FailureKind.REJECTED, text)
@@ -107,6 +109,7 @@ class Acceptance:
         return max(0, limit + self._placement.free_slots() - self._state.waiting())
 
 
+# SCL-SCH-002
 def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> None:
     ids, count = message.ids, len(message.ids)
     if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
@@ -118,6 +121,7 @@ def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> Non
     check_capabilities(message.options.capabilities)
     ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
     if not ascending or ids[0] <= client.last_task_id:
+        # SCL-SCH-003
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "Task: ids must ascend within a session")
 
 

@@ -173,6 +173,7 @@ class Dispatch:
         self.start = start
         self.stop = stop
         self.worker = worker  # session
+        # SCL-SCH-005
         first = number << INSTANCE_BITS
         self.ids = array("Q", range(first, first + stop - start))  # instance ids
         self.open = bytearray(b"\x01") * (stop - start)

@@ -37,6 +37,7 @@ class Cancels:
                 if found is None:
                     continue
             if found is None or found[0].states[found[1]] in FINAL_STATES:
+                # SCL-SCH-020
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
             else:
                 self._outcomes.cancel(client, found[0], found[1], message.force)
@@ -57,6 +58,7 @@ class Cancels:
 
     def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> None:
         """A worker answers a cancel."""
+        # SCL-SCH-002
         if len(message.ids) != len(message.outcomes):
             raise PeerError(m.RefusalReason.MALFORMED, "TaskCancelConfirm: columns of different lengths")
         for position, outcome in enumerate(message.outcomes):
@@ -79,9 +81,11 @@ class Cancels:
             client.confirm_cancel(task_id, m.CancelOutcome.CANCELLED)
             self._outcomes.finish(client, batch, index, index + 1)
         else:
+            # SCL-SCH-027
             text = f"instance {dispatch.instance_of(index)} was given to this worker, and it has not reported it"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
 
+    # SCL-SCH-022
     def cancel_all(self, client: ClientSession) -> None:
         """The client is gone: its tasks stop, running ones too, and their outcomes go nowhere."""
         for batch in list(client.batches()):

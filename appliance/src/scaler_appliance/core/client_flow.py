@@ -66,6 +66,7 @@ class ClientFlow:
         self.tasks_released += tasks
         self.bytes_released += size
 
+    # SCL-SCH-026
     def renewal(self, accepted_up_to: int) -> Optional[m.TaskEcho]:
         """What to tell the client now, if so much was released that it should know."""
         tasks, size = self.tasks_released - self._tasks_told, self.bytes_released - self._bytes_told

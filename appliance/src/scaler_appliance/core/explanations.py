@@ -71,6 +71,7 @@ class Explanations:
             text = "the scheduler has not received the task yet"
         if found is not None and found[0].states[found[1]] not in FINAL_STATES:
             text = self._sentence(client, *found)
+        # SCL-SCH-023
         self._state.send(client.peer, m.Explanation(request_id=message.request_id, text=text))
 
     def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:

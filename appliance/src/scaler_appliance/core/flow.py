@@ -37,6 +37,7 @@ class Flow:
         if self._state.sessions.get(client.peer) is not client:
             return  # it is leaving
         limit = self._state.settings.client_bytes_in_flight
+        # SCL-SCH-033
         is_held = client.is_congested or (limit > 0 and client.large_results.total_bytes >= limit)
         if is_held and not self._state.ready.is_held(client.number):
             self._state.ready.hold(client.number)

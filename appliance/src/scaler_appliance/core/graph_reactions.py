@@ -131,6 +131,7 @@ class Graphs:
                 self._keep_object(worker, client, graph, node, objects[position])
             elif graph.dependants[node]:
                 graph.results[node] = self._kept(client, graph, node, bytes(content), span.codec)
+        # SCL-SCH-030
         wanted = bytes([graph.is_target[node] for node in batch.nodes[start:stop]])
         for first, end in runs(wanted, 0, stop - start, 1):
             part = _part(span, first, end, ends) if end - first < stop - start else span
@@ -188,6 +189,7 @@ class Graphs:
                 if graph.states[node] == TaskState.SUCCEEDED:
                     for successor in graph.successors_of(node):
                         graph.missing[successor] -= 1
+                        # SCL-SCH-028
                         if not graph.missing[successor]:
                             ready.append(successor)
                 else:
@@ -201,6 +203,7 @@ class Graphs:
 
     def _pass_on(self, client: ClientSession, graph: Graph, node: int) -> None:
         """Whatever depends on a node without result ends as the node did."""
+        # SCL-SCH-031
         failure = graph.failures.pop(node, None)
         for successor in graph.successors_of(node):
             if graph.states[successor] != TaskState.WAITING:
@@ -250,6 +253,7 @@ class Graphs:
             if graph.forget_dependant(predecessor) and not graph.is_target[predecessor]:
                 graph.unneeded.append(predecessor)
 
+    # SCL-SCH-032
     def _cancel_unneeded(self, client: ClientSession, graph: Graph, node: int) -> None:
         """No target needs the node any more."""
         if graph.states[node] == TaskState.WAITING:
@@ -279,6 +283,7 @@ def _part(span: ResultSpan, first: int, end: int, ends: List[int]) -> ResultSpan
     return ResultSpan(span.sizes[first:end], span.payload[ends[first] : ends[end]], span.codec, statuses, optional)
 
 
+# SCL-SCH-002
 def _check_graph(client: ClientSession, message: m.GraphTask, payload: Buffer) -> None:
     ids, count = message.ids, len(message.ids)
 
@@ -304,4 +309,5 @@ def _check_graph(client: ClientSession, message: m.GraphTask, payload: Buffer) -
     check_capabilities(message.options.capabilities)
     ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
     if not ascending or ids[0] <= client.last_task_id:
+        # SCL-SCH-003
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "GraphTask: ids must ascend within a session")

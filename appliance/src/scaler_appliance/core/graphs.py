@@ -169,6 +169,7 @@ class Graph:
             return []
         results = [self.results[each] for each in predecessors]
         sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
+        # SCL-SCH-029
         payloads.append(struct.pack(f"<{len(sizes) + 2}I", RESULTS_MARK, len(sizes), *sizes))
         payloads += [result for result in results if not isinstance(result, int)]
         for predecessor in predecessors:

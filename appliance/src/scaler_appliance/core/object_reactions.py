@@ -64,15 +64,18 @@ class ObjectReactions:
                 state.effects.append(RemoveObject(object_id))
 
     def _check_new(self, session: Session, object_id: int, size: int) -> None:
+        # SCL-OBJ-002
         if object_id >> SESSION_SHIFT != session.number or self._state.objects.find(object_id) is not None:
             text = f"object id {object_id:016x} is not free, or not this session's"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         limit = self._state.settings.maximum_object_bytes
+        # SCL-OBJ-003
         if size > limit:
             text = f"an object of {size} bytes is larger than this scheduler allows ({limit})"
             raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, text)
 
     def _let_go(self, session: Session, object_id: int) -> None:
+        # SCL-OBJ-006
         if object_id in session.objects:
             session.objects.discard(object_id)
             record = self._state.objects.find(object_id)
@@ -86,6 +89,7 @@ class ObjectReactions:
 
     def drop_all(self, session: Session) -> None:
         """The session clears its objects, or is gone."""
+        # SCL-OBJ-004
         for object_id in sorted(session.objects):
             self._let_go(session, object_id)
 
@@ -132,6 +136,7 @@ class ObjectReactions:
             self._state.objects.on_chunk(record, payload)
 
 
+# SCL-SCH-002
 def _check_columns(message: m.ObjectInstruction, payload: Buffer) -> None:
     count = len(message.ids)
     if len(message.sizes) != count or len(message.storages) != count:

@@ -18,6 +18,7 @@ from scaler_appliance.core.object_memory import ObjectMemory, Place
 from scaler_protocol import messages as m
 
 SESSION_SHIFT = 40  # object id = session << SESSION_SHIFT | number
+# SCL-OBJ-011
 TRANSFER_WINDOW = 4  # chunks requested and not arrived
 
 
@@ -161,6 +162,7 @@ class ObjectTable:
         for request in waiting:
             self.refuse(request.peer, record.object_id, request.offset)
 
+    # SCL-OBJ-010
     def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
         """Send a part of an object, now or as soon as it has arrived."""
         length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
@@ -193,6 +195,7 @@ class ObjectTable:
         return self._remove_if_unused(record)
 
     def _remove_if_unused(self, record: ObjectRecord) -> List[int]:
+        # SCL-OBJ-004
         if record.held or record.references:
             return []
         del self._records[record.object_id]

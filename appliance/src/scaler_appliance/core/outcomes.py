@@ -44,12 +44,14 @@ class Outcomes:
         if dispatch is None and 0 < number <= self._state.last_dispatch:
             return None, 0, 1
         start = 0 if dispatch is None else dispatch.start + position_in_dispatch(first)
+        # SCL-SCH-014
         if dispatch is None or start >= dispatch.stop:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"instance {first} was never given to anyone")
         if dispatch.worker != worker.number:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"instance {first} was given to another worker")
         return dispatch, start, dispatch.alike(start, start + dispatch.run_of(ids, position))
 
+    # SCL-SCH-013
     def close(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int) -> None:
         """Fence open instances: nothing that is heard of them later counts."""
         dispatch.close(start, stop)
@@ -87,6 +89,7 @@ class Outcomes:
         """Cancel a task that has no outcome yet: at once, or by asking its worker."""
         before = batch.states[index]
         apply(batch.states, index, index + 1, TaskEvent.CANCEL)
+        # SCL-SCH-021
         if before == TaskState.QUEUED:
             self._state.ready.count_cancelled(batch, 1)
             client.confirm_cancel(batch.ids[index], m.CancelOutcome.CANCELLED)
@@ -95,6 +98,7 @@ class Outcomes:
             dispatch = batch.dispatch_of(index)
             self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
 
+    # SCL-SCH-001
     def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
         """Tasks of a batch reached their outcome: free what only they needed."""
         counts = self._state.finished
@@ -134,5 +138,6 @@ class Outcomes:
             if client is not None:
                 client.flow.release(0, record.size)
                 client.touch()
+        # SCL-OBJ-005
         for number in holders:
             self._state.workers[number].forget_object(object_id)

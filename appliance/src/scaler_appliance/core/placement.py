@@ -86,6 +86,7 @@ class Placement:
     def place(self) -> None:
         """Hand out waiting tasks as far as workers have room."""
         lending = dict(self._lending)
+        # SCL-SCH-012
         for ready_class in self._state.ready.waiting():
             is_served = False
             for candidates in (self._idle, self._hungry):
@@ -199,7 +200,9 @@ class Placement:
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         worker.assign(dispatch)
+        # SCL-SCH-011
         self._announce_objects(worker, span)
+        # SCL-SCH-004
         message = m.Task(
             ids=dispatch.ids,
             payload_sizes=batch.sizes[start:stop],
@@ -209,6 +212,7 @@ class Placement:
             options=batch.options,
             dependency_counts=batch.dependency_counts[start:stop],
             dependencies=batch.dependencies_of(start, stop),
+            # SCL-SCH-006
             attempt=batch.losses_of(start) + 1,
             client=batch.client,
         )

@@ -82,9 +82,11 @@ class Reports:
         else:
             if span.optional and "objects" in span.optional:
                 self._hand_over_objects(worker, client, span.optional["objects"])
+            # SCL-SCH-015
             client.report(batch.ids[start:stop], span)
         if span.optional and "objects" in span.optional:
             self._flow.hold_or_resume(client)
+        # SCL-SCH-020
         for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
@@ -95,6 +97,7 @@ class Reports:
         if not object_ids:
             return
         named: List[int] = list(filter(None, object_ids))
+        # SCL-OBJ-015
         if len(set(named)) != len(named) or not worker.objects.issuperset(named):
             text = "TaskResult: objects must be the worker's own, and each the result of one task"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
@@ -104,6 +107,7 @@ class Reports:
         for object_id in filter(None, object_ids):
             record = self._state.objects.find(object_id)
             assert record is not None
+            # SCL-OBJ-014
             worker.objects.discard(object_id)
             record.owner = client.number
             client.objects.add(object_id)
@@ -132,10 +136,12 @@ class Reports:
         dispatch, index, _ = self._outcomes.find_run(worker, array("Q", [message.id]), 0)
         if dispatch is not None and dispatch.is_open(index):
             batch = dispatch.batch
+            # SCL-SCH-015
             passed_on = m.TaskLog(id=batch.ids[index], stream=message.stream, text=message.text)
             self._state.send(self._state.clients[batch.client].peer, passed_on)
 
 
+# SCL-SCH-002
 def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[int]]:
     """The optional columns that are there, by name; raises PeerError unless all columns fit each other."""
     count = len(message.ids)

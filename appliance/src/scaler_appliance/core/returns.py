@@ -34,6 +34,7 @@ class Returns:
         self._outcomes = outcomes
         self._last_balance_request = 0
 
+    # SCL-SCH-016
     def return_all(self, worker: WorkerSession, why: str, is_fault: bool) -> None:
         """The worker is gone: its tasks go back to the front of their queue, if they may run again."""
         for dispatch in reversed(list(worker.dispatches.values())):
@@ -42,6 +43,7 @@ class Returns:
                 start, stop = dispatch.start + low, dispatch.start + high
                 self._outcomes.close(worker, dispatch, start, stop)
                 self._finish_cancelled(batch, start, stop)
+                # SCL-SCH-017, SCL-SCH-018
                 if is_fault or batch.options.at_most_once:
                     self._count_losses(batch, start, stop, f"{worker.title}: {why}")
                 self._requeue(batch, start, stop)
@@ -61,6 +63,7 @@ class Returns:
             what: who was lost and why, for the tasks' history.
         """
         limit = min(self._state.settings.maximum_attempts, MAXIMUM_COUNTED_ATTEMPTS)
+        # SCL-SCH-017
         if batch.options.at_most_once:
             limit = 1
         for index in range(start, stop):

@@ -111,6 +111,7 @@ class Scheduler:
             reaction = self._reactions[type(session)].get(type(message))
             if reaction is not None:
                 reaction(session, message, payload)
+            # SCL-SES-024, SCL-VER-001
             elif not isinstance(message, m.UnknownMessage):  # which is of a newer minor version
                 text = f"a {session.kind} does not send {type(message).__name__}"
                 raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
@@ -119,11 +120,13 @@ class Scheduler:
 
     def _on_message_of_stranger(self, peer: bytes, message: object) -> None:
         """A peer spoke that has no session: it never had one, or it has ended meanwhile."""
+        # SCL-SES-012
         if isinstance(message, m.DisconnectRequest):
             self.state.send(peer, m.DisconnectResponse())
             return
         if isinstance(message, m.ObjectInstruction):
             self._objects.on_instruction_of_stranger(message)
+        # SCL-SES-011
         if not isinstance(message, _ANSWERS):
             self._refuse(peer, m.RefusalReason.NOT_GREETED, _NOT_GREETED)
 
@@ -132,10 +135,12 @@ class Scheduler:
         self._now = now
         session = self.state.sessions.get(peer)
         if session is not None:
+            # SCL-SEC-001
             self.state.log("ERROR", f"{session.title} broke the protocol: {error.text}")
             self._remove(session, f"it broke the protocol: {error.text}", is_fault=True)
         self._refuse(peer, error.reason, error.text)
 
+    # SCL-SES-017
     def on_peer_gone(self, now: float, peer: bytes) -> None:
         """The connection to a peer does not exist any more."""
         self._now = now
@@ -218,11 +223,14 @@ class Scheduler:
 
     # Joining and leaving --------------------------------------------------------------------------------------------
 
+    # SCL-SES-002
     def _on_hello(self, peer: bytes, hello: m.Hello) -> None:
         before = self.state.sessions.get(peer)
+        # SCL-SES-010
         if before is not None:
             self._remove(before, "it started anew", is_fault=False)
         self._check_hello(hello)
+        # SCL-SES-007
         number = self.state.last_session = self.state.last_session + 1
         session: Session
         if hello.role == m.Role.CLIENT:
@@ -241,6 +249,7 @@ class Scheduler:
 
     def _check_hello(self, hello: m.Hello) -> None:
         speaks = hello.implementation
+        # SCL-SES-003
         if (
             hello.major != PROTOCOL_MAJOR
             or hello.minor_min > PROTOCOL_MINOR_MAX
@@ -252,11 +261,14 @@ class Scheduler:
                 f" {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX}, {speaks.name or 'the peer'} {speaks.version} speaks"
                 f" {hello.major}.{hello.minor_min} to {hello.major}.{hello.minor_max}: install versions that overlap",
             )
+        # SCL-SES-005
         if hello.role not in (m.Role.CLIENT, m.Role.WORKER):
             raise PeerError(m.RefusalReason.ROLE_NOT_SERVED, "a scheduler serves clients and workers only")
+        # SCL-SES-006
         if hello.role == m.Role.WORKER and hello.slots == 0:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "a worker needs at least one slot")
         check_capabilities(hello.capabilities)
+        # SCL-SES-022
         if self._stopping_at is not None:
             raise PeerError(m.RefusalReason.SHUTTING_DOWN, "the scheduler is shutting down")
         if self.state.last_session >= MAXIMUM_SESSIONS:
@@ -268,6 +280,7 @@ class Scheduler:
         timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
         return m.Welcome(
             major=PROTOCOL_MAJOR,
+            # SCL-SES-004
             minor=min(hello.minor_max, PROTOCOL_MINOR_MAX),
             implementation=settings.implementation,
             scheduler_id=settings.scheduler_id,
@@ -289,6 +302,7 @@ class Scheduler:
         )
 
     def _refuse(self, peer: bytes, reason: m.RefusalReason, text: str) -> None:
+        # SCL-SES-002
         refusal = m.Refusal(
             reason=reason,
             message=text,
@@ -299,15 +313,18 @@ class Scheduler:
         )
         self.state.send(peer, refusal)
 
+    # SCL-SES-012
     def _on_disconnect_request(self, session: Session, message: m.DisconnectRequest, payload: bytes) -> None:
         self._remove(session, message.message or "it left", is_fault=False)
         self.state.send(session.peer, m.DisconnectResponse())
 
     def _on_client_shutdown(self, client: ClientSession) -> None:
+        # SCL-SCH-024
         if self.state.settings.protected:
             text = "the scheduler is protected: stop it where it was started, or start it without --protected"
             self.state.send(client.peer, m.ClientShutdownResponse(accepted=False, message=text))
             return
+        # SCL-SCH-025
         self.state.send(client.peer, m.ClientShutdownResponse(accepted=True))
         self.shut_down(self._now, f"{client.title} asked for it")
 
@@ -315,6 +332,7 @@ class Scheduler:
         """End a session, and everything that was held for it."""
         del self.state.sessions[session.peer]
         if isinstance(session, ClientSession):
+            # SCL-SCH-022
             self._cancels.cancel_all(session)
             self._objects.on_session_gone(session)
             self._explanations.forget_client(session)
@@ -345,6 +363,7 @@ class Scheduler:
         if isinstance(session, WorkerSession):
             session.on_heartbeat(message)
             self._placement.on_load_changed(session)
+        # SCL-SES-014
         echo = m.HeartbeatEcho(
             sequence=message.sequence, slots=self.state.total_slots, tasks_waiting=len(self.state.ready)
         )
@@ -362,6 +381,7 @@ class Scheduler:
             silence_seconds = self._now - session.last_heard
             own_interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000
             interval_seconds = own_interval_seconds or settings.heartbeat_interval_seconds
+            # SCL-SES-015
             if silence_seconds > timeout_seconds:
                 text = f"nothing was heard of it for {silence_seconds:.0f} s"
                 self._remove(session, text, is_fault=True)
@@ -387,6 +407,7 @@ class Scheduler:
 
     def _flush_client(self, client: ClientSession) -> None:
         """`running` announces a result, `notFound` says that it came before: the order tells the truth."""
+        # SCL-SCH-020
         if client.running_ids:
             outcomes = bytes([m.CancelOutcome.RUNNING]) * len(client.running_ids)
             self.state.send(client.peer, m.TaskCancelConfirm(ids=client.running_ids, outcomes=outcomes))

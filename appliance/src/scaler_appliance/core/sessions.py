@@ -137,6 +137,7 @@ class ClientSession(Session):
         self.outbox.add(ids, span)
         self._touched[self.number] = self
 
+    # SCL-SCH-019
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
         """Answer a cancel at the end of this burst, if somebody asked."""
         if task_id in self.unasked_cancels:
@@ -195,6 +196,7 @@ class WorkerSession(Session):
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
 
+    # SCL-SCH-009
     def offers(self, needs: Needs) -> bool:
         """Whether tasks with these needs can ever run here."""
         own = self.capabilities
@@ -213,6 +215,7 @@ class WorkerSession(Session):
 
     def room_for(self, capabilities: Capabilities) -> int:
         """How many more tasks with these needs it could hold; tasks that only need a name are not limited by it."""
+        # SCL-SCH-009, SCL-SCH-010
         room = self.capacity - self.assigned
         for name, amount in capabilities:
             if amount:

@@ -23,7 +23,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.addresses import Address, parse_address, resolve, shortcut_of
 from scaler_protocol.connection import Connection
-from scaler_protocol.zmtp import Buffer, PeerGoneError, Zmtp, ZmtpError
+from scaler_protocol.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 BACKLOG_CONNECTIONS = 1024
 ACCEPTED_AT_ONCE = 64
@@ -135,7 +135,9 @@ class Peers:
                 self._turn_away(listener, error)
                 return
             self._last_number += 1
+            # SCL-TRN-007
             name = self._last_number.to_bytes(_NAME_BYTES, "big")
+            # SCL-TRN-001, SCL-SEC-006
             protocol = Zmtp("ROUTER", self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
             try:
                 connection = Connection(stream, protocol)
@@ -158,6 +160,7 @@ class Peers:
             pass
         self._spare = os.open(os.devnull, os.O_RDONLY)
 
+    # SCL-SEC-009
     def sweep(self) -> None:
         """Close connections that did not finish their handshake in time; to be called now and then."""
         now = time.monotonic()
@@ -169,6 +172,7 @@ class Peers:
 
     def send(self, name: bytes, frames: List[Buffer]) -> None:
         """Send a message, after those that wait for the same peer."""
+        # SCL-SEC-008
         peer = self._peers.get(name)
         if peer is None:
             self._on_peer_gone(name)
@@ -186,6 +190,7 @@ class Peers:
                 self._on_unread(peer, unsent_bytes)
 
     def _on_unread(self, peer: Peer, unsent_bytes: int) -> None:
+        # SCL-SEC-011
         if unsent_bytes > self._maximum_unsent_bytes:
             text = f"{unsent_bytes >> 20} MiB wait for it, and it does not read them"
             logger.warning("Scheduler: the connection from %s is closed: %s", peer.title, text)
@@ -211,7 +216,9 @@ class Peers:
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _lose(self, peer: Peer, error: Exception) -> None:
-        if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError):
+        # Who closes without a word asked whether the scheduler is there, as health checks do all day.
+        is_question = isinstance(error, RefusedError) and not peer.connection.peer_has_spoken
+        if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError) and not is_question:
             level = logging.WARNING if peer.connection.is_ready else logging.INFO
             logger.log(level, "Scheduler: the connection from %s is closed: %s", peer.title, error)
         self._remove(peer)

@@ -35,6 +35,7 @@ from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
 from scaler_appliance.shell.peers import Peers
+from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
 from scaler_appliance.shell.status import StatusReporter
 from scaler_protocol import MalformedMessageError, decode, encode
@@ -62,6 +63,7 @@ class Server:
         self._congestion: Dict[bytes, bool] = {}  # what is new, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
+        self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._reporter = StatusReporter(core, monitor, self.sent, self.received)
@@ -83,11 +85,13 @@ class Server:
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
         if exit_when_stdin_closes:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
+        self._service_manager.ready(f"listening at {self._peers.address}")
         self._on_timer()
         try:
             await self._stopped
         finally:
             self._loop.remove_reader(self._peers.fileno())
+        self._service_manager.stopping(self._stopped.result())
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
@@ -117,14 +121,18 @@ class Server:
 
     def _on_frames(self, now: float, peer: bytes, frames: list[bytes]) -> None:
         try:
+            # SCL-SEC-002
             if not 1 <= len(frames) <= 2:
                 raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
             message = decode(frames[0])
             self.received[type(message).__name__] += 1
+            # SCL-TRN-004
             self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+        # SCL-SEC-002
         except MalformedMessageError as error:
             self.received["malformed"] += 1
             self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+        # SCL-SEC-001
         except Exception:
             logger.exception("Scheduler: internal error; the peer that met it is disconnected")
             text = "the scheduler met an internal error; its log has the details"
@@ -138,6 +146,7 @@ class Server:
         self._peers.sweep()
         self._sweep_files()
         self._reporter.report(self._loop.time())
+        self._service_manager.working(self._loop.time())
 
     def _on_signal(self, name: str) -> None:
         if self._stopped.done():
@@ -155,6 +164,7 @@ class Server:
 
     def _begin_stop(self, why: str) -> None:
         self._is_stopping = True
+        self._service_manager.stopping(why)
         self._core.shut_down(self._loop.time(), why)
         self._drain()
 
@@ -189,6 +199,7 @@ class Server:
 
     def _send(self, effect: Send) -> None:
         self.sent[type(effect.message).__name__] += 1
+        # SCL-TRN-003
         frames: List[Buffer] = [encode(effect.message)]
         if effect.payload:
             frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))

@@ -11,16 +11,18 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from scaler_conformance.bench import Bench
+from scaler_conformance.codec import Schema
 from scaler_conformance.conversation import Conversation, Transport, check
 from scaler_conformance.peers import RouterTransport
 from scaler_conformance.verdicts import Violation
-from scaler_conformance.worker_session import WorkerSession
+from scaler_conformance.worker_session import FIRST_INSTANCE, WorkerSession
 
 MAJOR = 1
 HEARTBEAT_MILLISECONDS = 1000
@@ -36,10 +38,14 @@ class RoleBench(Bench):
         self.router = RouterTransport(self._make_session)
         self.at_end(self.router.close)
         self.sessions = 0
+        self._instances = itertools.count(FIRST_INSTANCE)  # never reused, whatever session it is
         self.last_session: Optional[WorkerSession] = None
+        self._newcomers: List[WorkerSession] = []  # connections that have not said Hello
 
     def _make_session(self, name: str, transport: Transport) -> Conversation:
-        return WorkerSession(name, transport, self.settings, self._log, self.how_it_ended)
+        session = WorkerSession(name, transport, self.settings, self._log, self.how_it_ended)
+        session.instances = self._instances
+        return session
 
     # Joining --------------------------------------------------------------------------------------------------------
 
@@ -47,8 +53,7 @@ class RoleBench(Bench):
         """The next connection that says something; the worker is started if it is not yet."""
         if self.running is None:
             self.start({"address": self.router.address})
-        waiting = Conversation("nobody", self.router, self.settings, self._log, self.how_it_ended)
-        session: WorkerSession = waiting.wait_until(self.router.take_new, "a worker to connect and say Hello")
+        session: WorkerSession = self._anybody().wait_until(self.router.take_new, "a worker to connect and say Hello")
         self.last_session = session
         return session
 
@@ -71,19 +76,100 @@ class RoleBench(Bench):
         self.welcome(session, **fields)
         return session
 
-    def welcome(self, session: WorkerSession, **fields: Any) -> None:
+    def welcome(self, session: WorkerSession, /, **fields: Any) -> None:
         """Answer a Hello."""
         self.sessions += 1
         session.number = fields.get("session", self.sessions)
         minor = session.hello.minorMax
-        session.send("Welcome", **{**usual_welcome(session.number, minor), **fields})
+        session.object_directory = fields.get("objectDirectory", "")
+        usual = usual_welcome(session.number, minor, self.heartbeat_milliseconds)
+        session.send("Welcome", **{**usual, **fields})
+        session.is_open = True
+
+    def rejoined(
+        self,
+        old: Optional[WorkerSession] = None,
+        expected: str = "the worker to come back with a Hello",
+        requirement: Optional[str] = None,
+        **fields: Any,
+    ) -> WorkerSession:
+        """The worker's next session, welcomed: over a new connection, or over that of the `old` one.
+
+        Who speaks on a new connection without a Hello is told so, as by any scheduler.
+        """
+        session: WorkerSession = self._anybody().wait_until(lambda: self._next_hello(old), expected, requirement)
+        session.hello = session.expect("Hello")
+        self.last_session = session
+        self.welcome(session, **fields)
+        return session
+
+    def _next_hello(self, old: Optional[WorkerSession]) -> Optional[WorkerSession]:
+        if old is not None and old.waiting("Hello"):
+            renewed = self.router.renew(old)
+            assert isinstance(renewed, WorkerSession)
+            renewed.take_over(old)
+            return renewed
+        new = self.router.take_new()
+        while new is not None:
+            assert isinstance(new, WorkerSession)
+            self._newcomers.append(new)
+            new = self.router.take_new()
+        for each in self._newcomers:
+            if each.waiting("Hello"):
+                self._newcomers.remove(each)
+                return each
+            if each.first is not None and each.first.type != "Hello" and not each.was_refused:
+                each.was_refused = True
+                each.send("Refusal", reason="notGreeted", message="say Hello")
+        return None
+
+    def _anybody(self) -> Conversation:
+        return Conversation("anybody", self.router, self.settings, self._log, self.how_it_ended)
+
+    def still_serving(self, session: WorkerSession, requirement: Optional[str] = None) -> WorkerSession:
+        """The session if it goes on, or else the next one.
+
+        For what a worker may forgive or not, as long as it serves.
+        """
+        sequence = 5_000_000 + self.random.getrandbits(20)
+        session.send("Heartbeat", sequence=sequence)
+        self._anybody().wait_until(
+            lambda: self._is_answered(session, sequence) or session.waiting("Hello") or self._has_newcomer(),
+            "the worker to answer a Heartbeat, or to come back with a Hello",
+            requirement,
+        )
+        if self._is_answered(session, sequence):
+            return session
+        return self.rejoined(session, requirement=requirement)
+
+    def _is_answered(self, session: WorkerSession, sequence: int) -> bool:
+        return any(each.sequence == sequence for each in session.echoes)
+
+    def _has_newcomer(self) -> bool:
+        new = self.router.take_new()
+        if new is not None:
+            assert isinstance(new, WorkerSession)
+            self._newcomers.append(new)
+        return bool(self._newcomers)
+
+    def welcome_as(self, session: WorkerSession, /, schema: Schema, **fields: Any) -> None:
+        """Answer a Hello with just these fields, as another version of the protocol has them."""
+        self.sessions += 1
+        session.number = self.sessions
+        session.send("Welcome", schema=schema, session=session.number, **fields)
         session.is_open = True
 
     def restart_scheduler(self) -> None:
         """End all connections, and be a scheduler that has just been started at the same address."""
         self._log.note("the scheduler is started anew")
         self.router.restart()
+        self._newcomers.clear()
         self.last_session = None
+
+    @property
+    def heartbeat_milliseconds(self) -> int:
+        """The interval that a Welcome asks for: a small part of the deadline."""
+        return max(20, int(min(1.0, self.settings.time_scale) * HEARTBEAT_MILLISECONDS))
 
     def object_directory(self) -> Dict[str, Any]:
         """The fields of a Welcome that offer a directory of shared objects."""
@@ -111,7 +197,7 @@ class RoleBench(Bench):
             self.running.terminate()
 
 
-def usual_welcome(session: int, minor: int) -> Dict[str, Any]:
+def usual_welcome(session: int, minor: int, heartbeat_milliseconds: int) -> Dict[str, Any]:
     """What a Welcome says when a case does not mind."""
     return {
         "major": MAJOR,
@@ -125,6 +211,6 @@ def usual_welcome(session: int, minor: int) -> Dict[str, Any]:
             "chunkBytes": 64 * 1024,
             "inlineBytes": 64 * 1024,
         },
-        "heartbeatIntervalMilliseconds": HEARTBEAT_MILLISECONDS,
+        "heartbeatIntervalMilliseconds": heartbeat_milliseconds,
         "timeoutMilliseconds": TIMEOUT_MILLISECONDS,
     }

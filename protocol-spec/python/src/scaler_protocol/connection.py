@@ -47,6 +47,7 @@ def connect_by_shortcut(address: Address) -> Optional[socket.socket]:
         stream.setblocking(False)
         stream.connect(name)
         _, user, _ = _CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size))
+        # SCL-TRN-010
         if user in (0, os.getuid()):
             return stream
     except OSError:
@@ -86,6 +87,11 @@ class Connection:
     def is_ready(self) -> bool:
         """Whether the handshake is over."""
         return self._held is None
+
+    @property
+    def peer_has_spoken(self) -> bool:
+        """Whether anything has come from the peer."""
+        return self.protocol.peer_has_spoken
 
     @property
     def has_unsent(self) -> bool:

@@ -119,6 +119,7 @@ def is_lock_abandoned(path: str) -> bool:
         return os.fstat(locked_file.fileno()).st_size > 0  # an empty one belongs to an owner still starting
 
 
+# SCL-OBJ-007
 def shares_directory(path: str, token: bytes) -> bool:
     """Whether this process sees the same directory as the peer that named it."""
     if not path or not token:

@@ -35,6 +35,7 @@ SEGMENT_COUNT_LIMIT = 512
 
 # What reading may cost, in words. A well-made message visits each of its words once; two are allowed. Structs
 # without size take no space in a list and are counted as a word each: the grace is for them in short frames.
+# SCL-SEC-005
 TRAVERSAL_FACTOR = 2
 TRAVERSAL_GRACE_WORDS = 1024
 
@@ -294,6 +295,7 @@ class Reader:
             self._over_budget(at)
         return read(self, segment, start, data_words, pointer_words)
 
+    # SCL-TRN-006
     def resized(
         self, start: int, data_words: int, pointer_words: int, own_data_words: int, own_pointer_words: int
     ) -> bytes:
@@ -324,6 +326,7 @@ class Reader:
             self._wrong_element("text", code, at)
         end = start + count - 1
         if not count or self.data[end]:
+            # SCL-SEC-003
             raise MalformedMessageError(f"text at byte {start} does not end with NUL")
         try:
             return self.data[start:end].decode()
@@ -387,6 +390,7 @@ class Reader:
             self._over_budget(at)
         return segment, start, code, count
 
+    # SCL-TRN-005
     def _follow(self, word: int, at: int, kind: int) -> Tuple[int, int, int]:
         """Follow a far pointer to (word that describes the content, segment and position of the content).
 
@@ -422,6 +426,7 @@ class Reader:
             self._out_of_bounds("a landing pad", segment, at, start, words * 8)
         return segment, start
 
+    # SCL-SEC-003
     def _out_of_bounds(self, what: str, segment: int, at: int, start: int, size: int) -> NoReturn:
         raise MalformedMessageError(
             f"the pointer at byte {at} to {what} at bytes {start} to {start + size} leaves segment {segment}"
@@ -433,6 +438,7 @@ class Reader:
             f"the pointer at byte {at} leads to more than a frame of {len(self.data)} bytes may contain"
         )
 
+    # SCL-SEC-003
     def _wrong_element(self, what: str, code: int, at: int) -> NoReturn:
         raise MalformedMessageError(
             f"the pointer at byte {at} should lead to {what}, but the size code of its elements is {code}"
@@ -456,6 +462,7 @@ def _segments(data: bytes) -> Tuple[Sequence[int], Sequence[int]]:
             raise MalformedMessageError(f"segment of {words} words announced in a frame of {size} bytes")
         return (WORD_BYTES,), (size,)
     count = last + 1
+    # SCL-SEC-004
     if count > SEGMENT_COUNT_LIMIT:
         raise MalformedMessageError(f"{count} segments; at most {SEGMENT_COUNT_LIMIT} are accepted")
     end = (4 + 4 * count + 7) // WORD_BYTES * WORD_BYTES
@@ -466,6 +473,7 @@ def _segments(data: bytes) -> Tuple[Sequence[int], Sequence[int]]:
         starts.append(end)
         end += words * WORD_BYTES
         ends.append(end)
+    # SCL-SEC-004
     if end != size:
         raise MalformedMessageError(f"segments of {end} bytes in all announced in a frame of {size} bytes")
     return starts, ends

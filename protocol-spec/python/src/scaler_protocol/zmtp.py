@@ -93,6 +93,11 @@ class Zmtp:
         self._flags = self._missing = 0  # of the unfinished frame: its flags, bytes yet to come
         self._pieces: List[Union[bytes, bytearray]] = []
 
+    @property
+    def peer_has_spoken(self) -> bool:
+        """Whether anything has come from the peer."""
+        return self._greeted or bool(self._held)
+
     def take_output(self) -> bytes:
         """What must be sent now, before any message: greeting, READY, PONG or ERROR; mostly nothing."""
         output, self.output = self.output, b""
@@ -129,6 +134,7 @@ class Zmtp:
             self._held = data
             return b""
         self.peer_minor_version = data[11] if data[10] == 3 else 1
+        # SCL-TRN-002
         if data[12:32].rstrip(b"\0") != b"NULL":
             raise ForeignPeerError(f"the peer wants mechanism {data[12:32]!r}; this end has NULL only")
         self._greeted = True
@@ -170,6 +176,7 @@ class Zmtp:
                 raise LimitExceededError(f"a command of {size} bytes; the limit is {MAXIMUM_COMMAND_BYTES}")
         elif not self.is_ready:
             raise MalformedFrameError("a message came before the READY command")
+        # SCL-SEC-006
         elif size > self._room:
             limit = self._maximum_message_bytes if self._frames else self._maximum_first_frame_bytes
             raise LimitExceededError(f"a {'message' if self._frames else 'first frame'} of more than {limit} bytes")
@@ -213,6 +220,7 @@ class Zmtp:
             if name != b"READY":
                 raise MalformedFrameError(f"the first command is {name[:16]!r} instead of READY")
             self._take_ready(rest)
+        # SCL-TRN-008
         elif name == b"PING":
             if not 2 <= len(rest) <= 18:
                 raise MalformedFrameError(f"a PING with {len(rest)} bytes")
@@ -228,6 +236,7 @@ class Zmtp:
                 raise MalformedFrameError("the READY command's properties cannot be read")
             properties[data[1 : value_at - 4].lower()], data = data[value_at:value_end], data[value_end:]
         socket_type = properties.get(b"socket-type", b"")
+        # SCL-TRN-002
         if socket_type not in _COMPATIBLE[self._socket_type]:
             reason = f"a {self._socket_type} socket cannot speak with one of type {socket_type[:16]!r}"
             self.output += _command(b"ERROR", bytes((len(reason),)) + reason.encode())

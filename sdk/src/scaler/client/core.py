@@ -93,6 +93,7 @@ class ClientCore:
             m.TaskLog: lambda message, payload: self._on_task_log(message),
             m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
             m.Explanation: lambda message, payload: self.explaining.on_explanation(message),
+            # SCL-SES-014
             m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.ObjectInstruction: lambda message, payload: self.objects.on_instruction(message, self.lock),
             m.ObjectRequest: lambda message, payload: self.objects.on_request(message, self._transport.send),
@@ -128,6 +129,7 @@ class ClientCore:
             self.credit.await_room(self)
         is_alone = not self.futures and self.is_connected
         task_id = future._task_id = self.next_task_id
+        # SCL-CLT-001
         self.next_task_id = task_id + 1
         self.futures[task_id] = future
         if dependencies:
@@ -193,6 +195,7 @@ class ClientCore:
             self.check_open()
             self.objects.hold(kept)
             if self.is_connected:  # else the next session begins with it
+                # SCL-CLT-006
                 self.send(*self.objects.announcement(kept))
         return kept.object_id
 
@@ -255,6 +258,7 @@ class ClientCore:
             if self.closed_because is None:
                 self.closed_because = DisconnectedError("this client is disconnected: make a new Client")
                 self.credit.wake()
+                # SCL-SES-019
                 self.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING))
             is_closing, self._is_closing = self._is_closing, True
             if not is_closing:
@@ -335,15 +339,18 @@ class ClientCore:
             return
         self._last_heard = time.monotonic()
         for header, *payload in received:
+            # SCL-TRN-004
             self._on_frames(header, payload[0] if payload else b"")
 
     def _on_frames(self, header: bytes, payload: bytes) -> None:
         try:
             message = decode(header)
         except MalformedMessageError as error:
+            # SCL-SEC-010
             self._fail(DisconnectedError(f"the scheduler sent bytes that are no message: {error}"))
             return
         reaction = self._reactions.get(type(message))
+        # SCL-VER-001
         if reaction is not None:
             reaction(message, payload)
 
@@ -379,6 +386,7 @@ class ClientCore:
         if now - self._last_heard > self._timeout_seconds and self._transport.wait(0.0):
             self._receive()  # it was this process that stood still
         silence_seconds = now - self._last_heard
+        # SCL-SES-016
         if silence_seconds > self._timeout_seconds:
             self._fail(
                 DisconnectedError(
@@ -389,6 +397,7 @@ class ClientCore:
         self._next_heartbeat = now + self._heartbeat_interval_seconds
         self._sequence += 1
         self._recovery.on_time(now, self.next_task_id - len(self.futures))
+        # SCL-SES-013
         self._transport.send(m.Heartbeat(sequence=self._sequence))
         self.functions.forget_dead()
         if self._is_abandoned and not self.value_objects:  # of which others may have references
@@ -410,6 +419,7 @@ class ClientCore:
 
     def _on_refusal(self, message: m.Refusal) -> None:
         error = DisconnectedError(str(refusal_error(message, self._transport.address)))
+        # SCL-SES-009
         if message.reason == m.RefusalReason.NOT_GREETED:  # it was silent for too long
             self._on_lost(error)
         else:
@@ -417,6 +427,7 @@ class ClientCore:
             self._fail(error)
 
     def _on_disconnect_request(self, message: m.DisconnectRequest) -> None:
+        # SCL-SES-018, SCL-VER-004
         self._transport.send(m.DisconnectResponse())
         self._is_disconnected.set()
         self._fail(ClientShutdownException(f"the cluster was shut down: {message.message}"))

@@ -81,6 +81,7 @@ class Credit:
         """Whether a task may be submitted now; if so, `look_at` is set. The lock is held."""
         tasks_left = self._tasks_limit - (self._submitted.task_count - self._tasks_before - self._tasks_released)
         bytes_left = self._bytes_limit - (self._submitted.task_bytes - self._bytes_before - self._bytes_released)
+        # SCL-CLT-002
         if tasks_left <= 0 or bytes_left <= 0:
             return False
         self.look_at = next_id + max(1, min(tasks_left, bytes_left // INLINE_BYTES, _TASKS_BETWEEN_LOOKS))

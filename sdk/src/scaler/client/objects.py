@@ -32,6 +32,7 @@ from scaler_protocol.segments import SPILL_NAME, ObjectDirectory, map_object, ob
 from scaler_protocol.spill import NoRoomError, follow_to_disk, is_on_disk, remove_file, share_file, write_where_room_is
 
 SESSION_SHIFT = 40
+# SCL-OBJ-011
 FETCH_WINDOW = 4  # chunks asked for and not arrived
 _NUMBER_MASK = (1 << SESSION_SHIFT) - 1
 
@@ -155,6 +156,7 @@ class ObjectChannel:
 
     def hold(self, kept: KeptObject) -> None:
         """Give a stored object its id; from now on it is held, until `let_go`."""
+        # SCL-OBJ-001
         kept.object_id = self._session_bits | kept.number
         kept.is_held = True
         self._kept[kept.number] = self._by_number[kept.number] = kept
@@ -169,6 +171,7 @@ class ObjectChannel:
             payload = (kept.read(0, kept.size),)
         elif self._is_shared and kept.path:
             with contextlib.suppress(OSError):  # another file system: the scheduler fetches it
+                # SCL-OBJ-008
                 share_file(kept.path, os.path.join(self._directory, object_name(object_id)))
                 storage = m.ObjectStorage.SHARED
         instruction = m.ObjectInstruction(
@@ -227,6 +230,7 @@ class ObjectChannel:
 
     def on_instruction(self, message: m.ObjectInstruction, lock: threading.Lock) -> None:
         """Files that the scheduler shares with us are on disk now: ours shall not keep them in memory."""
+        # SCL-OBJ-016
         for object_id in message.ids if message.action == m.ObjectAction.SPILL else ():
             with lock:
                 kept = self.find(object_id)
@@ -234,6 +238,7 @@ class ObjectChannel:
                     with contextlib.suppress(OSError):  # it is gone there, or we have no place on that disk
                         follow_to_disk(os.path.join(self._directory, object_name(object_id)), kept.path)
 
+    # SCL-OBJ-009
     def on_request(self, request: m.ObjectRequest, send: Send) -> None:
         """The scheduler fetches a part of an object that is here."""
         kept = self.find(request.id)

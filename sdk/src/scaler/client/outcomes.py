@@ -99,6 +99,7 @@ class Outcomes:
             else:
                 for task_id, size in zip(message.ids, message.payload_sizes):
                     end = offset + size
+                    # SCL-CLT-005
                     future = take(task_id, None)
                     if future is not None:
                         future._source = None
@@ -155,6 +156,7 @@ class Outcomes:
         if future._payload is None:
             self._objects.fetch(object_id, future, self._send)
             return False
+        # SCL-CLT-004
         self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
         return True
 
@@ -175,6 +177,7 @@ class Outcomes:
                 future = self.futures.get(task_id)
                 if future is None:
                     continue
+                # SCL-CLT-008
                 if outcome == m.CancelOutcome.CANCELLED:
                     cancelled.append(self.futures.pop(task_id))
                 else:

@@ -78,6 +78,7 @@ class TaskRun:
             self._sizes = array("I", map(len, self.payloads))
             self._payload = b"".join(self.payloads)
             self.payloads = []
+        # SCL-CLT-011, SCL-COD-001
         task = m.Task(
             ids=array("Q", range(self.first_id, self.first_id + len(self._sizes))),
             payload_sizes=self._sizes,
@@ -226,11 +227,13 @@ class Outbox:
         options: Optional[m.TaskOptions] = None,
     ) -> TaskRun:
         """Add a task; returns the run that it has joined."""
+        # SCL-CLT-010
         run = self._open
         if (
             run is None
             or run.function != function
             or run.options is not options  # equal options are one object
+            # SCL-SEC-007
             or run.payload_bytes > MAXIMUM_BATCH_BYTES
         ):
             self._close_run()

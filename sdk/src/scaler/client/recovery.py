@@ -115,6 +115,7 @@ class Recovery:
     ) -> List[Tuple[ScalerFuture, DisconnectedError]]:
         """Fill the outbox with what the new session has to know; returns futures of tasks that end here."""
         self._objects.start_session(welcome)
+        # SCL-SES-021
         self._outbox.take()
         lost: List[Tuple[ScalerFuture, DisconnectedError]] = []
         announced: Set[int] = set()
@@ -128,6 +129,7 @@ class Recovery:
                 taken = [future for future in again if futures.pop(future.task_id, None) is not None]
                 lost += [(future, _not_again(why_not)) for future in taken]
                 continue
+            # SCL-CLT-006
             for function_object in run.function_objects:
                 self._announce(function_object, announced)
             self._outbox.add_again(run, [future.task_id for future in again])
@@ -139,6 +141,7 @@ class Recovery:
     def _why_not_again(self, run: Optional[Run]) -> str:
         if run is None:
             return "it cannot be sent a second time"
+        # SCL-CLT-007
         if run.was_sent and run.options is not None and run.options.at_most_once:
             return "it may have begun, and may run at most once"
         return ""

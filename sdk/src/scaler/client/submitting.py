@@ -197,6 +197,7 @@ class Submitter:
             ) from error
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0
+        # SCL-CLT-009
         if parts_size(parts) >= INLINE_BYTES:
             with core.lock:  # before the arguments take room in the cluster
                 core.check_open()

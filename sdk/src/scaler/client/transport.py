@@ -124,14 +124,17 @@ class Transport:
             if time.monotonic() + pause >= deadline:
                 raise SchedulerUnreachableError(last_error or "there was no time for an attempt")
             self._pause(pause, is_wanted)
+            # SCL-TRN-009
             self._interval_seconds = min(2 * self._interval_seconds, _MAXIMUM_ATTEMPT_INTERVAL_SECONDS)
             attempt_deadline = min(deadline, time.monotonic() + WELCOME_TIMEOUT_SECONDS)
             try:
                 self._connect(attempt_deadline, is_wanted)
                 self.welcome = self._greet(attempt_deadline, is_wanted)
                 return self.welcome
+            # SCL-SES-023
             except ShuttingDownError as error:  # its successor may come
                 last_error = str(error)
+            # SCL-SES-008
             except (ProtocolVersionError, SchedulerRefusedError):
                 raise
             except OSError as error:
@@ -189,6 +192,7 @@ class Transport:
         assert self._connection is not None
         try:
             self._connection.start()
+            # SCL-SES-001
             self.send(self._hello)
             while True:
                 remaining = deadline - time.monotonic()
@@ -215,6 +219,7 @@ class Transport:
     # Messages -------------------------------------------------------------------------------------------------------
 
     def send(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
+        # SCL-TRN-003
         frames: List[Buffer] = [encode(message)]
         if payload:
             frames.append(payload[0] if len(payload) == 1 else b"".join(payload))

@@ -83,6 +83,7 @@ class Agent:
         self._objects.on_no_room = self._core.on_no_room_for_object
         self._objects.on_served = self._core.on_object_served
         self._handles: Dict[int, ProcessorHandle] = {}
+        # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)
         self._connection = SchedulerConnection(
             loop, self._rounds, settings.address, self._on_message, self._on_congestion, self._on_lost
@@ -112,6 +113,7 @@ class Agent:
             m.ObjectInstruction: self._on_object_instruction,
             m.ObjectRequest: lambda message, _: self._objects.on_request(message),
             m.ObjectResponse: self._objects.on_response,
+            # SCL-SES-014
             m.Heartbeat: lambda message, _: self._session.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.HeartbeatEcho: lambda message, _: self._session.on_echo(message),
         }
@@ -200,6 +202,7 @@ class Agent:
         self._session.heard()
         handler = self._message_handlers.get(type(message))
         if handler is not None:
+            # SCL-SES-001
             if not self._session.number or self._leaving:
                 return
             try:
@@ -217,12 +220,13 @@ class Agent:
             if self._leaving:
                 self._finish(self._exit_code)
         else:
+            # SCL-VER-001
             logger.debug("Worker: a %s is not for workers, ignored", type(message).__name__)
 
     def _on_welcome(self, welcome: m.Welcome) -> None:
         if self._session.number or self._leaving:
             return
-        self._core.reset()
+        self._core.reset(welcome.limits.maximum_message_bytes)
         for effect in self._effects:
             if isinstance(effect, Send):
                 self._drop(effect.message)
@@ -242,21 +246,25 @@ class Agent:
             self._objects.discard(message.ids)
 
     def _on_refusal(self, refusal: m.Refusal) -> None:
+        # SCL-SES-009
         if refusal.reason == m.RefusalReason.NOT_GREETED:
             if self._session.number:
                 logger.warning("Worker: the scheduler does not know this worker (any more), connecting anew")
                 self._session.greet()
         elif refusal.reason == m.RefusalReason.SHUTTING_DOWN:
             self._session.ended()
+        # SCL-SES-008, SCL-VER-004
         elif not self._leaving:
             reason = getattr(refusal.reason, "name", str(refusal.reason))
             logger.error("Worker: refused by the scheduler (%s): %s", reason, refusal.message)
             self._finish(EXIT_REFUSED)
 
     def _on_disconnect_request(self, request: m.DisconnectRequest) -> None:
+        # SCL-SES-020
         if request.reason == m.DisconnectReason.DRAINING:
             self._draining = True
             return
+        # SCL-SES-018, SCL-VER-004
         logger.info("Worker: the scheduler asks to stop: %s", request.message or "shutdown")
         self._connection.send(m.DisconnectResponse())
         self._finish(self._exit_code)
@@ -274,6 +282,7 @@ class Agent:
 
     def _on_lost(self, reason: str) -> None:
         """The connection has ended: what its session was about is not ours any more."""
+        # SCL-SES-023
         if self._leaving or self._draining:
             self._finish(self._exit_code)
             return

@@ -110,6 +110,7 @@ class AgentCore:
             return
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
         if not missing:
+            # SCL-WRK-001
             self.queue.append(batch)
             return
         for ready in self.waiting.add(batch, missing):
@@ -123,6 +124,7 @@ class AgentCore:
 
     def on_object_missing(self, object_id: int) -> None:
         for batch in self.waiting.lost(object_id):
+            # SCL-WRK-014
             text = f"object {object_id:x}, which the task needs, does not exist (any more)"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
 
@@ -144,9 +146,11 @@ class AgentCore:
         """The scheduler has fetched a large result to its end."""
         self._outcomes.on_served(object_id)
 
+    # SCL-WRK-019
     def on_cancel(self, message: m.TaskCancel) -> None:
         wanted = set(message.ids)
         queued = self.queue.remove(wanted) + self.waiting.remove(wanted)
+        # SCL-WRK-020, SCL-WRK-021
         self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
         wanted.difference_update(queued)
         held = self._outcomes.held_among(wanted)
@@ -157,14 +161,22 @@ class AgentCore:
 
     def on_balance(self, message: m.BalanceRequest) -> None:
         """Give tasks back that have not started, the newest first."""
+        # SCL-WRK-026, SCL-WRK-027
         ids = self.queue.take_newest(message.count)
+        # SCL-WRK-025
         self.effects.append(Send(m.BalanceResponse(request_id=message.request_id, ids=ids)))
 
-    def reset(self) -> None:
-        """A new session: all tasks of the old one are somebody else's now, and so are its objects."""
+    def reset(self, maximum_message_bytes: int = 0) -> None:
+        """A new session: all tasks of the old one are somebody else's now, and so are its objects.
+
+        Parameters:
+            maximum_message_bytes: what the scheduler takes; 0: it has not said so.
+        """
+        # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
         self.waiting.clear()
         self._outcomes.clear()
+        self._outcomes.keep_to(maximum_message_bytes)
         self._output.drain()
         self._cancellations.clear()
         self._durations.clear()
@@ -172,6 +184,7 @@ class AgentCore:
             if state.chunks or state.defined:
                 for chunk in state.chunks:
                     chunk.reported = chunk.count  # what it may still send is of no interest
+                # SCL-WRK-029
                 self.pool.kill(state)
 
     # From processors ----------------------------------------------------------------------------------------
@@ -192,6 +205,7 @@ class AgentCore:
             self._durations.add(traits.function, results.busy_microseconds / 1e6, count)
         self._cancellations.finished(ids)
         self._outcomes.add(traits, ids, results)
+        # SCL-WRK-002
         chunk.reported += count
         self._end_chunks(state)
 
@@ -287,6 +301,7 @@ class AgentCore:
             self._lose(task, doom.kind, doom.message, stack or NO_STACK)
         elif state.killed:
             self._run_again(task)  # killed because of another task, which ended in the meantime
+        # SCL-WRK-012, SCL-WRK-013
         elif traits.attempt <= traits.retries and not traits.at_most_once:
             self._requeue(task.with_attempt(traits.attempt + 1))
         else:
@@ -302,6 +317,7 @@ class AgentCore:
         if not len(batch):
             return
         traits = batch.traits
+        # SCL-WRK-012
         if traits.at_most_once:
             text = "the task ran, its outcome was lost with its processor, and it must not be run again"
             self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
@@ -347,6 +363,7 @@ class AgentCore:
         self.pool.begin_turn(now)
         while self.queue.count and self._deal(now):
             pass
+        # SCL-WRK-017
         for log in self._output.drain():
             self.effects.append(Send(log))  # before the outcomes of the tasks that printed it
         confirmation = self._cancellations.drain()
@@ -354,6 +371,7 @@ class AgentCore:
             self.effects.append(Send(confirmation))  # before the outcomes it announces
         for message, payload in self._outcomes.drain():
             self.effects.append(Send(message, payload))
+        # SCL-WRK-024
         unknown = self._cancellations.drain_unknown()
         if unknown is not None:
             self.effects.append(Send(unknown))
@@ -362,6 +380,7 @@ class AgentCore:
         """Give one processor its next chunk; False when none may have one."""
         head = self.queue.head()
         mean = self._durations.mean_seconds(head.traits.function)
+        # SCL-WRK-003
         state = self.pool.take_idle(head.traits.priority)
         if state is None and mean is not None and mean < PIPELINE_TASK_SECONDS:
             state = self.pool.pipelinable()

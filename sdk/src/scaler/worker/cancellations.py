@@ -57,8 +57,10 @@ class Cancellations:
             if position > state.started:
                 continue
             if position < state.started or not state.occupied or not force:
+                # SCL-WRK-022
                 self.confirm([instance], m.CancelOutcome.RUNNING)
             else:
+                # SCL-WRK-023
                 self._pool.kill(state, Doom(position, None, "its task was cancelled"))
 
     def _places(self) -> Dict[int, Tuple[ProcessorState, int]]:

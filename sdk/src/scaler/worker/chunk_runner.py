@@ -94,6 +94,7 @@ def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
     except CodecNotTakenError as error:
         failure = _failure(processor, chunk, FailureKind.CODEC_UNKNOWN, error)
     except BaseException as error:
+        # SCL-COD-004
         failure = _failure(processor, chunk, FailureKind.FUNCTION_NOT_LOADED, error)
     if first is not None:
         chunk.remaining = chain((first,), chunk.remaining)
@@ -291,6 +292,7 @@ def outcome_columns(payloads: Sequence[bytes], failed: int, success: int) -> Tup
         return b"", b""
     statuses = large = b""
     if FailurePayload in types:
+        # SCL-WRK-006
         statuses = bytes(failed if type(payload) is FailurePayload else success for payload in payloads)
     if LargePayload in types:
         large = bytes(type(payload) is LargePayload for payload in payloads)

@@ -84,6 +84,7 @@ class SchedulerConnection:
     def _try_to_connect(self) -> None:
         self._attempt = None
         self._next_attempt_at = self._loop.time() + self._attempt_interval_seconds
+        # SCL-TRN-009
         self._attempt_interval_seconds = min(2 * self._attempt_interval_seconds, _MAXIMUM_ATTEMPT_INTERVAL_SECONDS)
         error_number = 0
         try:
@@ -134,6 +135,7 @@ class SchedulerConnection:
 
     def send(self, message: m.Member, payload: Buffer = b"") -> None:
         """Send a message, now or as soon as there is room."""
+        # SCL-TRN-003
         frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
         connection = self._connection
         if connection is None or not self._is_connected:
@@ -185,6 +187,7 @@ class SchedulerConnection:
             return
         for header, *payload in received:
             self._attempt_interval_seconds = _ATTEMPT_INTERVAL_SECONDS
+            # SCL-TRN-004
             self._receive(header, payload[0] if payload else b"")
             if self._connection is not connection:
                 return  # a new session was started
@@ -192,6 +195,7 @@ class SchedulerConnection:
     def _receive(self, header: bytes, payload: bytes) -> None:
         try:
             message = decode(header)
+        # SCL-SEC-010
         except MalformedMessageError as error:
             logger.error("the scheduler sent a message that cannot be read: %s", error)
             return

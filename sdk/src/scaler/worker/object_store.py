@@ -32,6 +32,7 @@ from scaler_protocol.spill import NoRoomError, WriterLock, make_room, remove_fil
 
 logger = logging.getLogger("scaler")
 
+# SCL-OBJ-011
 WINDOW = 4
 DEFAULT_CHUNK_BYTES = 1024 * 1024
 _SESSION_SHIFT = 40
@@ -218,11 +219,13 @@ class ObjectStore:
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
         """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
+        # SCL-OBJ-001, SCL-OBJ-012
         object_id = self._session << _SESSION_SHIFT | self._next_number
         self._next_number += 1
         directory = os.path.dirname(path)
         target = os.path.join(directory, object_name(object_id))
         try:
+            # SCL-OBJ-008
             os.rename(path, target)
         except OSError as error:
             logger.error("a large result is lost: %s: %s", path, error.strerror)
@@ -260,18 +263,22 @@ class ObjectStore:
             return []
         if message.action == m.ObjectAction.CLEAR:
             gone = [*self._inline, *self._paths, *self._sizes]
-        else:
+        elif message.action == m.ObjectAction.DELETE:
             gone = list(message.ids)
+        else:
+            # SCL-OBJ-016
+            gone = []
         for object_id in gone:
             self._forget(object_id)
         return gone
 
     def _create(self, message: m.ObjectInstruction, payload: bytes) -> None:
         count = len(message.ids)
-        if not count == len(message.sizes) == len(message.storages) == len(message.kinds):
+        kinds = message.kinds or bytes(count)  # ObjectKind.VALUE is 0
+        if not count == len(message.sizes) == len(message.storages) == len(kinds):
             raise ValueError("the columns of an ObjectInstruction do not agree")
         start = 0
-        columns = zip(message.ids, message.sizes, message.storages, message.kinds)
+        columns = zip(message.ids, message.sizes, message.storages, kinds)
         for object_id, size, storage, kind in columns:
             self._kinds[object_id] = kind
             if storage == m.ObjectStorage.INLINE or size == 0:
@@ -282,8 +289,10 @@ class ObjectStore:
             elif storage == m.ObjectStorage.SHARED and self.shared:
                 self._paths[object_id] = os.path.join(self._scheduler_directory, object_name(object_id))
             else:
+                # SCL-OBJ-017
                 self._sizes[object_id] = size  # fetched when a task needs it
 
+    # SCL-OBJ-018
     def _forget(self, object_id: int) -> None:
         self._unlink_own(object_id)
         known_elsewhere = object_id in self._fetches
@@ -337,6 +346,7 @@ class ObjectStore:
         else:
             self.on_missing(object_id)
 
+    # SCL-OBJ-009
     def on_request(self, message: m.ObjectRequest) -> None:
         """The scheduler fetches a large result."""
         serving = self._served.get(message.id)

@@ -41,6 +41,10 @@ class Outcomes:
         self._outbox = ResultOutbox()
         self._held: Dict[int, _HeldResult] = {}  # by object id
 
+    def keep_to(self, maximum_message_bytes: int) -> None:
+        """Make no message larger than this; 0: no limit is known."""
+        self._outbox.keep_to(maximum_message_bytes)
+
     @property
     def holds_any(self) -> bool:
         """Whether some outcome waits for its result to be fetched."""
@@ -108,6 +112,7 @@ class Outcomes:
                 profiles=result.profiles,
             )
         else:
+            # SCL-OBJ-013
             self._held[object_id] = _HeldResult(traits.codec, instance, result.busy_microseconds, result.profiles)
 
     def on_served(self, object_id: int) -> None:
@@ -128,6 +133,7 @@ class Outcomes:
     def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
         """Tasks end without having run to an end."""
         attempts = tasks.traits.attempt
+        # SCL-WRK-006, SCL-WRK-031
         payload = failure_payload(kind, message=text, worker=self._worker_name, attempts=attempts, stack=stack)
         count = len(tasks)
         sizes = array("I", [len(payload)]) * count

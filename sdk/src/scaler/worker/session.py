@@ -78,6 +78,7 @@ class Session:
             self._connection.send(message, payload)
         return bool(self.number)
 
+    # SCL-SES-001, SCL-SES-021
     def greet(self) -> None:
         """Start a new session."""
         self._previous_number, self.number = self.number or self._previous_number, 0
@@ -91,6 +92,7 @@ class Session:
                 minor_max=PROTOCOL_MINOR_MAX,
                 role=m.Role.WORKER,
                 implementation=m.Implementation(name="scaler", version=__version__, language=language),
+                # SCL-COD-002
                 codecs=list(CODECS),
                 functions=self._functions,
                 host=socket.gethostname(),
@@ -127,6 +129,7 @@ class Session:
         for timer in (self._timer, self._beat_soon):
             if timer is not None:
                 timer.cancel()
+        # SCL-SES-019
         self._connection.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING, message=reason))
 
     def on_echo(self, message: m.HeartbeatEcho) -> None:
@@ -169,10 +172,12 @@ class Session:
                 silence,
             )
             self._on_given_up()
+        # SCL-SES-016
         elif self.number and silence > self._timeout_seconds:
             logger.warning("Worker: the scheduler has been silent for %d seconds, connecting anew", silence)
             self.greet()
         elif self.number:
+            # SCL-SES-013
             self.beat()
         elif now - self._hello_sent_at > WELCOME_TIMEOUT_SECONDS:
             logger.warning("Worker: no scheduler answers at %s yet, trying again", self._settings.address)

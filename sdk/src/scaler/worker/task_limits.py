@@ -45,6 +45,7 @@ class TaskLimits:
             self.active = True
             if state.started != state.limit_position:
                 state.limit_position, state.limit_since = state.started, now
+            # SCL-WRK-010
             elif traits.time_limit_seconds and now - state.limit_since > traits.time_limit_seconds:
                 limit = f"{traits.time_limit_seconds:g} seconds"
                 text = f"the task ran longer than its limit of {limit}, and was stopped"
@@ -54,6 +55,7 @@ class TaskLimits:
 
     def _check_memory(self, state: ProcessorState, limit: int) -> None:
         resident = self._resident_bytes(state.process_id) if state.process_id else 0
+        # SCL-WRK-011
         if resident > limit:
             text = f"the task's processor used {resident} bytes, above the limit of {limit}, and was stopped"
             self._pool.kill(state, Doom(state.started, m.FailureKind.MEMORY_LIMIT, text))

@@ -165,6 +165,7 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
     Raises ValueError when the columns and the payload disagree.
     """
     count = len(message.ids)
+    # SCL-WRK-015
     if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
         raise ValueError("a Task message's ids, payload sizes and payload do not agree")
     counts = message.dependency_counts
@@ -174,6 +175,7 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
     flags = 0
     if options.profiling:
         flags |= TasksFlag.PROFILING
+    # SCL-WRK-016, SCL-WRK-018
     if options.stream_output:
         flags |= TasksFlag.STREAM_OUTPUT
     limit = options.time_limit_milliseconds / 1000
@@ -227,6 +229,7 @@ class TaskQueue:
 
     def head(self) -> TaskBatch:
         """The batch whose tasks come next; the queue must not be empty."""
+        # SCL-WRK-004
         return self._queues[-self._order[0]][0]
 
     def take(self, count: int) -> TaskBatch:

@@ -1,0 +1,198 @@
+"""The workflows that test and publish this tree, and the files of a release.
+
+Rules: the workflows can run on GitHub alone; here they are read, and what they call is called or looked for: targets of
+make, files, and the steps that make checksums and a bill of materials.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Set
+
+import pytest
+import yaml
+
+TREE = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((TREE / ".github/workflows").glob("*.yml"))
+
+
+def read(workflow: Path) -> Dict[Any, Any]:
+    document = yaml.safe_load(workflow.read_text(encoding="utf-8"))
+    assert isinstance(document, dict)
+    return document
+
+
+def steps_of(workflow: Path) -> Iterator[Dict[str, Any]]:
+    for job in read(workflow)["jobs"].values():
+        yield from job["steps"]
+
+
+def scripts_of(workflow: Path) -> str:
+    return "\n".join(step["run"] for step in steps_of(workflow) if "run" in step)
+
+
+def test_there_are_both_workflows() -> None:
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "release.yml"]
+    # YAML reads the word `on` as true.
+    assert read(WORKFLOWS[1])[True] == {"push": {"tags": ["v*"]}}
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_what_a_workflow_makes_can_be_made(workflow: Path) -> None:
+    makefile = (TREE / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"\bmake ([a-z-]+)", scripts_of(workflow))
+
+    assert targets
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_files_that_a_workflow_names_are_there(workflow: Path) -> None:
+    named = re.findall(r"\bpackaging/[\w./-]+", scripts_of(workflow))
+    assert [name for name in named if not (TREE / name).exists()] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_to_commits(workflow: Path) -> None:
+    lines = [line.strip("- ") for line in workflow.read_text(encoding="utf-8").splitlines() if "uses:" in line]
+    pinned = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*")
+    assert lines and [line for line in lines if not pinned.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_jobs_end_and_may_do_no_more_than_they_need(workflow: Path) -> None:
+    document = read(workflow)
+    assert document["permissions"] in ({}, {"contents": "read"})
+    assert all(job["timeout-minutes"] <= 90 for job in document["jobs"].values())
+    for name, job in document["jobs"].items():
+        may_write = {what for what, how in job.get("permissions", {}).items() if how == "write"}
+        assert not may_write or "environment" in job, f"{name} writes, and nobody is asked"
+    # A script with text of the event's in it would run that text.
+    assert "${{" not in scripts_of(workflow)
+    assert "pull_request_target" not in workflow.read_text(encoding="utf-8")
+    checkouts = [step for step in steps_of(workflow) if step.get("uses", "").startswith("actions/checkout@")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_only_the_jobs_that_sign_can_prove_who_they_are() -> None:
+    jobs = read(WORKFLOWS[1])["jobs"]
+    assert {name for name, job in jobs.items() if "id-token" in job["permissions"]} == {"publish", "pypi"}
+    assert set(jobs["publish"]["needs"]) == {"build", "nix"} and jobs["pypi"]["needs"] == "publish"
+
+
+# The files.
+
+SAID = "scaler_scheduler 9.8.7, protocol 1.0-1.3, PyPy 3.11.11 (7.3.19), libzmq 4.3.5"
+SINGLE_FILE = f"""#!/bin/sh
+mkdir -p "$SCALER_CACHE_HOME/x/some.dist-info"
+printf 'Name: Some_Package\\nVersion: 1.2\\n' > "$SCALER_CACHE_HOME/x/some.dist-info/METADATA"
+printf 'machine code' > "$SCALER_CACHE_HOME/x/libsome.so.1"
+printf 'other code of the same name' > "$SCALER_CACHE_HOME/libsome.so.1"
+echo '{SAID}'
+"""
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `make dist` leaves it, with a real wheel and source archive, and two programs that are made up."""
+    dist = tmp_path_factory.mktemp("release") / "dist"
+    (dist / "wheels").mkdir(parents=True)
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist / "wheels")]
+    subprocess.run([*build, str(TREE / "protocol-spec/python")], check=True, capture_output=True)
+    (dist / "wheels/.built").touch()
+    program = dist / "pypy/scaler_scheduler"
+    program.parent.mkdir()
+    program.write_text(SINGLE_FILE)
+    pex = dist / "pex/scaler_scheduler.pex"
+    pex.parent.mkdir()
+    pex.write_bytes(f"#!{sys.executable}\n".encode())
+    with zipfile.ZipFile(pex, "a") as archive:
+        archive.writestr("__main__.py", f"print({SAID!r})")
+        archive.writestr(
+            ".deps/pyzmq-9.whl/pyzmq-9.dist-info/METADATA", "Name: pyzmq\nVersion: 9\nLicense: BSD\n\nText"
+        )
+    for path in (program, pex):
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    make_release(dist)
+    return dist
+
+
+def make_release(dist: Path) -> None:
+    script = "import sys, pathlib, release; d = pathlib.Path(sys.argv[1]); release.collect(d); release.checksums(d)"
+    subprocess.run([sys.executable, "-c", script, str(dist)], cwd=TREE / "packaging", check=True)
+
+
+def bill(dist: Path) -> Dict[str, Any]:
+    (path,) = (dist / "release").glob("*.cdx.json")
+    document = json.loads(path.read_text())
+    assert isinstance(document, dict)
+    return document
+
+
+def parts_of(dist: Path, name: str) -> Set[str]:
+    (file,) = [component for component in bill(dist)["components"] if re.fullmatch(name, component["name"])]
+    return {f"{part['name']} {part.get('version', '')}".strip() for part in file["components"]}
+
+
+def test_files_are_named_after_version_form_and_machine(dist: Path) -> None:
+    names = " ".join(path.name for path in sorted((dist / "release").iterdir()))
+    machine = r"[\w]+-linux"
+    assert re.fullmatch(
+        rf"SHA256SUMS scaler-[\d.]+-{machine}\.cdx\.json scaler_protocol-\S+\.whl scaler_protocol-\S+\.tar\.gz"
+        rf" scaler_scheduler-[\d.]+-pex-{machine}\.pex scaler_scheduler-[\d.]+-{machine}",
+        names,
+    ), names
+
+
+def test_checksums_are_those_of_all_files(dist: Path) -> None:
+    release = dist / "release"
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout
+    assert checked.stdout.count(": OK") == len(list(release.iterdir())) - 1
+
+
+def test_the_bill_of_materials_names_what_is_in_each_file(dist: Path) -> None:
+    said = {"scaler_scheduler 9.8.7", "PyPy 3.11.11", "libzmq 4.3.5"}
+    (protocol,) = parts_of(dist, r"scaler_protocol-.*\.whl")
+    assert re.fullmatch(r"scaler-protocol \d.*", protocol)
+    assert parts_of(dist, r"scaler_protocol-.*\.tar\.gz") == {protocol}
+    assert parts_of(dist, r"scaler_scheduler-.*-linux") == said | {"Some_Package 1.2", "libsome.so.1"}
+    assert parts_of(dist, r".*\.pex") == said | {"pyzmq 9"}
+
+
+def test_the_bill_of_materials_is_well_formed(dist: Path) -> None:
+    document = bill(dist)
+    assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.5", 1)
+    references: List[str] = []
+    for file in document["components"]:
+        (digest,) = file["hashes"]
+        content = (dist / "release" / file["name"]).read_bytes()
+        assert digest == {"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}
+        references += [file["bom-ref"], *(part["bom-ref"] for part in file["components"])]
+    assert len(references) == len(set(references))
+    assert sum("libsome" in reference for reference in references) == 2
+    purls = {part["purl"] for file in document["components"] for part in file["components"] if "purl" in part}
+    assert "pkg:pypi/some-package@1.2" in purls
+
+
+def test_the_same_files_make_the_same_release(dist: Path) -> None:
+    before = {path.name: path.read_bytes() for path in (dist / "release").iterdir()}
+    make_release(dist)
+    assert {path.name: path.read_bytes() for path in (dist / "release").iterdir()} == before
+
+
+def test_where_nothing_is_built_nothing_is_released(tmp_path: Path) -> None:
+    script = "import sys, pathlib, release; release.collect(pathlib.Path(sys.argv[1]))"
+    finished = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=TREE / "packaging", capture_output=True, text=True
+    )
+    assert finished.returncode == 1 and "make dist" in finished.stderr

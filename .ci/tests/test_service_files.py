@@ -1,0 +1,275 @@
+"""The files by which users run the programs on systemd, in containers, on Kubernetes and under Slurm.
+
+Rules: what a file says is held against the programs themselves: each command line is read by the parser of the program
+that it starts, each exit code is one that the program gives. Nothing here needs the engines; what only they can tell is
+asked where they are, and skipped, with a word, where they are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+
+import pytest
+import yaml
+
+from scaler.worker import agent
+from scaler.worker.program import make_parser as make_workers_parser
+from scaler_appliance.shell.program import make_parser as make_scheduler_parser
+
+PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
+PROGRAMS = Path(sys.executable).parent
+PARSERS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "scaler_scheduler": make_scheduler_parser,
+    "scaler_cluster": make_workers_parser,
+}
+DEADLINE_SECONDS = 30.0
+
+Unit = Dict[str, List[str]]
+
+
+def options_of(command: List[str]) -> argparse.Namespace:
+    """What the program that a command starts makes of the rest of it."""
+    return PARSERS[Path(command[0]).name]().parse_args(command[1:])
+
+
+# systemd.
+
+UNITS = {"scaler-scheduler.service": "scheduler.env", "scaler-workers.service": "workers.env"}
+
+
+def read_unit(name: str) -> Unit:
+    settings: Unit = {}
+    for line in (PACKAGING / "systemd" / name).read_text().splitlines():
+        if line and line[0] not in "#[":
+            key, _, value = line.partition("=")
+            settings.setdefault(key, []).append(value)
+    return settings
+
+
+def read_environment(lines: List[str]) -> Dict[str, str]:
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))  # type: ignore[misc]
+
+
+def command_of(unit: Unit, environment: Mapping[str, str]) -> List[str]:
+    """As systemd reads it: `${NAME}` is one word, `$NAME` as many as it holds."""
+    words: List[str] = []
+    for word in unit["ExecStart"][0].split():
+        if re.fullmatch(r"\$\w+", word):
+            words += shlex.split(environment[word[1:]])
+        else:
+            words.append(re.sub(r"\$\{(\w+)\}", lambda match: environment[match[1]], word))
+    return words
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("has_environment_file", [True, False])
+def test_a_unit_starts_a_program_as_it_wants_to_be_started(name: str, has_environment_file: bool) -> None:
+    unit = read_unit(name)
+    environment = read_environment(unit["Environment"])
+    if has_environment_file:
+        given = read_environment((PACKAGING / "systemd" / UNITS[name]).read_text().splitlines())
+        assert set(given) <= set(environment), "a variable that the unit does not use"
+        environment.update(given)
+
+    assert options_of(command_of(unit, environment)).address == "tcp://127.0.0.1:2345"
+
+
+def test_exit_codes_after_which_starting_again_is_of_no_use_are_those_of_the_programs() -> None:
+    scheduler, workers = (read_unit(name)["RestartPreventExitStatus"][0].split() for name in UNITS)
+    wrong = [str(PROGRAMS / "scaler_scheduler"), "no address"]
+
+    assert scheduler == [str(subprocess.run(wrong, capture_output=True).returncode)]
+    assert workers == [str(agent.EXIT_USAGE), str(agent.EXIT_REFUSED)]
+
+
+def test_the_schedulers_unit_waits_for_its_word_and_lets_its_compiler_work() -> None:
+    unit = read_unit("scaler-scheduler.service")
+    assert unit["Type"] == ["notify"] and int(unit["WatchdogSec"][0]) >= 3
+    assert unit["MemoryDenyWriteExecute"] == ["no"]
+
+
+@pytest.mark.parametrize(
+    ("name", "most_exposure"), [("scaler-scheduler.service", 2.0), ("scaler-workers.service", 5.0)]
+)
+def test_systemd_finds_the_units_sound_and_tight(name: str, most_exposure: float, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here (Debian: apt-get install systemd)")
+    unit = tmp_path / name
+    unit.write_text((PACKAGING / "systemd" / name).read_text().replace("/usr/local/bin", str(PROGRAMS)))
+    threshold = ["--no-pager", "--offline=true", f"--threshold={most_exposure * 10:.0f}"]
+    for arguments in (["verify", "--man=no"], ["security", *threshold]):
+        found = subprocess.run(["systemd-analyze", *arguments, str(unit)], capture_output=True, text=True)
+        if "unrecognized option" in found.stderr:
+            pytest.skip("this systemd-analyze is too old")
+        assert found.returncode == 0, found.stdout + found.stderr
+        assert name not in found.stderr, found.stderr
+
+
+# Containers.
+
+CONTAINERS = {"scheduler": "scaler_scheduler", "workers": "scaler_cluster"}
+
+
+def read_recipe(name: str) -> List[Tuple[str, str]]:
+    lines = (PACKAGING / f"oci/Containerfile.{name}").read_text().splitlines()
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_an_image_starts_its_program_as_nobody(name: str) -> None:
+    recipe = read_recipe(name)
+    last = dict(recipe)
+    command = [*json.loads(last["ENTRYPOINT"]), *json.loads(last["CMD"])]
+
+    assert Path(command[0]).name == CONTAINERS[name]
+    assert options_of(command).address.endswith(":2345")
+    assert last["USER"].split(":")[0] != "0" and last["STOPSIGNAL"] == "SIGTERM"
+    copied = [words.split()[-2] for instruction, words in recipe if instruction == "COPY"]
+    assert copied and all(path.startswith("dist/") for path in copied), "an image is made of what `make dist` built"
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[Tuple[str, Path]]:
+    """The address and the log of a scheduler."""
+    address_file, log = tmp_path / "address", tmp_path / "log"
+    options = ["--address-file", str(address_file), "-lp", str(log), "-ma", f"ipc://{tmp_path}/monitor"]
+    process = subprocess.Popen([str(PROGRAMS / "scaler_scheduler"), "tcp://127.0.0.1:0", *options])
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (address_file.exists() and address_file.read_text().count("\n") == 2):
+        assert process.poll() is None and time.monotonic() < deadline, "it does not listen"
+        time.sleep(0.01)
+    yield address_file.read_text().splitlines()[0], log
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE_SECONDS) == 0
+
+
+def test_the_images_question_is_answered_and_leaves_no_trace(scheduler: Tuple[str, Path]) -> None:
+    """The same that Kubernetes' probes ask: whether a connection can be made."""
+    address, log = scheduler
+    port = address.rpartition(":")[2]
+    question = json.loads(dict(read_recipe("scheduler"))["HEALTHCHECK"].partition("CMD ")[2])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = str(free.getsockname()[1])
+    before = log.read_text()
+
+    assert subprocess.run([word.replace("2345", port) for word in question], capture_output=True).returncode == 0
+    assert subprocess.run([word.replace("2345", nobody) for word in question], capture_output=True).returncode != 0
+
+    from scaler import Client
+
+    with Client(address=address):  # the scheduler has seen the question by now
+        pass
+    lines = log.read_text()[len(before) :].splitlines()
+    assert [line for line in lines if "client" not in line] == []
+
+
+# Kubernetes.
+
+
+def read_manifest() -> Dict[Tuple[str, str], Any]:
+    documents = yaml.safe_load_all((PACKAGING / "kubernetes/scaler.yaml").read_text())
+    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
+
+
+def pod_of(name: str) -> Any:
+    return read_manifest()["Deployment", name]["spec"]["template"]["spec"]
+
+
+def container_of(name: str) -> Any:
+    (container,) = pod_of(name)["containers"]
+    return container
+
+
+def test_the_service_leads_to_the_scheduler() -> None:
+    manifest = read_manifest()
+    service, deployment = manifest["Service", "scaler-scheduler"], manifest["Deployment", "scaler-scheduler"]
+    (port,) = service["spec"]["ports"]
+    (opened,) = container_of("scaler-scheduler")["ports"]
+    options = options_of(["scaler_scheduler", *container_of("scaler-scheduler")["args"]])
+
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert port["targetPort"] == opened["name"]
+    assert options.address == f"tcp://0.0.0.0:{opened['containerPort']}" and port["port"] == opened["containerPort"]
+    assert deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"]["type"] == "Recreate"
+    probes = [container_of("scaler-scheduler")[f"{name}Probe"] for name in ("startup", "readiness", "liveness")]
+    assert [probe["tcpSocket"]["port"] for probe in probes] == [opened["name"]] * 3
+
+
+def test_the_workers_find_the_scheduler_and_take_the_cpus_they_are_given() -> None:
+    container = container_of("scaler-workers")
+    given = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
+    values = {"CPUS": "2", "POD": "scaler-workers-abc"}
+    arguments = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["args"]]
+    options = options_of(["scaler_cluster", *arguments])
+
+    assert given["CPUS"]["resourceFieldRef"]["resource"] == "limits.cpu" and "cpu" in container["resources"]["limits"]
+    assert set(given) == set(values)
+    assert options.address == "tcp://scaler-scheduler:2345" and options.num_of_workers == 2
+
+
+@pytest.mark.parametrize("name", ["scaler-scheduler", "scaler-workers"])
+def test_pods_are_nobodys_and_have_shared_memory(name: str) -> None:
+    pod, container = pod_of(name), container_of(name)
+    assert read_manifest()["Deployment", name]["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/name": name}
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] != 0
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    (mounted,) = [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == "/dev/shm"]
+    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == mounted]
+    assert volume["emptyDir"]["medium"] == "Memory"
+    assert pod["terminationGracePeriodSeconds"] > 0
+
+
+# Slurm.
+
+SLURM_SCRIPT = PACKAGING / "slurm/scaler-workers.sbatch"
+SRUN = '#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nexec "$@"\n'
+
+
+def test_the_slurm_script_runs_workers_of_the_scheduler_that_it_is_given(
+    scheduler: Tuple[str, Path], tmp_path: Path
+) -> None:
+    """With an `srun` that starts the command on this machine."""
+    from scaler import Client
+
+    srun = tmp_path / "bin/srun"
+    srun.parent.mkdir()
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{srun.parent}:{PROGRAMS}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "3"}
+    with open(tmp_path / "workers.log", "wb") as log:
+        job = subprocess.Popen(
+            ["bash", str(SLURM_SCRIPT), scheduler[0], "--worker-names", "slurm"], env=environment, stdout=log
+        )
+    try:
+        with Client(address=scheduler[0]) as client:
+            assert client.submit(pow, 2, 3).result(DEADLINE_SECONDS) == 8
+        assert "starting 3 workers" in (tmp_path / "workers.log").read_text()
+        job.send_signal(signal.SIGTERM)  # as Slurm does, before the time limit
+        assert job.wait(DEADLINE_SECONDS) == 0
+    finally:
+        job.kill()
+        job.wait()
+
+
+def test_the_slurm_script_without_an_address_says_how_it_is_used() -> None:
+    finished = subprocess.run(["bash", str(SLURM_SCRIPT)], capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert "usage: sbatch" in finished.stderr
+
+
+def test_what_slurm_reads_of_the_script_comes_before_its_commands() -> None:
+    lines = SLURM_SCRIPT.read_text().splitlines()
+    first_command = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+    assert [line for line in lines[first_command:] if line.startswith("#SBATCH")] == []

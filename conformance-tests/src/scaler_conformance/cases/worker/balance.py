@@ -1,0 +1,79 @@
+"""Giving tasks back that could be run sooner elsewhere."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+
+
+@case(covers=["SCL-WRK-025"])
+def each_request_is_answered(bench: RoleBench) -> None:
+    """Each BalanceRequest gets a BalanceResponse of its requestId, if only an empty one."""
+    worker = bench.welcomed()
+    for request in (9, 2**50):
+        worker.send("BalanceRequest", requestId=request, count=10)
+        response = worker.expect("BalanceResponse")
+        check(response.requestId == request, f"the requestId {request}", response)
+        check(not response.ids, "no ids from a worker that holds no task", response)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-026"])
+def given_back_tasks_are_not_started(bench: RoleBench) -> None:
+    """What is given back was held and not started, is no more than asked for, and is never started afterwards."""
+    worker = bench.welcomed()
+    holds = [bench.hold() for _ in range(worker.hello.slots)]
+    running = worker.occupy(holds)
+    queued = [bench.hold() for _ in range(4)]
+    tasks = worker.submit_many("wait", [hold.arguments for hold in queued])
+    worker.send("BalanceRequest", requestId=1, count=2)
+    given = worker.expect("BalanceResponse", requestId=1).ids
+    check(len(given) <= 2, "at most 2 ids", given)
+    check(set(given) <= set(tasks), f"ids of tasks that have not started, of {tasks}", given)
+    for hold, each in zip(holds, running):
+        hold.release()
+        worker.expect_value(each, "go")
+    for hold, each in zip(queued, tasks):
+        if each not in given:
+            hold.expect_started()
+            hold.release()
+            worker.expect_value(each, "go")
+    worker.expect_value(worker.submit("echo", "last"), "last")
+    started = [hold.tag for hold, each in zip(queued, tasks) if each in given and hold.starts]
+    check(not started, "no task that was given back to start", f"{', '.join(started)} did")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-002"])
+def given_back_tasks_have_ended(bench: RoleBench) -> None:
+    """A task that is given back has no outcome, and its cancel is answered notFound."""
+    worker = bench.welcomed()
+    holds = [bench.hold() for _ in range(worker.hello.slots)]
+    running = worker.occupy(holds)
+    tasks = worker.submit_many("echo", [[index] for index in range(3)])
+    worker.send("BalanceRequest", requestId=1, count=3)
+    given = worker.expect("BalanceResponse", requestId=1).ids
+    if given:
+        worker.send("TaskCancel", ids=given)
+        for each in given:
+            worker.expect_confirmation(each, "notFound")
+    for hold, each in zip(holds, running):
+        hold.release()
+        worker.expect_value(each, "go")
+    for index, each in enumerate(tasks):
+        if each not in given:
+            worker.expect_value(each, index)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-027"])
+def newest_is_given_back_first(bench: RoleBench) -> None:
+    """What would be started last is given back first."""
+    worker = bench.welcomed()
+    worker.occupy([bench.hold() for _ in range(worker.hello.slots)])
+    worker.submit("echo", "first")
+    last = worker.submit("size", 1)
+    worker.send("BalanceRequest", requestId=1, count=1)
+    given = worker.expect("BalanceResponse", requestId=1).ids
+    check(given in ([], [last]), f"the task {last}, which came last", given)

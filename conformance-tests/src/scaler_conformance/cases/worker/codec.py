@@ -1,0 +1,184 @@
+"""Named functions, neutral codecs, and the conformance functions themselves."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.worker_session import PREFIX, WorkerSession
+
+
+@case(covers=["SCL-COD-002"], smoke=True)
+def lists_what_it_serves(bench: RoleBench) -> None:
+    """A worker that serves a named function lists it in its Hello, and the codecs that it understands."""
+    worker = bench.welcomed()
+    outcome = worker.expect_outcome(worker.submit("echo", 1))
+    if outcome.status != "success":
+        raise NotApplicable(f"the worker does not serve {PREFIX}echo")
+    listed = any(each in (f"{PREFIX}echo", "*") or each.endswith("*") for each in worker.hello.functions)
+    check(listed, f"{PREFIX}echo in Hello.functions", worker.hello.functions)
+    check("json" in worker.hello.codecs, "json in Hello.codecs", worker.hello.codecs)
+
+
+@case(covers=["SCL-COD-004"])
+def unknown_name_fails(bench: RoleBench) -> None:
+    """A task with a name that the worker does not serve is failed, functionNotLoaded."""
+    worker = bench.welcomed()
+    for name in ("nobody.example/serves-this", PREFIX + "echo2", PREFIX.rstrip("/"), "echo"):
+        task = worker.submit_payloads("echo", [b"[1]"], functionName=name)[0]
+        worker.expect_failure(task, "functionNotLoaded")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-004"])
+def unknown_codec_is_lost(bench: RoleBench) -> None:
+    """A task in a codec that the worker does not understand is lost, codecUnknown."""
+    worker = bench.welcomed()
+    for codec in ("codec.example/none", "JSON"):
+        task = worker.submit_payloads("echo", [b"[1]"], codec=codec)[0]
+        worker.expect_failure(task, "codecUnknown", "lost")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-005"])
+def result_is_in_the_codec_of_the_task(bench: RoleBench) -> None:
+    """A result has the codec in which its task was asked, and says so, also when tasks of several codecs mix."""
+    worker = bench.welcomed()
+    tasks = []
+    for number in range(5):
+        tasks.append((worker.submit("echo", number), "json", str(number).encode()))
+        content = bytes([0, 255, number])
+        tasks.append((worker.submit_payloads("echo", [content], codec="raw")[0], "raw", content))
+    for task, codec, content in tasks:
+        outcome = worker.expect_outcome(task)
+        check(outcome.status == "success", "the task to succeed", outcome)
+        check(outcome.message.codec == codec, f"the codec {codec} in TaskResult", outcome.message.codec)
+        check(outcome.payload.strip() == content, f"the result {content!r}", outcome)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-005"])
+def raw_is_bytes_to_bytes(bench: RoleBench) -> None:
+    """In the codec raw the payload is the argument and the result is bytes, none of them too."""
+    worker = bench.welcomed()
+    contents = [b"", b"\x00\xff[]", bytes(range(256)) * 40]
+    for content, task in zip(contents, worker.submit_payloads("echo", contents, codec="raw")):
+        outcome = worker.expect_outcome(task)
+        check(outcome.status == "success", "the task to succeed", outcome)
+        check(outcome.payload == content, f"the bytes {content[:20]!r}", outcome)
+    outcome = worker.expect_outcome(worker.submit_payloads("size", [b"1000"], codec="raw")[0])
+    check(outcome.payload == b"x" * 1000, "1000 times x", outcome)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-006"])
+def arguments_are_the_first_dependency(bench: RoleBench) -> None:
+    """The content of the first dependency is the arguments of a task whose payload is empty."""
+    worker = bench.welcomed()
+    first, second = worker.create_object(b"[1, 2]"), worker.create_object(b"[100]")
+    tasks = worker.submit_payloads(
+        "sum", [b"", b"", b"", b""], dependencyCounts=[1, 0, 2, 1], dependencies=[first, second, first, second]
+    )
+    for task, value in zip(tasks, [3, 0, 100, 100]):
+        worker.expect_value(task, value)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-006"])
+def payload_comes_before_dependencies(bench: RoleBench) -> None:
+    """A payload that is not empty is the arguments, whatever dependencies the task has."""
+    worker = bench.welcomed()
+    other = worker.create_object(b"[100]")
+    task = worker.submit_payloads("sum", [b"[1]"], dependencyCounts=[1], dependencies=[other])[0]
+    worker.expect_value(task, 1)
+    raw = worker.submit_payloads("echo", [b""], codec="raw", dependencyCounts=[1], dependencies=[other])[0]
+    outcome = worker.expect_outcome(raw)
+    check(outcome.payload == b"[100]", "the content of the dependency", outcome)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-007"])
+def results_are_json(bench: RoleBench) -> None:
+    """Every result in json is one JSON text in UTF-8, of all kinds of values, null too."""
+    worker = bench.welcomed()
+    values: List[Any] = [None, True, "", 'ä€😀\u0000\n"\\', 0, -1, 2**53 - 1, 0.1, 1e300, [], {}, [[{"": [None]}]]]
+    tasks = worker.submit_many("echo", [[value] for value in values])
+    for task, value in zip(tasks, values):
+        worker.expect_value(task, value)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-008"])
+def arguments_that_cannot_be_read(bench: RoleBench) -> None:
+    """Arguments that are no JSON, no array, too few or of the wrong type make their task fail, argumentNotLoaded."""
+    worker = bench.welcomed()
+    wrong = [
+        ("echo", b"[1"),
+        ("echo", b"\xff\xfe"),
+        ("echo", b'{"value": 1}'),
+        ("echo", b"[]"),
+        ("sum", b"7"),
+        ("sum", b'["one", "two"]'),
+        ("size", b'["many"]'),
+        ("fail", b"[]"),
+    ]
+    for function, payload in wrong:
+        task = worker.submit_payloads(function, [payload])[0]
+        worker.expect_failure(task, "argumentNotLoaded")
+    worker.expect_value(worker.submit("echo", "next"), "next")
+    worker.expect_nothing_more()
+
+
+def expect_values(worker: WorkerSession, function: str, pairs: List[Any]) -> None:
+    tasks = worker.submit_many(function, [arguments for arguments, _ in pairs])
+    for task, (_, value) in zip(tasks, pairs):
+        worker.expect_value(task, value)
+
+
+@case(covers=["SCL-COD-009"])
+def functions_that_compute(bench: RoleBench) -> None:
+    """echo, sum, size, sleep, busy and log return what their table says."""
+    worker = bench.welcomed()
+    expect_values(worker, "echo", [([{"b": [1, None]}], {"b": [1, None]}), (["x"], "x")])
+    expect_values(worker, "sum", [([1, 2, 39], 42), ([], 0), ([0.5, 1], 1.5), ([-(2**40), 2**40, 1], 1)])
+    expect_values(worker, "size", [([3], "xxx"), ([0], "")])
+    expect_values(worker, "sleep", [([0], None), ([1], None)])
+    expect_values(worker, "busy", [([1], None)])
+    expect_values(worker, "log", [([1, ""], None)])
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-COD-009"])
+def sum_of_integers_is_an_integer(bench: RoleBench) -> None:
+    """The sum of integers is written as one: 3, not 3.0."""
+    worker = bench.welcomed()
+    outcome = worker.expect_value(worker.submit("sum", 1, 2), 3)
+    check(isinstance(outcome.value, int), "an integer", outcome)
+
+
+@case(covers=["SCL-COD-009"])
+def fail_says_what_it_was_told(bench: RoleBench) -> None:
+    """The Failure of `fail` has the message of its argument and the name of its type."""
+    worker = bench.welcomed()
+    failure = worker.expect_failure(worker.submit("fail", "ä: no such luck"), "taskRaised")
+    check(failure.message == "ä: no such luck", "the message of the argument", failure)
+    check(failure.typeName == f"{PREFIX}".rstrip("/") + ".Failure", "scaler.conformance.Failure", failure)
+    check(not failure.exception, "no exception of a codec that only one language can read", failure)
+
+
+@case(covers=["SCL-COD-009"])
+def wait_returns_what_it_hears(bench: RoleBench) -> None:
+    """`wait` says its tag, and returns the line that it hears; it fails when its connection ends."""
+    worker = bench.welcomed()
+    hold, cut = bench.hold(), bench.hold()
+    (task,) = worker.occupy([hold])
+    hold.release("a line with blanks ")
+    worker.expect_value(task, "a line with blanks ")
+    (task,) = worker.occupy([cut])
+    cut.cut()
+    failure = worker.expect_failure(task, "taskRaised")
+    check(failure.message == "the connection ended", "the message the connection ended", failure)
+    worker.expect_nothing_more()

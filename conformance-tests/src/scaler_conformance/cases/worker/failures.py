@@ -1,0 +1,119 @@
+"""Tasks that fail, and how the worker says so."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+
+
+@case(covers=["SCL-WRK-006"])
+def failed_task_has_a_failure(bench: RoleBench) -> None:
+    """A task that fails is reported as failed, with a Failure that says why."""
+    worker = bench.welcomed()
+    failure = worker.expect_failure(worker.submit("fail", "it is broken"), "taskRaised")
+    check(failure.message == "it is broken", "the message it is broken", failure)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-005"])
+def failures_and_results_side_by_side(bench: RoleBench) -> None:
+    """Tasks of one batch that fail and that succeed each have their own status and payload."""
+    worker = bench.welcomed()
+    tasks = worker.submit_payloads("sum", [b"[1]", b"no JSON", b"[2]", b"[", b"[3]"])
+    for task, value in zip(tasks, [1, None, 2, None, 3]):
+        if value is None:
+            worker.expect_failure(task, "argumentNotLoaded", requirement="SCL-COD-008")
+        else:
+            worker.expect_value(task, value)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-031"])
+def failure_names_worker_and_attempt(bench: RoleBench) -> None:
+    """A Failure says which worker it comes from, and which attempt it was."""
+    worker = bench.welcomed()
+    failure = worker.expect_failure(worker.submit("fail", "again", attempt=3), "taskRaised")
+    check(failure.worker, "the name of the worker in the Failure", failure)
+    check(failure.attempts == 3, "3 attempts in the Failure of a task that came as attempt 3", failure)
+
+
+@case(covers=["SCL-WRK-013"], features=["processes"])
+def task_that_kills_its_process_is_lost(bench: RoleBench) -> None:
+    """A task whose process dies is lost when no attempt is left; other tasks of its batch are not."""
+    worker = bench.welcomed()
+    worker.need_function("exit")
+    before, after = worker.submit("echo", "before"), 0
+    killer = worker.submit("crash")
+    after = worker.submit("echo", "after")
+    failure = worker.expect_failure(killer, "processorDied", "lost")
+    check(failure.attempts in (0, 1), "one attempt", failure)
+    worker.expect_value(before, "before")
+    worker.expect_value(after, "after")
+    worker.expect_failure(worker.submit("exit", 3), "processorDied", "lost")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-013"], features=["processes"])
+def task_that_kills_its_process_is_tried_again(bench: RoleBench) -> None:
+    """A task whose process dies is started again as often as its retries say. Its Failure counts the attempts."""
+    worker = bench.welcomed()
+    failure = worker.expect_failure(worker.submit("crash", options={"retries": 2}), "processorDied", "lost")
+    check(failure.attempts == 3, "3 attempts at a task with 2 retries", failure)
+    failure = worker.expect_failure(worker.submit("crash", options={"retries": 2}, attempt=2), "processorDied", "lost")
+    check(failure.attempts == 3, "3 attempts at a task with 2 retries that came as the second", failure)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-012"], features=["processes"])
+def at_most_once_is_not_tried_again(bench: RoleBench) -> None:
+    """A task with the option atMostOnce whose process dies is lost, whatever its retries are."""
+    worker = bench.welcomed()
+    options = {"retries": 5, "atMostOnce": True}
+    failure = worker.expect_failure(worker.submit("crash", options=options), "processorDied", "lost")
+    check(failure.attempts in (0, 1), "one attempt at a task that must not be repeated", failure)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-007"])
+def outcomes_come_together(bench: RoleBench) -> None:
+    """Outcomes that are there at the same time come in one TaskResult: those of a batch that nobody can run."""
+    worker = bench.welcomed()
+    count = min(64, worker.capacity)
+    tasks = worker.submit_payloads("echo", [b"[1]"] * count, functionName="nobody.example/serves-this")
+    messages = {worker.expect_outcome(task).message.position for task in tasks}
+    check(len(messages) < max(2, count), "fewer messages than tasks", f"{len(messages)} for {count} tasks")
+
+
+@case(covers=["SCL-WRK-008"])
+def busy_time_is_told(bench: RoleBench) -> None:
+    """A TaskResult says for how long its tasks kept slots busy."""
+    worker = bench.welcomed()
+    outcome = worker.expect_value(worker.submit("sleep", 60), None)
+    busy = outcome.message.busyMicroseconds
+    check(busy >= 60_000, "at least 60 ms in busyMicroseconds", f"{busy} microseconds")
+
+
+@case(covers=["SCL-WRK-009"], features=["profiling"])
+def profile_is_filled(bench: RoleBench) -> None:
+    """With the option profiling, a task's duration, CPU time and memory are told."""
+    worker = bench.welcomed()
+    outcome = worker.expect_value(worker.submit("busy", 30, options={"profiling": True}), None)
+    for column in ("durationsMicroseconds", "cpuMicroseconds", "peakMemoryBytes"):
+        values = getattr(outcome.message, column)
+        check(len(values) == len(outcome.message.ids), f"the column {column}", outcome.message)
+        least = {"durationsMicroseconds": 30_000, "cpuMicroseconds": 5_000}.get(column, 0)
+        check(values[outcome.entry] >= least, f"at least {least} in {column}", values)
+
+
+@case(covers=["SCL-WRK-010"], features=["time-limit"])
+def time_limit_stops_a_task(bench: RoleBench) -> None:
+    """A task that runs for longer than its time limit is stopped and lost; others run on."""
+    worker = bench.welcomed()
+    hold = bench.hold()
+    task = worker.submit("wait", *hold.arguments, options={"timeLimitMilliseconds": 150})
+    hold.expect_started()
+    worker.expect_failure(task, "timeLimit", "lost")
+    hold.expect_stopped()
+    worker.expect_value(worker.submit("echo", "next"), "next")
+    worker.expect_nothing_more()

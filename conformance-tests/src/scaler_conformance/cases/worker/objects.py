@@ -1,0 +1,138 @@
+"""Objects that tasks need: sent inline, fetched in chunks, missing, deleted."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.worker_session import CHUNK_BYTES, WorkerSession
+
+
+def text_of(size: int) -> str:
+    return "".join(f"{number:09d}\n" for number in range(size // 10))
+
+
+def arguments_task(worker: WorkerSession, object_id: int, function: str = "echo") -> int:
+    """A task whose arguments are an object."""
+    return worker.submit_payloads(function, [b""], dependencyCounts=[1], dependencies=[object_id])[0]
+
+
+@case(covers=["SCL-OBJ-017"])
+def remote_object_is_fetched(bench: RoleBench) -> None:
+    """An object that was announced as remote is fetched, chunk by chunk, before its task runs."""
+    worker = bench.welcomed()
+    text = text_of(5 * CHUNK_BYTES + 123)
+    wanted = worker.announce(worker.json([text]))
+    worker.expect_value(arguments_task(worker, wanted), text)
+    check(worker.requests >= 6, "requests for all chunks", f"{worker.requests} of them")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-OBJ-017"])
+def object_of_a_directory_it_does_not_share_is_fetched(bench: RoleBench) -> None:
+    """An object that was announced as shared is fetched by a worker that does not see the directory."""
+    worker = bench.welcomed()
+    wanted = worker.announce(b'["somewhere else"]', storage="shared")
+    worker.expect_value(arguments_task(worker, wanted), "somewhere else")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-OBJ-017"])
+def object_is_shared_by_tasks(bench: RoleBench) -> None:
+    """Many tasks that need one object all get it."""
+    worker = bench.welcomed()
+    wanted = worker.announce(b"[20, 22]")
+    count = min(30, worker.capacity)
+    tasks = worker.submit_payloads("sum", [b""] * count, dependencyCounts=[1] * count, dependencies=[wanted] * count)
+    for task in tasks:
+        worker.expect_value(task, 42)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-OBJ-011"])
+def few_requests_are_open(bench: RoleBench) -> None:
+    """A worker that fetches a large object has no more than four requests unanswered."""
+    worker = bench.welcomed()
+    content = worker.json([text_of(12 * CHUNK_BYTES)])
+    wanted = worker.announce(content, is_served=False)
+    task = arguments_task(worker, wanted, "echo")
+    answered = 0
+    while answered < len(content):
+        request = worker.expect("ObjectRequest", id=wanted)
+        worker.fence()
+        unanswered = 1 + len(worker.waiting("ObjectRequest"))
+        check(unanswered <= 4, "at most 4 requests unanswered", f"{unanswered}")
+        worker.answer(request, content)
+        answered = max(answered, request.offset + min(request.length, CHUNK_BYTES))
+    worker.expect_outcome(task)
+
+
+@case(covers=["SCL-WRK-014"])
+def missing_object_loses_the_task(bench: RoleBench) -> None:
+    """A task whose object the scheduler does not have is lost, objectMissing; others are run."""
+    worker = bench.welcomed()
+    there, missing = worker.create_object(b"[1]"), worker.announce(b"[2]", is_served=False)
+    tasks = worker.submit_payloads(
+        "sum", [b"", b"", b""], dependencyCounts=[1, 1, 1], dependencies=[there, missing, there]
+    )
+    request = worker.expect("ObjectRequest", id=missing)
+    worker.send("ObjectResponse", id=missing, offset=request.offset, status="missing")
+    worker.expect_failure(tasks[1], "objectMissing", "lost")
+    worker.expect_value(tasks[0], 1)
+    worker.expect_value(tasks[2], 1)
+    worker.expect_nothing_more(but=["ObjectRequest"])
+
+
+@case(covers=["SCL-WRK-014"])
+def deleted_object_loses_the_task(bench: RoleBench) -> None:
+    """A task that waits for an object is lost, objectMissing, when the object is deleted."""
+    worker = bench.welcomed()
+    wanted = worker.announce(b"[1]", is_served=False)
+    task = arguments_task(worker, wanted)
+    worker.expect("ObjectRequest", id=wanted)
+    worker.send("ObjectInstruction", action="delete", ids=[wanted])
+    worker.expect_failure(task, "objectMissing", "lost")
+    worker.expect_nothing_more(but=["ObjectRequest"])
+
+
+@case(
+    covers=["SCL-WRK-002"],
+    latitude="failed with functionNotLoaded, lost with codecUnknown, or lost with objectMissing",
+)
+def function_that_is_an_object_has_an_outcome(bench: RoleBench) -> None:
+    """A task in json whose function is an object, which no such worker can load, gets an outcome that says so."""
+    worker = bench.welcomed()
+    function = worker.create_object(b"no function of any language", kind=1)
+    task = worker.submit_payloads("echo", [b"[1]"], functionName="", function=function)[0]
+    outcome = worker.expect_outcome(task)
+    allowed = ("functionNotLoaded", "codecUnknown", "objectMissing")
+    check(outcome.status in ("failed", "lost"), "the task to fail or be lost", outcome)
+    check(outcome.failure.kind in allowed, f"one of {', '.join(allowed)}", outcome.failure)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-OBJ-018"])
+def deleted_object_is_forgotten(bench: RoleBench) -> None:
+    """The content of a deleted object is freed: who names it afterwards does not get it from the worker's memory."""
+    worker = bench.welcomed()
+    wanted = worker.create_object(b"[1]")
+    worker.expect_value(arguments_task(worker, wanted), 1)
+    worker.send("ObjectInstruction", action="delete", ids=[wanted])
+    task = arguments_task(worker, wanted)
+    worker.wait_until(
+        lambda: worker.waiting("ObjectRequest") or worker.outcomes, "an ObjectRequest, or an outcome of the task"
+    )
+    if worker.waiting("ObjectRequest"):
+        worker.send("ObjectResponse", id=wanted, status="missing")
+    outcome = worker.expect_outcome(task)
+    check(outcome.status == "lost", "the content to be freed", outcome)
+
+
+@case(covers=["SCL-OBJ-016"])
+def spill_is_ignored(bench: RoleBench) -> None:
+    """An ObjectInstruction of action spill changes nothing."""
+    worker = bench.welcomed()
+    wanted = worker.create_object(b"[1]")
+    worker.send("ObjectInstruction", action="spill", ids=[wanted])
+    worker.expect_value(arguments_task(worker, wanted), 1)
+    worker.expect_nothing_more()

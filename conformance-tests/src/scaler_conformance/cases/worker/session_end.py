@@ -1,0 +1,43 @@
+"""What becomes of tasks when their session ends."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+
+
+@case(covers=["SCL-WRK-028"])
+def drops_what_has_not_started(bench: RoleBench) -> None:
+    """Tasks that were queued when the session ended are not started in the next one."""
+    worker = bench.welcomed()
+    slots = worker.hello.slots
+    running = [bench.hold() for _ in range(slots)]
+    worker.occupy(running)
+    queued = [bench.hold() for _ in range(slots)]
+    worker.submit_many("wait", [hold.arguments for hold in queued])
+    worker.fence()
+    bench.restart_scheduler()
+    again = bench.rejoined()
+    for hold in running:
+        hold.release()
+    for _ in range(3):
+        new = [bench.hold() for _ in range(slots)]
+        tasks = again.occupy(new)
+        for task, hold in zip(tasks, new):
+            hold.release()
+            again.expect_value(task, "go")
+    started = [hold.tag for hold in queued if hold.starts]
+    check(not started, "no task of the old session to start", f"{', '.join(started)} did")
+    again.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-029"])
+def stops_what_runs(bench: RoleBench) -> None:
+    """Tasks that run when the session ends are stopped: nobody wants their results."""
+    hold = bench.hold()
+    worker = bench.welcomed()
+    worker.occupy([hold])
+    bench.restart_scheduler()
+    bench.rejoined()
+    hold.expect_stopped()

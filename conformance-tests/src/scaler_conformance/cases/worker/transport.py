@@ -1,0 +1,136 @@
+"""Frames and their encoding: what every correct encoder may write must be understood."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.other_schemas import tomorrow, yesterday
+from scaler_conformance.worker_session import PREFIX
+
+
+@case(covers=["SCL-TRN-003"])
+def all_messages_can_be_read(bench: RoleBench) -> None:
+    """Whatever a worker sends is a well-formed header and at most one payload frame: results, failures, answers."""
+    worker = bench.welcomed()
+    tasks = worker.submit_many("echo", [["tour"], [None], [[1, 2, 3]]])
+    for task in tasks:
+        worker.expect_outcome(task)
+    worker.expect_outcome(worker.submit("fail", "tour"))
+    worker.expect_outcome(worker.submit("size", 200_000))
+    worker.send("TaskCancel", ids=tasks)
+    for task in tasks:
+        worker.expect_confirmation(task)
+    worker.send("BalanceRequest", requestId=1, count=1)
+    worker.expect("BalanceResponse")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-TRN-004"])
+def empty_payload_frame_is_none(bench: RoleBench) -> None:
+    """A payload frame without bytes and no payload frame are the same."""
+    worker = bench.welcomed()
+    worker.need_function("sum")
+    for payload in (None, b""):
+        (task,) = worker.new_instances()
+        worker.send("Task", payload, ids=[task], payloadSizes=[0], functionName=PREFIX + "sum", codec="json", attempt=1)
+        worker.expect_value(task, 0)
+    worker.send("Heartbeat", b"", sequence=5)
+    worker.wait_until(lambda: any(echo.sequence == 5 for echo in worker.echoes), "an echo")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-TRN-005"])
+def segments_are_followed(bench: RoleBench) -> None:
+    """A header may have many segments, with far pointers from one to the other, single and double."""
+    worker = bench.welcomed()
+    one = worker.submit("echo", "in segments", segmented=True)
+    worker.expect_value(one, "in segments")
+    many = worker.submit_many("sum", [[index, 1] for index in range(20)], segmented=True, options={"priority": 3})
+    for index, task in enumerate(many):
+        worker.expect_value(task, index + 1)
+    worker.send("TaskCancel", segmented=True, ids=many)
+    for task in many:
+        worker.expect_confirmation(task, "notFound")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-TRN-005"])
+def segmented_welcome(bench: RoleBench) -> None:
+    """Also the Welcome may come in segments."""
+    worker = bench.greeted()
+    bench.welcome(worker, segmented=True)
+    worker.expect_value(worker.submit("echo", 1), 1)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-TRN-006"])
+def newer_fields_are_ignored(bench: RoleBench) -> None:
+    """A scheduler of tomorrow, whose structs have fields that the worker does not know, is served all the same."""
+    worker = bench.greeted()
+    bench.welcome(worker, schema=tomorrow(), addedText="news", addedNumber=7)
+    options = {"priority": 1, "addedText": "news", "addedNumber": 9}
+    task = worker.submit("echo", "x", schema=tomorrow(), options=options, addedText="news", addedNumber=8)
+    worker.expect_value(task, "x")
+    worker.send("TaskCancel", schema=tomorrow(), ids=[task], addedNumber=2**63)
+    worker.expect_confirmation(task, "notFound")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-TRN-006"])
+def missing_fields_have_their_defaults(bench: RoleBench) -> None:
+    """A scheduler of yesterday, whose structs were shorter, is served: what is missing has its default."""
+    worker = bench.greeted()
+    limits = {"maximumMessageBytes": 1 << 30, "maximumObjectBytes": 1 << 40, "chunkBytes": 65536}
+    bench.welcome_as(worker, yesterday(), major=1, minor=0, schedulerId=bytes(16), limits=limits)
+    (task,) = worker.new_instances()
+    worker.need_function("echo")
+    worker.send(
+        "Task",
+        b"[1]",
+        schema=yesterday(),
+        ids=[task],
+        payloadSizes=[3],
+        functionName=PREFIX + "echo",
+        codec="json",
+        options={"priority": 1},
+    )
+    worker.expect_value(task, 1)
+    worker.send("Heartbeat", schema=yesterday(), sequence=5)
+    worker.wait_until(lambda: any(echo.sequence == 5 for echo in worker.echoes), "an echo")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-VER-001"])
+def messages_unheard_of_are_ignored(bench: RoleBench) -> None:
+    """A message whose type the worker does not know is ignored; the session goes on."""
+    worker = bench.welcomed()
+    for payload in (None, b"with a payload"):
+        worker.send("UnheardOf", payload, schema=tomorrow(), text="of tomorrow")
+    worker.expect_value(worker.submit("echo", 1), 1)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-OBJ-016"])
+def actions_unheard_of_are_ignored(bench: RoleBench) -> None:
+    """An ObjectInstruction whose action the worker does not know is ignored."""
+    worker = bench.welcomed()
+    wanted = worker.create_object(b"[1]")
+    worker.send("ObjectInstruction", schema=tomorrow(), action="unheardOf", ids=[wanted])
+    task = worker.submit_payloads("echo", [b""], dependencyCounts=[1], dependencies=[wanted])[0]
+    worker.expect_value(task, 1)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-SES-001"])
+def says_hello_again_to_each_scheduler(bench: RoleBench) -> None:
+    """Each new connection begins with a complete Hello, also the third."""
+    worker = bench.welcomed()
+    before = worker.hello
+    for _ in range(2):
+        bench.restart_scheduler()
+        worker = bench.rejoined()
+        for field in ("role", "slots", "functions", "codecs", "major"):
+            same = getattr(worker.hello, field) == getattr(before, field)
+            check(same, f"the same {field} as in the first Hello", worker.hello)
+    worker.fence()
