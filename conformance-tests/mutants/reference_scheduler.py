@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
-from mutants.reference_worker import handler_name
+from mutants.worker_loop import handler_name
 from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_graphs import GraphKeeper
 from mutants.scheduler_objects import ObjectKeeper

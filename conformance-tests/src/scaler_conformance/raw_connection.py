@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import struct
@@ -134,6 +135,11 @@ class RawConnection(Transport):
         for index, frame in enumerate(frames):
             self.announce(len(frame), index + 1 < len(frames))
             self.write(frame)
+
+    def shut(self) -> None:
+        """End the connection, and with it what a thread waits for that sends."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.socket.close()

@@ -97,7 +97,7 @@ class PlayedPeer(Conversation):
         super().__init__(*arguments)
         self.beats = False
         self.interval_seconds = 1.0
-        self.is_ended = False  # it was refused, so it sends nothing by itself
+        self.raw: Any = None  # its connection, when that is made by hand
         self.welcome: Message = Message("Welcome", {})
         self.number = 0
         self._count = 0

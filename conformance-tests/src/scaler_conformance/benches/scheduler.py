@@ -40,6 +40,7 @@ class RoleBench(Bench):
         self._address = ""
         self._variant = ""
         self._transports: List[Any] = []
+        self.raw_connections: List[RawConnection] = []
 
     # The scheduler --------------------------------------------------------------------------------------------------
 
@@ -93,13 +94,17 @@ class RoleBench(Bench):
         self._wait_until_it_listens()
         connection = RawConnection(self.address, self.settings, self.how_it_ended)
         self._transports.append(connection)
+        self.raw_connections.append(connection)
         self.at_end(connection.close)
         connection.greet(**greeting)
         return connection
 
     def raw_client(self, **greeting: Any) -> PlayedClient:
         """A client over a connection made by hand, on which nothing was said."""
-        return self._peer(self.raw(**greeting), f"client {len(self.peers) + 1}", PlayedClient)
+        connection = self.raw(**greeting)
+        peer = self._peer(connection, f"client {len(self.peers) + 1}", PlayedClient)
+        peer.raw = connection
+        return peer
 
     def _wait_until_it_listens(self) -> None:
         host, _, port = self.address.rpartition("//")[2].rpartition(":")
