@@ -20,7 +20,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help
 help:  ## list the commands
 	@echo 'make COMMAND, where COMMAND is one of:'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
 	@echo "ARGS='...' is passed on: make test ARGS='sdk/tests -k cancel'"
 
 .PHONY: demo
@@ -28,7 +28,7 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/.tools .venv-pypy/.packages  ## run all tests
+test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## run all tests
 	@$(IN_VENV) -m pytest $(ARGS)
 
 .PHONY: check
@@ -37,6 +37,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m ruff check .
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -m 'not slow' $(ARGS)
+
+.PHONY: conformance
+conformance: .venv/.tools  ## test all implementations of the protocol here: dist/conformance/index.html
+	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
 
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
@@ -51,8 +55,24 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure it beside comparable 
 	@$(IN_VENV) benchmarks/run_peers.py $(ARGS)
 
 .PHONY: dist
-dist: .venv/.tools  ## build wheels and source archives of the four packages in dist/wheels
-	@$(PREPARE) build dist/wheels $(DISTRIBUTIONS)
+dist: dist-wheels dist-pypy dist-pex dist-nuitka  ## build all forms that users download, in dist (nuitka takes minutes)
+
+.PHONY: dist-wheels
+dist-wheels: dist/wheels/.built  ## build wheels and source archives of the four packages in dist/wheels
+
+.PHONY: dist-pypy
+dist-pypy: .venv/.tools .venv-pypy/.packages  ## build the scheduler with PyPy in one file (PYPY_HOME=... for a PyPy of yours)
+	@$(IN_VENV) packaging/pypy/build.py --pypy '$(if $(PYPY_HOME),$(PYPY_HOME)/bin/pypy3,$(PYPY))'
+
+.PHONY: dist-pex
+dist-pex: dist/pex/scaler_scheduler.pex  ## build one file for machines with PyPy or Python
+
+.PHONY: dist-nuitka
+dist-nuitka: dist/nuitka/scaler_scheduler  ## build one file for machines without, compiled from CPython; takes minutes
+
+.PHONY: measure-packaging
+measure-packaging: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## measure the forms that are built in dist
+	@$(IN_VENV) packaging/measure.py $(ARGS)
 
 .PHONY: release-files
 release-files:  ## gather what `make dist` built in dist/release, with a bill of materials and checksums
@@ -66,9 +86,24 @@ checksums:  ## write the checksums of all files in dist/release anew
 venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools of development
 
 .PHONY: clean
-clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv .venv-pypy)
+clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv*)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name '.venv*' -prune -o -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 -r rm -rf
+
+# What is built, anew when its sources have changed.
+
+PACKAGE_SOURCES := $(shell find $(DISTRIBUTIONS:=/src) -type f ! -path '*/__pycache__/*') \
+	$(foreach file,pyproject.toml README.md LICENSE,$(DISTRIBUTIONS:=/$(file)))
+
+dist/wheels/.built: $(PACKAGE_SOURCES) .venv-packaging/.tools
+	@$(PREPARE) build dist/wheels $(DISTRIBUTIONS)
+	@touch $@
+
+dist/pex/scaler_scheduler.pex: dist/wheels/.built packaging/pins.txt $(wildcard packaging/pex/*.py packaging/pex/*.sh)
+	@.venv-packaging/bin/python packaging/pex/build.py dist/wheels $@
+
+dist/nuitka/scaler_scheduler: dist/wheels/.built packaging/pins.txt $(wildcard packaging/nuitka/*.py) .venv-packaging/.nuitka
+	@.venv-packaging/bin/python packaging/nuitka/build.py dist/wheels $@
 
 # The stamps. The first line of each is the folder that the environment was made in.
 
@@ -83,6 +118,12 @@ PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)
 
 .venv-pypy/.packages: $(PACKAGE_FILES) .ci/requirements-pypy.txt $(if $(call MADE_HERE,.venv-pypy/.packages),,.FORCE)
 	@$(PREPARE) pypy
+
+.venv-packaging/.tools: .ci/prepare .ci/requirements-packaging.txt $(if $(call MADE_HERE,.venv-packaging/.tools),,.FORCE) | .venv/.packages
+	@$(PREPARE) packaging
+
+.venv-packaging/.nuitka: .venv-packaging/.tools .ci/requirements-nuitka.txt
+	@$(PREPARE) nuitka
 
 .PHONY: .FORCE
 .FORCE:

@@ -81,7 +81,7 @@ def _measure_engine(options: argparse.Namespace) -> dict[str, Any]:
 def _measure_scheduler(options: argparse.Namespace) -> dict[str, Any]:
     import zero_worker
 
-    with zero_worker.SchedulerUnderTest(options.python) as scheduler:
+    with zero_worker.SchedulerUnderTest([options.python, "-m", "scaler_appliance"]) as scheduler:
         if options.benchmark == "queued":
             figures = zero_worker.measure_queued(scheduler, options.amount, options.workers)
         elif options.benchmark == "streamed":

@@ -7,15 +7,18 @@ CPU time per task, read from outside; the main thread (Python) is told apart fro
 from __future__ import annotations
 
 import multiprocessing
+import re
 import resource
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Callable, Optional, final
 
+import psutil
 from processes import ThreadCpu, read_thread_cpu, resident_bytes
 from workloads import Figures
 from zero_worker_client import run_client
@@ -31,24 +34,38 @@ _SMALLEST_SAMPLE_TASKS = 100_000
 
 @final
 class SchedulerUnderTest:
-    """A scheduler process on a port of its own, for a `with` block."""
+    """A scheduler process on a port of its own, for a `with` block.
 
-    def __init__(self, python: str) -> None:
-        self._python = python
+    Parameters:
+        command: what starts a scheduler, its address still to come.
+        options: what comes after the address.
+        environment: all variables of the process; None for this process's own.
+    """
+
+    def __init__(
+        self, command: Sequence[str], options: Sequence[str] = (), environment: Optional[Mapping[str, str]] = None
+    ) -> None:
+        self._command = list(command)
+        self._options = list(options)
+        self._environment = environment
         self.address = f"tcp://127.0.0.1:{_free_port()}"
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     @property
     def process_id(self) -> int:
-        """Of the scheduler."""
+        """Of the scheduler, which the command may have started as a process of its own."""
         assert self._process is not None, "use it in a with block"
-        return self._process.pid
+        started = psutil.Process(self._process.pid).children(recursive=True)
+        return started[-1].pid if started else self._process.pid
 
     @property
     def version(self) -> str:
         """Name and version of the interpreter."""
-        code = "import platform as p; print(p.python_implementation(), p.python_version(), end='')"
-        return subprocess.run([self._python, "-c", code], check=True, capture_output=True, text=True).stdout
+        told = subprocess.run(
+            [*self._command, "--version"], env=self._environment, check=True, capture_output=True, text=True
+        ).stdout
+        found = re.search(r"\w+ \d[\d.]*( \([^)]*\))?(?=, libzmq)", told)
+        return found[0] if found else told.strip()
 
     def check_alive(self) -> None:
         """Raise if the scheduler has ended."""
@@ -59,7 +76,8 @@ class SchedulerUnderTest:
     def __enter__(self) -> SchedulerUnderTest:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # inherited: a thousand workers need it
-        self._process = subprocess.Popen([self._python, "-m", "scaler_appliance", self.address])
+        command = [*self._command, self.address, *self._options]
+        self._process = subprocess.Popen(command, env=self._environment)
         return self
 
     def __exit__(
@@ -109,9 +127,9 @@ class Driver:
 
     def end(self) -> None:
         """End the process; no farewell on the wire."""
-        self._orders.close()
         self._process.kill()
         self._process.join()
+        self._orders.close()  # afterwards: it would see the end of its orders, and say so
 
 
 class Round:

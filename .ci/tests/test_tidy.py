@@ -22,7 +22,7 @@ SOURCE_FOLDERS = [
     "conformance-tests/src",
 ]
 SKIPPED_FOLDERS = {"__pycache__", "build", "dist", "node_modules", "results"}
-TEXT_SUFFIXES = {".capnp", ".md", ".nix", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
+TEXT_SUFFIXES = {".c", ".capnp", ".md", ".nix", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 TEXT_NAMES = {"Makefile", "run", "prepare", ".gitignore", "CHANGELOG", "LICENSE"}
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 GENERATED = re.compile(r"\bgenerated from\b.*\bdo not edit\b", re.IGNORECASE | re.DOTALL)

@@ -352,7 +352,7 @@ class LosesUnknownNames(ReferenceWorker):
         return LOST, super().refusal_of_name(task)[1]
 
 
-@mutant(breaks="SCL-COD-004", caught_by="worker/codec/unknown-codec-is-lost")
+@mutant(breaks="SCL-COD-004", caught_by="worker/codec/unknown-codec-is-not-run")
 class FailsUnknownCodecs(ReferenceWorker):
     def refusal_of_codec(self, task: Task) -> Tuple[int, bytes]:
         return FAILED, self.failure(task, "argumentNotLoaded", "what is this?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Set
 
 import pytest
@@ -12,6 +13,7 @@ from scaler_conformance.cases import cases_of
 from scaler_conformance.register import Register
 
 ROLES = ("worker",)
+MOST_LINES = 40
 
 
 def duties(role: str) -> Set[str]:
@@ -31,6 +33,13 @@ def test_cases_speak_of_requirements_that_there_are(role: str) -> None:
     assert strangers == set()
     others = {f"{each.id}: {id_}" for each in cases_of(role) for id_ in each.covers if role not in register[id_].roles}
     assert others == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_cases_are_short(role: str) -> None:
+    lengths = {each.id: len(inspect.getsource(each.function).splitlines()) for each in cases_of(role)}
+
+    assert {id_: length for id_, length in lengths.items() if length > MOST_LINES} == {}
 
 
 @pytest.mark.parametrize("role", ROLES)

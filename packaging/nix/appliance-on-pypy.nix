@@ -19,7 +19,7 @@ let
       missing = throw "scaler: packaging/nix/wheels.nix has no wheel of ${name} for ${tag} on ${system}";
       forTag = (wheels.${name} or missing).${tag} or (wheels.${name}.any or missing);
     in
-    pkgs.fetchurl { inherit (forTag.${system} or (forTag.any or missing)) url hash; };
+    pkgs.python3.pkgs.fetchPypi (forTag.${system} or (forTag.any or missing));
   foreign = builtins.filter (name: !(projects ? ${name})) appliance.dependenciesOnPyPy;
 
   script =

@@ -41,6 +41,7 @@ in
   core-tests = pkgs.runCommand "scaler-core-tests" { } ''
     mkdir -p tree/appliance
     cp -r ${projects.scaler-appliance.folder}/tests tree/appliance
+    cp -r ${../../protocol-spec} tree/protocol-spec
     cp ${../../pyproject.toml} tree/pyproject.toml
     chmod -R u+w tree
     cd tree

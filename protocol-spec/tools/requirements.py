@@ -3,7 +3,7 @@
     python tools/requirements.py            what is missing, and counts
     python tools/requirements.py SCL-WRK-019    all about one
 
-Front matter of cases and mutants in conformance-tests/ says `covers = ["SCL-WRK-019"]`.
+The front matter of a case in conformance-tests/ says `covers=["SCL-WRK-019"]`, that of a mutant `breaks="SCL-WRK-019"`.
 """
 
 from __future__ import annotations

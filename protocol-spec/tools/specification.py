@@ -30,7 +30,7 @@ AREAS = ("TRN", "SES", "CLT", "WRK", "SCH", "OBJ", "VER", "SEC", "COD")
 ID = re.compile(r"\bSCL-[A-Z]{3}-\d{3}\b")
 ITEM = re.compile(r"^- \*\*(SCL-[A-Z]{3}-\d{3})\*\*")
 HEADING = re.compile(r"^#{1,6} (.+)$")
-_COVERS = re.compile(r"^\W*covers\s*[=:]\s*(.+?)\s*$", re.MULTILINE)
+_COVERS = re.compile(r"\b(?:covers|breaks)\s*=\s*(\[[^\]]*\]|\"[^\"]*\")")
 
 
 class Requirement(NamedTuple):
@@ -132,7 +132,7 @@ def code_ids() -> Dict[str, List[str]]:
 
 
 def covered(kind: str) -> Dict[str, List[str]]:
-    """Which files of conformance-tests cover each id, by their front matter `covers = ["SCL-WRK-017"]`.
+    """Which files of conformance-tests name each id in front matter: `covers=["SCL-WRK-017"]`, `breaks="SCL-WRK-017"`.
 
     Parameters:
         kind: the name of a folder somewhere below, "cases" or "mutants".

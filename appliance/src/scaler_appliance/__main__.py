@@ -17,11 +17,18 @@ def main() -> int:
     """Run the program; its exit code."""
     if sys.implementation.name == "pypy" and NURSERY_VARIABLE not in os.environ:
         os.environ[NURSERY_VARIABLE] = NURSERY_SIZE
-        program = ["-m", "scaler_appliance"] if sys.argv[0] == __file__ else [sys.argv[0]]
-        os.execv(sys.executable, [sys.executable, *program, *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, *_program(), *sys.argv[1:]])
     from scaler_appliance.shell.program import main as run
 
     return run()
+
+
+def _program() -> list[str]:
+    """How this interpreter was told to run this program."""
+    if sys.flags.isolated:
+        # As a pex does, whose argv[0] is its archive, which would unpack and choose all over again.
+        return ["-I", "-m", "scaler_appliance"]
+    return ["-m", "scaler_appliance"] if sys.argv[0] == __file__ else [sys.argv[0]]
 
 
 if __name__ == "__main__":

@@ -30,6 +30,14 @@ def test_sigterm_lets_peers_leave_and_ends_with_zero(scheduler: SchedulerProcess
     assert "stopped: all peers have left" in scheduler.output()
 
 
+def test_it_ends_as_it_should_as_soon_as_it_says_where_it_listens(start: Start) -> None:
+    scheduler = start(wait=False)
+    scheduler.wait_for_output("Scheduler: listening at")
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_end() == 0
+    assert "Scheduler: stopped" in scheduler.output()
+
+
 def test_a_second_sigterm_ends_it_at_once(scheduler: SchedulerProcess) -> None:
     worker = scheduler.worker()
     scheduler.process.send_signal(signal.SIGTERM)
@@ -166,7 +174,9 @@ def test_a_wrong_value_is_a_wrong_command_line(arguments: list[str], capsys: pyt
 def test_the_version_names_all_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
-    assert re.match(r"scaler_scheduler \S+, protocol [\d.]+-[\d.]+, \w+ [\d.]+, libzmq [\d.]+", capsys.readouterr().out)
+    interpreter = r"(CPython [\d.]+|PyPy [\d.]+ \(Python [\d.]+\))"
+    line = rf"scaler_scheduler \S+, protocol [\d.]+-[\d.]+, {interpreter}, libzmq [\d.]+\n"
+    assert re.fullmatch(line, capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("start", ["cpython"], indirect=True)

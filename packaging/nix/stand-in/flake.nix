@@ -44,24 +44,36 @@
 
           writeText = name: text: builtins.toFile name text;
 
-          # Of a fixed output, which Nix compares with the hash; the file was fetched before.
-          fetchurl =
-            { url, hash }:
-            derivation {
-              inherit system;
-              name = baseNameOf url;
-              builder = "/bin/sh";
-              PATH = host.path;
-              args = [
-                "-euc"
-                "cp ${host.wheels}/${baseNameOf url} $out"
-              ];
-              outputHash = hash;
-              outputHashMode = "flat";
-              outputHashAlgo = "sha256";
-            };
-
           pythonPackages = {
+            # Of a fixed output, which Nix compares with the hash; the file was fetched before.
+            fetchPypi =
+              {
+                pname,
+                version,
+                format,
+                dist,
+                python,
+                abi,
+                platform,
+                hash,
+              }:
+              let
+                file = "${pname}-${version}-${python}-${abi}-${platform}.whl";
+              in
+              derivation {
+                inherit system;
+                name = file;
+                builder = "/bin/sh";
+                PATH = host.path;
+                args = [
+                  "-euc"
+                  "cp ${host.wheels}/${file} $out"
+                ];
+                outputHash = hash;
+                outputHashMode = "flat";
+                outputHashAlgo = "sha256";
+              };
+
             # Built by the host's pip and hatchling.
             buildPythonPackage =
               {
@@ -98,7 +110,7 @@
             packages: builtins.concatMap (each: [ each ] ++ withDependencies (each.dependencies or [ ])) packages;
         in
         rec {
-          inherit lib runCommand writeText fetchurl;
+          inherit lib runCommand writeText;
           stdenv.hostPlatform.system = system;
           stdenv.cc.cc = ofHost "gcc";
 

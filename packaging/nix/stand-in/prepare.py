@@ -48,9 +48,8 @@ def _fetch_wheels(folder: Path, pypy: str, tag: str) -> None:
     for tags in known.values():
         systems = tags.get(tag) or tags["any"]
         wheel = systems.get(f"{platform.machine()}-linux") or systems["any"]
-        name, version = wheel["url"].rpartition("/")[2].split("-")[:2]
         options = ["-q", "--no-deps", "--only-binary", ":all:", "-d", str(folder)]
-        subprocess.run([pypy, "-m", "pip", "download", *options, f"{name}=={version}"], check=True)
+        subprocess.run([pypy, "-m", "pip", "download", *options, f"{wheel['pname']}=={wheel['version']}"], check=True)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "address", metavar="ADDRESS", help="where to listen: tcp://127.0.0.1:2345 (port 0: any free one) or ipc:///path"
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print versions and exit")
     tasks = parser.add_argument_group("tasks")
     tasks.add_argument(
         "-mt",
@@ -203,14 +203,29 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+class _PrintVersion(argparse.Action):
+    """argparse's own action would break the line where the terminal ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(_version())
+        parser.exit()
+
+
 def _version() -> str:
     import zmq
 
     return (
         f"scaler_scheduler {__version__},"
         f" protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN}-{PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX},"
-        f" {platform.python_implementation()} {platform.python_version()}, libzmq {zmq.zmq_version()}"
+        f" {_interpreter()}, libzmq {zmq.zmq_version()}"
     )
+
+
+def _interpreter() -> str:
+    """Such as "CPython 3.11.7" or "PyPy 7.3.11 (Python 3.9.16)"."""
+    name, python = platform.python_implementation(), platform.python_version()
+    implementation = ".".join(map(str, sys.implementation.version[:3]))
+    return f"{name} {python}" if name == "CPython" else f"{name} {implementation} (Python {python})"
 
 
 def _positive_int(text: str) -> int:
@@ -285,6 +300,7 @@ async def _serve(options: argparse.Namespace) -> None:
         core = Scheduler(_settings(options, monitor, files))
         server = Server(core, peers, monitor, files)
         servers.append(server)
+        server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
         if options.address_file is not None:

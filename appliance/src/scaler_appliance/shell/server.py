@@ -78,11 +78,14 @@ class Server:
             StopEffect: self._stop,
         }
 
+    def take_signals(self) -> None:
+        """From now on signals stop it as they should. For who is told where it listens: they may send one at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
+
     async def run(self, exit_when_stdin_closes: bool) -> None:
         """Serve until a client's, a signal's or the parent's request to stop has been carried out."""
         self._loop.add_reader(self._peers.fileno(), self._drain)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
         if exit_when_stdin_closes:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
         self._service_manager.ready(f"listening at {self._peers.address}")

@@ -33,13 +33,15 @@ def unknown_name_fails(bench: RoleBench) -> None:
     worker.expect_nothing_more()
 
 
-@case(covers=["SCL-COD-004"])
-def unknown_codec_is_lost(bench: RoleBench) -> None:
-    """A task in a codec that the worker does not understand is lost, codecUnknown."""
+@case(covers=["SCL-COD-004"], latitude="lost or failed")
+def unknown_codec_is_not_run(bench: RoleBench) -> None:
+    """A task in a codec that the worker does not understand, or its function does not take, ends with codecUnknown."""
     worker = bench.welcomed()
     for codec in ("codec.example/none", "JSON"):
         task = worker.submit_payloads("echo", [b"[1]"], codec=codec)[0]
-        worker.expect_failure(task, "codecUnknown", "lost")
+        worker.expect_failure(task, "codecUnknown", "failed or lost")
+    task = worker.submit_payloads("sum", [b"[1]"], codec="raw")[0]
+    worker.expect_failure(task, "codecUnknown", "failed or lost")
     worker.expect_nothing_more()
 
 

@@ -1,0 +1,451 @@
+"""Builds dist/pypy/scaler_scheduler: PyPy, its library, pyzmq and the scheduler in one file that unpacks itself.
+
+    python packaging/pypy/build.py --pypy /usr/bin/pypy3 [--work build/pypy] [--output dist/pypy/scaler_scheduler]
+
+Rules:
+- The same sources, PyPy and tools give the same bytes: entries are sorted and have no owner, no time and a fixed mode;
+  bytecode is bound to no time and no place; nothing of the builder's paths, time or environment gets in.
+- Nothing is downloaded but what requirements.txt names by hash.
+- What was built from the same input is not built again. What is slow to compress, PyPy itself, is kept compressed under
+  its hash in the work folder.
+- A tool that is missing is named, with how to get it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Dict, Iterator, List, Set
+
+HERE = Path(__file__).resolve().parent
+TREE = HERE.parents[1]
+PACKAGES = [TREE / "protocol-spec/python/src/scaler_protocol", TREE / "appliance/src/scaler_appliance"]
+SOURCES = [*PACKAGES, HERE]
+FIRST_PROGRAM = "scaler_scheduler"
+
+# Of PyPy's standard library: what no program of ours can use. The rest does without what it would use of it.
+LEFT_OUT = {
+    # for people at a terminal, for development, for other systems
+    *(
+        "idlelib",
+        "lib2to3",
+        "pydoc_data",
+        "pydoc.py",
+        "tkinter",
+        "turtle.py",
+        "turtledemo",
+        "antigravity.py",
+        "this.py",
+    ),
+    *("distutils", "ensurepip", "venv", "zipapp.py", "msilib", "hpy", "greenlet.py", "pypy_tools", "pyrepl", "pdb.py"),
+    *("test", "tests", "unittest", "doctest.py", "_testcapi.py", "_testmultiphase.py", "_ctypes_test.py"),
+    *("_pypy_testcapi.py", "_pypy_irc_topic.py", "_pypy_interact.py", "dist-packages", "site-packages", "__pycache__"),
+    # that need further libraries: OpenSSL, SQLite, ncurses, gdbm, xz
+    *("ssl.py", "_ssl", "_cffi_ssl", "sqlite3", "_sqlite3.py", "curses", "_curses.py", "_curses_panel.py"),
+    *("_gdbm.py", "_lzma.py"),
+    # other protocols and formats; what the handlers of logging use is there
+    *("xml", "xmlrpc", "wsgiref", "cgi.py", "cgitb.py", "ftplib.py", "imaplib.py", "mailbox.py", "nntplib.py"),
+    *("poplib.py", "smtpd.py", "telnetlib.py", "aifc.py", "sunau.py", "wave.py", "audioop.py", "chunk.py", "sndhdr.py"),
+    # cffi's compiler
+    *("recompiler.py", "cparser.py", "vengine_cpy.py", "vengine_gen.py", "verifier.py", "setuptools_ext.py"),
+}
+# Modules that keep their source beside the bytecode: ours, which tracebacks then show, and those by which PyPy knows
+# that a folder is its library.
+KEPT_SOURCE = [*(f"{package.name}/" for package in PACKAGES), "site.py", "os.py"]
+LEFT_OUT_EXTENSIONS = ("_pypy_openssl", "_sqlite3_cffi", "_curses_cffi", "_gdbm_cffi", "_lzma_cffi", "_audioop_cffi")
+LEFT_OUT_OF_PYZMQ = ("zmq/tests/", "zmq/green/", "zmq/ssh/", "zmq/eventloop/", "zmq/log/", "zmq/backend/cython/")
+KEPT_SUFFIXES = {".py", ".so"}
+C_LIBRARY = re.compile(r"(linux-vdso|ld-linux[^/]*|lib(c|m|dl|pthread|rt|util))\.so\.\d+")
+
+EXIT_CODE_MISSING_TOOL = 3
+
+TRAILER_BYTES = 512
+TAR_BLOCK_BYTES = 512
+# The branch filter is for machine code. Two blocks of PyPy's some 60 MB, for two threads; the memory to unpack is 9 MB.
+XZ_FILTERS = {"x86_64": ["--x86"], "aarch64": ["--arm64"]}
+XZ = ["xz", "--threads=2", "--block-size=32MiB", "--check=crc64"]
+XZ_PRESET = "--lzma2=preset=6"
+
+
+class BuildError(Exception):
+    """What went wrong."""
+
+
+class MissingToolError(BuildError):
+    """What is missing, and how to get it; the program's exit code says so too."""
+
+
+def run(*command: str, **options: object) -> str:
+    """Run a command to its end; its output."""
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    except FileNotFoundError:
+        package = {"xz": "xz-utils", "strip": "binutils", "objdump": "binutils"}.get(command[0], command[0])
+        raise MissingToolError(f"there is no {command[0]}; on Debian: apt-get install {package}") from None
+    if finished.returncode:
+        raise BuildError(f"{' '.join(command)} failed:\n{finished.stdout}{finished.stderr}")
+    return str(finished.stdout)
+
+
+# What it is made of ---------------------------------------------------------------------------------------------------
+
+
+class PyPy:
+    """The PyPy to pack, as it describes itself: all in one folder, or spread over the file system as Debian has it."""
+
+    QUESTION = (
+        "import json, os, platform, sys, sysconfig; print(json.dumps(dict("
+        "executable=os.path.realpath(sys.executable), library=os.path.dirname(os.path.realpath(os.__file__)),"
+        " name=sys.implementation.name, version=list(sys.version_info[:2]), soabi=sysconfig.get_config_var('SOABI'),"
+        " text=sys.version, prefix=sys.base_prefix)))"
+    )
+
+    def __init__(self, program: str) -> None:
+        try:
+            answer = json.loads(run(program, "-I", "-c", self.QUESTION))
+        except (BuildError, OSError) as error:
+            raise MissingToolError(
+                f"no PyPy: {error}\nOn Debian: apt-get install pypy3; or unpack one from pypy.org and say"
+                " PYPY_HOME=/path/to/its/folder"
+            ) from None
+        if answer["name"] != "pypy" or answer["version"] < [3, 9]:
+            raise MissingToolError(f"{program} is {answer['text']}, but PyPy 3.9 or later is wanted: set PYPY_HOME")
+        self.program = program
+        self.executable = Path(answer["executable"])
+        self.library = Path(answer["library"])
+        self.prefix = Path(answer["prefix"])
+        self.version = "{}.{}".format(*answer["version"])
+        self.abi = "_".join(answer["soabi"].split("-")[:2])
+        self.text = answer["text"]
+
+
+def fingerprint(pypy: PyPy) -> str:
+    """A hash of all that the result depends on."""
+    digest = hashlib.sha256(f"{pypy.text} {pypy.executable} {pypy.library} {platform.machine()}".encode())
+    for library in [pypy.executable, *libraries_of(pypy.executable)]:
+        status = library.stat()
+        digest.update(f"{library} {status.st_size} {status.st_mtime_ns}\n".encode())
+    for path in (path for folder in SOURCES for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts):
+        if path.is_file() and path.suffix != ".md":
+            digest.update(f"{path.relative_to(TREE)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    digest.update(json.dumps(programs()).encode())
+    return digest.hexdigest()
+
+
+def programs() -> Dict[str, str]:
+    """The programs, as "module:function" by name: those that the appliance declares."""
+    return {
+        entry.name: entry.value
+        for entry in sorted(distribution("scaler-appliance").entry_points)
+        if entry.group == "console_scripts"
+    }
+
+
+def libraries_of(program: Path) -> List[Path]:
+    """The shared libraries that an ELF file is linked with, beside those of the C library."""
+    found = re.findall(r"(\S+) => (\S+) \(0x", run("ldd", str(program)))
+    return [Path(path) for name, path in found if not C_LIBRARY.fullmatch(name)]
+
+
+def is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+# The folder that is packed --------------------------------------------------------------------------------------------
+
+
+def stage(pypy: PyPy, root: Path, work: Path) -> None:
+    """Make the folder that a copy will be: bin, lib/pypy3.9, programs, licenses."""
+    library = root / "lib" / f"pypy{pypy.version}"
+    copy_standard_library(pypy, library)
+    for package in PACKAGES:
+        copy_python(package, library / package.name)
+    shutil.copyfile(HERE / "start.py", library / "scaler_start.py")
+    unpack_pyzmq(pypy, library, root / "licenses", work)
+    copy_binaries(pypy, root)
+    write_programs(root)
+    copy_licenses(pypy, root / "licenses")
+    compile_python(pypy, library)
+    # It is there as long as nothing is known to be missing, and names what there is to import.
+    (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
+
+
+def copy_python(source: Path, target: Path) -> None:
+    for path in source.rglob("*.py"):
+        copied = target / path.relative_to(source)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copied)
+
+
+def copy_standard_library(pypy: PyPy, target: Path) -> None:
+    for folder, folders, files in os.walk(pypy.library):
+        folders[:] = [name for name in folders if name not in LEFT_OUT and not name.startswith("plat-")]
+        for name in files:
+            if name in LEFT_OUT or name.endswith("_build.py") or name.startswith(LEFT_OUT_EXTENSIONS):
+                continue
+            if Path(name).suffix in KEPT_SUFFIXES:
+                copied = target / Path(folder).relative_to(pypy.library) / name
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(Path(folder) / name, copied)
+
+
+def unpack_pyzmq(pypy: PyPy, target: Path, licenses: Path, work: Path) -> None:
+    wheels = work / "wheels" / hashlib.sha256((HERE / "requirements.txt").read_bytes()).hexdigest()[:16] / pypy.abi
+    if not list(wheels.glob("*.whl")):
+        platforms = [f"--platform=manylinux_2_{minor}_{platform.machine()}" for minor in (17, 26, 28)]
+        run(
+            *(sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "--no-deps", "--only-binary=:all:"),
+            *("--implementation=pp", f"--python-version={pypy.version}", f"--abi={pypy.abi}", *platforms),
+            *("-r", str(HERE / "requirements.txt"), "-d", str(wheels)),
+        )
+    for wheel in wheels.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if "/licenses/" in name and not name.endswith("/"):
+                    write(licenses / "pyzmq" / name.rpartition("/")[2], archive.read(name))
+                # METADATA tells a bill of materials what this is.
+                is_wanted = name.endswith((".py", ".so", ".dist-info/METADATA")) or ".so." in name
+                if is_wanted and not name.startswith(LEFT_OUT_OF_PYZMQ):
+                    write(target / name, archive.read(name))
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def copy_binaries(pypy: PyPy, root: Path) -> None:
+    """PyPy and all libraries that anything in the folder is linked with; each finds the others from where it is."""
+    binaries = root / "bin"
+    binaries.mkdir()
+    shutil.copyfile(pypy.executable, binaries / "pypy3")
+    wanted: Set[Path] = set(libraries_of(pypy.executable))
+    own = {path.name for path in root.rglob("*.so*")}
+    for extension in root.rglob("*.so*"):
+        wanted.update(path for path in libraries_of(extension) if path.name not in own)
+    for library in sorted(wanted):
+        shutil.copyfile(library, binaries / library.name)
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and is_elf(path):
+            path.chmod(0o755)
+            # Not of wheels: the sections that the wheels' own tools added do not survive it.
+            if "pyzmq.libs" not in path.parts:
+                run("strip", "--strip-unneeded", str(path))
+            places = run("patchelf", "--print-rpath", str(path)).strip().split(":")
+            places = [place for place in places if place.startswith("$ORIGIN")]
+            places.append(f"$ORIGIN/{os.path.relpath(binaries, path.parent)}")
+            # RPATH, not RUNPATH: it goes before LD_LIBRARY_PATH, so that the user's does not get in.
+            run("patchelf", "--force-rpath", "--set-rpath", ":".join(places), str(path))
+
+
+def write_programs(root: Path) -> None:
+    (root / "programs").mkdir()
+    for name, entry in programs().items():
+        module, _, function = entry.partition(":")
+        text = f"from scaler_start import start\n\nstart({module!r}, {function!r})\n"
+        (root / "programs" / name).write_text(text)
+        (root / "bin" / name).symlink_to("pypy3")
+
+
+def copy_licenses(pypy: PyPy, licenses: Path) -> None:
+    write(licenses / "scaler", (TREE / "LICENSE").read_bytes())
+    for path in [pypy.prefix / "LICENSE", *pypy.prefix.glob("lib/*/LICENSE*")]:
+        if path.is_file():
+            write(licenses / "pypy", path.read_bytes())
+    for library in [pypy.executable, *libraries_of(pypy.executable)]:
+        try:
+            package = run("dpkg", "-S", f"*/{library.name}").split(":")[0]
+        except BuildError:
+            continue  # no Debian; a portable PyPy's licence speaks of the libraries that come with it
+        terms = Path("/usr/share/doc") / package / "copyright"
+        if terms.exists():
+            write(licenses / package, terms.read_bytes())
+
+
+# Not by py_compile: marshal's newer formats refer back to what is the same object, which PyPy's compiler leaves to
+# chance.
+COMPILE = """
+import importlib.util, marshal, os, sys
+root, keep = sys.argv[1], tuple(sys.argv[2].split())
+UNCHECKED = (1).to_bytes(4, "little")
+for name in sys.stdin.read().split():
+    path = f"{root}/{name}"
+    is_kept = name.startswith(keep)
+    with open(path, "rb") as file:
+        source = file.read()
+    try:
+        code = marshal.dumps(compile(source, name, "exec", dont_inherit=True), 2)
+    except SyntaxError:
+        continue  # an example of an error
+    target = importlib.util.cache_from_source(path) if is_kept else path + "c"
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    with open(target, "wb") as file:
+        file.write(importlib.util.MAGIC_NUMBER + UNCHECKED + importlib.util.source_hash(source) + code)
+    if not is_kept:
+        os.unlink(path)
+"""
+
+
+def compile_python(pypy: PyPy, library: Path) -> None:
+    """Bytecode for all modules, which is used without a look at the source. Little source stays: see KEPT_SOURCE."""
+    files = sorted(str(path.relative_to(library)) for path in library.rglob("*.py"))
+    environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+    command = [pypy.program, "-ISB", "-c", COMPILE, str(library), " ".join(KEPT_SOURCE)]
+    for part in files[0::2], files[1::2]:
+        run(*command, input="\n".join(part), env=environment)
+
+
+# The file -------------------------------------------------------------------------------------------------------------
+
+
+def tar_entry(name: str, kind: bytes, mode: int, size: int = 0, target: str = "") -> bytes:
+    """A header of the format ustar, without owner and time."""
+    folder = ""
+    if len(name) > 100:
+        cut = name.index("/", len(name) - 101)
+        folder, name = name[:cut], name[cut + 1 :]
+
+    def header(checksum: bytes) -> bytes:
+        return struct.pack(
+            "100s8s8s8s12s12s8sc100s8s80s155s12x",
+            *(name.encode(), b"%07o" % mode, b"%07o" % 0, b"%07o" % 0, b"%011o" % size, b"%011o" % 0),
+            *(checksum, kind, target.encode(), b"ustar\00000", b"", folder.encode()),
+        )
+
+    return header(b"%06o\0 " % sum(header(b" " * 8)))
+
+
+def tar(root: Path, paths: List[Path], is_last: bool) -> bytes:
+    parts: List[bytes] = []
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            parts.append(tar_entry(name, b"2", 0o777, target=os.readlink(path)))
+        elif path.is_dir():
+            parts.append(tar_entry(name, b"5", 0o755))
+        else:
+            content = path.read_bytes()
+            mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
+            parts += [tar_entry(name, b"0", mode, len(content)), content, bytes(-len(content) % TAR_BLOCK_BYTES)]
+    if is_last:
+        parts.append(bytes(2 * TAR_BLOCK_BYTES))
+    return b"".join(parts)
+
+
+def compressed(content: bytes, work: Path) -> bytes:
+    """Compress, or find it compressed from last time."""
+    command = [*XZ, *XZ_FILTERS.get(platform.machine(), []), XZ_PRESET]
+    key = hashlib.sha256(" ".join(command).encode() + content).hexdigest()
+    kept = work / "compressed" / f"{key}.xz"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        raw = kept.with_suffix(f".{os.getpid()}")
+        raw.write_bytes(content)
+        with raw.open("rb") as source, raw.with_suffix(".half").open("wb") as target:
+            if subprocess.run([*command, "--stdout"], stdin=source, stdout=target).returncode:
+                raise BuildError("xz failed (see above)")
+        raw.unlink()
+        raw.with_suffix(".half").rename(kept)
+    return kept.read_bytes()
+
+
+def compile_launcher(work: Path) -> bytes:
+    from scaler_appliance.__main__ import NURSERY_SIZE
+
+    launcher = work / "launcher"
+    flags = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-static", "-s", "-Wl,--build-id=none"]
+    try:
+        run(
+            *("gcc", *flags, f'-DNURSERY="{NURSERY_SIZE}"', "launcher.c", "-llzma", "-o", str(launcher)),
+            cwd=HERE,
+        )
+    except BuildError as error:
+        raise BuildError(
+            f"{error}\nIt needs gcc and liblzma.a; on Debian: apt-get install gcc libc6-dev liblzma-dev"
+        ) from None
+    return launcher.read_bytes()
+
+
+def assemble(root: Path, work: Path) -> bytes:
+    launcher = compile_launcher(work)
+    everything = sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix())
+    # Two streams: PyPy changes seldom, and takes nearly all the time.
+    binary = [path for path in everything if path.relative_to(root).parts[0] == "bin"]
+    archive = b"".join(
+        [
+            compressed(tar(root, binary, False), work),
+            compressed(tar(root, [path for path in everything if path not in set(binary)], True), work),
+        ]
+    )
+    files = [path for path in everything if path.is_file() and not path.is_symlink()]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    unpacked = sum(-(-path.stat().st_size // 4096) * 4096 for path in files)
+    trailer = (
+        f"scaler archive 1\noffset {len(launcher)}\nsize {len(archive)}\nunpacked {unpacked}\n"
+        f"hash {hashlib.sha256(archive).hexdigest()[:32]}\n"
+        f"largest {largest.stat().st_size} {largest.relative_to(root).as_posix()}\n"
+    )
+    return launcher + archive + trailer.encode().ljust(TRAILER_BYTES, b"\n")
+
+
+def oldest_c_library(root: Path) -> str:
+    """The newest version of the GNU C library that anything in the folder asks for."""
+    versions = {
+        tuple(map(int, version.split(".")))
+        for path in elf_files(root)
+        for version in re.findall(r"GLIBC_([0-9.]+)", run("objdump", "-T", str(path)))
+    }
+    return ".".join(map(str, max(versions)))
+
+
+def elf_files(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and is_elf(path))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the scheduler with PyPy in one file.")
+    parser.add_argument("--pypy", default="pypy3", help="the PyPy to pack")
+    parser.add_argument("--work", type=Path, default=TREE / "build/pypy", help="where to keep what is in between")
+    parser.add_argument("--output", type=Path, default=TREE / "dist/pypy" / FIRST_PROGRAM)
+    options = parser.parse_args()
+    work, output = options.work.resolve(), options.output.resolve()
+    try:
+        pypy = PyPy(options.pypy)
+        built_from = f"{fingerprint(pypy)} {output}"
+        stamp = work / "built-from"
+        if output.exists() and stamp.exists() and stamp.read_text() == built_from:
+            return 0
+        print(f"packing PyPy {pypy.text.split('PyPy ')[-1].split()[0]} in one file: {output}")
+        root = work / "root"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        stage(pypy, root, work)
+        content = assemble(root, work)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        half = output.with_name(f".{output.name}.{os.getpid()}")
+        half.write_bytes(content)
+        half.chmod(0o755)
+        half.rename(output)
+        stamp.write_text(built_from)
+        print(f"{len(content) / 1e6:.1f} MB; it needs the GNU C library {oldest_c_library(root)} or later")
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_CODE_MISSING_TOOL if isinstance(error, MissingToolError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What the tests of all recipes share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from empty_root import EmptyRoot, why_not
+from packaged import WHEELS, built
+
+
+@pytest.fixture
+def empty_root(tmp_path: Path) -> EmptyRoot:
+    """A root folder with only the C library and /bin/sh in it."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    return EmptyRoot(tmp_path / "root")
+
+
+def install(folder: Path, *requirements: str) -> Path:
+    """A new environment with packages from the wheels, as a user would make it; its Python."""
+    built(WHEELS / ".built", "dist-wheels")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = folder / "bin/python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--find-links", str(WHEELS), *requirements], check=True)
+    return python
+
+
+@pytest.fixture(scope="session")
+def sdk_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with the SDK and no scheduler."""
+    return install(tmp_path_factory.mktemp("sdk") / "environment", "scaler-sdk")
+
+
+@pytest.fixture(scope="session")
+def local_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with all that a local cluster needs."""
+    return install(tmp_path_factory.mktemp("local") / "environment", "scaler-sdk[local]")

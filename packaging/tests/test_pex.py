@@ -1,0 +1,144 @@
+"""The pex runs on whatever PyPy or Python there is, PyPy first, and starts each of the appliance's programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from packaged import PACKAGING_PYTHON, PEX, TREE, WHEELS, RunningScheduler, assert_serves, built
+
+pytestmark = pytest.mark.slow
+
+PYPY = TREE / ".venv-pypy/bin/pypy3"
+TIME_LIMIT_SECONDS = 60
+
+
+@pytest.fixture
+def pex() -> Path:
+    return built(PEX, "dist-pex")
+
+
+def interpreter(name: str) -> Path:
+    """The program of an interpreter itself, without the virtual environment around it."""
+    if name == "python3":
+        return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    if not PYPY.exists():
+        pytest.skip("no PyPy here (make test says why)")
+    return PYPY.resolve()
+
+
+def machine_with(folder: Path, *names: str) -> Dict[str, str]:
+    """The environment of a machine on which these interpreters are all there is, and nothing was unpacked yet."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for name in names:
+        (programs / name).symlink_to(interpreter(name))
+    for name in ("ldd", "uname"):  # with which Python finds out about the machine
+        (programs / name).symlink_to(shutil.which(name) or name)
+    return {"HOME": str(folder / "home"), "PATH": str(programs), "PEX_ROOT": str(folder / "unpacked")}
+
+
+def run(command: List[str], env: Dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT_SECONDS
+    )
+
+
+def version(pex: Path, env: Dict[str, str], *arguments: str) -> str:
+    finished = run([str(pex), "--version", *arguments], env)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    return finished.stdout
+
+
+@pytest.mark.parametrize(("name", "implementation"), [("python3", "CPython"), ("pypy3", "PyPy")])
+def test_it_serves_on(name: str, implementation: str, pex: Path, sdk_python: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, name)
+
+    assert f" {implementation} " in version(pex, machine)
+    assert_serves([str(pex)], machine, sdk_python, tmp_path)
+
+
+def test_it_prefers_pypy(pex: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "python3", "pypy3")
+
+    assert " PyPy " in version(pex, machine)
+    assert " PyPy " in version(pex, machine), "when it was unpacked before"
+
+
+def test_a_user_can_name_the_interpreter(pex: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "pypy3")
+
+    assert " CPython " in version(pex, {**machine, "PEX_PYTHON": str(interpreter("python3"))})
+
+
+def test_names_that_stand_for_nothing_are_passed_over(pex: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "python3")
+    nothing = tmp_path / "programs/pypy3.10"  # as a version manager leaves them
+    nothing.write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
+    nothing.chmod(0o755)
+
+    assert " CPython " in version(pex, machine)
+
+
+def test_without_an_interpreter_it_says_what_it_needs(pex: Path, tmp_path: Path) -> None:
+    finished = run(["/bin/sh", str(pex), "--version"], machine_with(tmp_path))
+
+    assert finished.returncode != 0
+    assert "needs PyPy or CPython" in finished.stderr
+
+
+def test_wrong_command_lines_have_the_programs_exit_code(pex: Path, tmp_path: Path) -> None:
+    finished = run([str(pex), "nowhere"], machine_with(tmp_path, "python3"))
+
+    assert finished.returncode == 2
+    assert "is no scheduler address" in finished.stderr
+
+
+def test_each_program_of_the_appliance_is_in_it(pex: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "python3")
+    (wheel,) = built(WHEELS, "dist-wheels").glob("scaler_appliance-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        entries = ConfigParser()
+        entries.read_string(archive.read(name).decode())
+
+    programs = list(entries["console_scripts"])
+    assert "scaler_scheduler" in programs
+    for program in programs:
+        link = tmp_path / program
+        link.symlink_to(pex)
+        assert version(link, machine).startswith(f"{program} "), "by the name of the file"
+        assert version(pex, {**machine, "PEX_SCRIPT": program}).startswith(f"{program} "), "by the variable"
+
+
+@pytest.mark.parametrize("is_started_by_name", [True, False])
+def test_on_pypy_it_has_the_larger_nursery(is_started_by_name: bool, pex: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "pypy3")
+    command = [str(pex)] if is_started_by_name else [str(tmp_path / "programs/pypy3"), str(pex)]
+
+    with RunningScheduler(command, machine) as scheduler:
+        environment = Path(f"/proc/{scheduler.process.pid}/environ").read_bytes().split(b"\0")
+        assert b"PYPY_GC_NURSERY=16M" in environment
+        assert scheduler.stop() == 0
+    assert not (tmp_path / "home").exists(), "everything is where PEX_ROOT says"
+
+
+def test_built_again_it_has_the_same_bytes(pex: Path, tmp_path: Path) -> None:
+    again = tmp_path / "elsewhere" / pex.name
+    subprocess.run(
+        [str(PACKAGING_PYTHON), str(TREE / "packaging/pex/build.py"), str(WHEELS), str(again)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"},
+        umask=0o077,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+    assert again.read_bytes() == pex.read_bytes()

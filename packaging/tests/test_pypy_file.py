@@ -1,0 +1,505 @@
+"""The single file with PyPy in it: `make dist-pypy` makes it, and it runs where there is nothing.
+
+Rules: the file is built once, if what it is made of has changed; without PyPy or a tool for that, all of this is
+skipped. Tests that are not about unpacking share one unpacked copy.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+from empty_root import SHELL, EmptyRoot
+
+from scaler import Client, SchedulerClusterCombo
+
+TREE = Path(__file__).resolve().parents[2]
+BUILD = TREE / "packaging/pypy/build.py"
+WORK = TREE / "build/pypy"
+FILE = TREE / "dist/pypy/scaler_scheduler"
+EXIT_CODE_MISSING_TOOL = 3
+
+NOBODY = 65534
+DEADLINE_SECONDS = 120.0
+MOST_SYSTEM_CALLS = 40
+PROGRAMS = sorted(
+    entry.name for entry in distribution("scaler-appliance").entry_points if entry.group == "console_scripts"
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="session")
+def one_file() -> Path:
+    build(BUILD)
+    return FILE
+
+
+def build(script: Path, *options: str) -> None:
+    finished = subprocess.run([sys.executable, str(script), *options], capture_output=True, text=True)
+    if finished.returncode == EXIT_CODE_MISSING_TOOL:
+        pytest.skip("the single file with PyPy: " + finished.stderr.strip().replace("\n", "; "))
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@pytest.fixture(scope="session")
+def unpacked(one_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a copy in it."""
+    cache = tmp_path_factory.mktemp("unpacked")
+    run(one_file, "--version", SCALER_CACHE_HOME=str(cache)).check_returncode()
+    return cache
+
+
+@pytest.fixture
+def home(one_file: Path) -> Iterator[Path]:
+    """The home of a user who is not root, empty but for a copy of the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        shutil.copy(one_file, home)
+        home.chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(home, NOBODY, NOBODY)
+        yield home
+        home.chmod(0o755)
+
+
+def run(file: Path, *arguments: str, as_user: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the file to its end with this environment and no other."""
+    return subprocess.run(
+        [str(file), *arguments],
+        env={"PATH": "/usr/bin:/bin", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        **another_user() if as_user else {},
+    )
+
+
+def another_user() -> Dict[str, Any]:
+    """Options of subprocess for a user to whom the modes of files apply."""
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def user_id() -> int:
+    return NOBODY if os.geteuid() == 0 else os.geteuid()
+
+
+def copies(cache: Path) -> List[Path]:
+    return sorted(cache.iterdir())
+
+
+def check_ran_from(finished: subprocess.CompletedProcess[str], cache: Path) -> None:
+    """The program ran, was unpacked to the cache, which was said in one line, and nothing else is there."""
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("scaler_scheduler ")
+    [line] = finished.stderr.splitlines()
+    [copy] = copies(cache)
+    assert line.startswith(f"scaler_scheduler: unpacking, this once, to {copy}: ") and line.endswith(" MB")
+
+
+# As users have it -----------------------------------------------------------------------------------------------------
+
+
+def test_alone_in_an_empty_root_it_serves_a_client_and_workers(one_file: Path, empty_root: EmptyRoot) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    with empty_root.start(
+        "/scaler_scheduler", "tcp://127.0.0.1:0", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as scheduler:
+        address = wait_for_address(scheduler)
+        workers = subprocess.Popen([sys.executable, "-m", "scaler.worker", "-n", "2", "-ll", "ERROR", address])
+        with Client(address=address) as client:
+            assert client.map(abs, range(-1000, 0)) == list(range(1000, 0, -1))
+            # An object in memory, which cannot be shared with one who sees no /dev/shm in common.
+            assert client.submit(len, bytes(5_000_000)).result() == 5_000_000
+        scheduler.send_signal(signal.SIGTERM)
+        output, errors = scheduler.communicate(timeout=DEADLINE_SECONDS)
+        assert scheduler.returncode == 0
+        assert workers.wait(DEADLINE_SECONDS) == 0
+    assert "stopped: all peers have left" in output
+    [line] = errors.splitlines()
+    assert "unpacking, this once, to /root/.cache/scaler/" in line
+    again = empty_root.run("/scaler_scheduler", "--version")
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def wait_for_address(scheduler: subprocess.Popen[str]) -> str:
+    assert scheduler.stdout is not None
+    for line in scheduler.stdout:
+        if "listening at " in line:
+            return line.split("listening at ")[1].strip()
+    raise AssertionError(scheduler.stderr and scheduler.stderr.read())
+
+
+def test_the_version_names_all_parts(one_file: Path, unpacked: Path) -> None:
+    output = run(one_file, "--version", SCALER_CACHE_HOME=str(unpacked)).stdout
+    for part in ("scaler_scheduler 0.", ", protocol 1.0-1.", ", PyPy 7.", " (Python 3.", ", libzmq 4."):
+        assert part in output
+
+
+def test_a_local_cluster_can_have_it_as_its_scheduler(
+    one_file: Path, unpacked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALER_SCHEDULER", str(one_file))
+    monkeypatch.setenv("SCALER_CACHE_HOME", str(unpacked))
+    with SchedulerClusterCombo(n_workers=1, logging_level="WARNING") as cluster:
+        with Client(address=cluster.get_address()) as client:
+            assert client.submit(pow, 2, 10).result() == 1024
+
+
+# One file, several programs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_of_the_appliance_runs_under_its_name(
+    name: str, one_file: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    (tmp_path / name).symlink_to(one_file)
+    finished = run(tmp_path / name, "--version", SCALER_CACHE_HOME=str(unpacked))
+    assert finished.returncode == 0 and finished.stdout.startswith(f"{name} ")
+
+
+@pytest.mark.parametrize("name", ["scaler_unheard_of", "scheduler-0.1.0-x86_64", "scaler_", ".."])
+def test_under_any_other_name_it_is_the_scheduler(name: str, one_file: Path, unpacked: Path) -> None:
+    finished = subprocess.run(
+        [name, "--version"],
+        executable=one_file,
+        env={"SCALER_CACHE_HOME": str(unpacked)},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.stdout.startswith("scaler_scheduler ")
+
+
+# As a process ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, code", [(["--no-such-flag"], 2), (["nonsense"], 2), (["tcp://192.0.2.1:1"], 1), (["-h"], 0)]
+)
+def test_exit_codes_are_the_programs(arguments: List[str], code: int, one_file: Path, unpacked: Path) -> None:
+    finished = run(one_file, *arguments, SCALER_CACHE_HOME=str(unpacked))
+    assert finished.returncode == code
+    assert bool(finished.stderr) == (code != 0)
+
+
+def test_the_process_is_the_program(one_file: Path, unpacked: Path) -> None:
+    environment = {"SCALER_CACHE_HOME": str(unpacked), "FLAVOUR": "vanilla"}
+    with subprocess.Popen(
+        [str(one_file), "tcp://127.0.0.1:0", "--exit-when-stdin-closes"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as scheduler:
+        wait_for_address(scheduler)
+        process = Path(f"/proc/{scheduler.pid}")
+        assert process.joinpath("comm").read_text().strip() == "scaler_scheduler"[:15]
+        assert process.joinpath("cmdline").read_text().split("\0")[-3:-1] == [
+            "tcp://127.0.0.1:0",
+            "--exit-when-stdin-closes",
+        ]
+        variables = dict(line.split("=", 1) for line in process.joinpath("environ").read_text().split("\0") if line)
+        assert variables == {**environment, "PYPY_GC_NURSERY": "16M"}
+        scheduler.communicate()  # closes its standard input
+        assert scheduler.returncode == 0
+
+
+def test_a_signal_that_kills_is_seen(one_file: Path, unpacked: Path) -> None:
+    with subprocess.Popen(
+        [str(one_file), "tcp://127.0.0.1:0"],
+        env={"SCALER_CACHE_HOME": str(unpacked)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as scheduler:
+        wait_for_address(scheduler)
+        scheduler.send_signal(signal.SIGQUIT)
+        assert scheduler.wait(DEADLINE_SECONDS) == -signal.SIGQUIT
+
+
+def test_what_the_user_has_set_for_python_does_not_get_in(one_file: Path, unpacked: Path, tmp_path: Path) -> None:
+    for module in ("json", "zmq", "scaler_appliance", "sitecustomize", "usercustomize"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('not this one')")
+    for library in ("libffi.so.8", "libpypy3.9-c.so", "libz.so.1", "libzmq.so.5"):
+        (tmp_path / library).write_text("no library")
+    finished = run(
+        one_file,
+        "--version",
+        SCALER_CACHE_HOME=str(unpacked),
+        PYTHONHOME=str(tmp_path),
+        PYTHONPATH=str(tmp_path),
+        PYTHONSTARTUP=str(tmp_path / "json.py"),
+        PYTHONDONTWRITEBYTECODE="1",
+        LD_LIBRARY_PATH=str(tmp_path),
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "PyPy" in finished.stdout
+
+
+def test_a_later_start_is_few_system_calls(one_file: Path, unpacked: Path, tmp_path: Path) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("there is no strace here to count system calls with")
+    trace = tmp_path / "trace"
+    traced = subprocess.run(
+        ["strace", "-o", str(trace), str(one_file), "--version"],
+        env={**os.environ, "SCALER_CACHE_HOME": str(unpacked)},
+        capture_output=True,
+        text=True,
+    )
+    if traced.returncode:
+        pytest.skip(f"strace does not work here: {traced.stderr.strip()}")
+    calls = trace.read_text().splitlines()
+    programs = [index for index, call in enumerate(calls) if call.startswith("execve(")]
+    assert len(programs) == 2  # itself and PyPy; PyPy is not started twice for its nursery
+    assert programs[1] < MOST_SYSTEM_CALLS
+
+
+# Where it unpacks to --------------------------------------------------------------------------------------------------
+
+
+def test_the_cache_is_where_the_user_wants_it(home: Path) -> None:
+    places = {"SCALER_CACHE_HOME": home / "own", "XDG_CACHE_HOME": home / "xdg/scaler", "HOME": home / ".cache/scaler"}
+    environment = {
+        "SCALER_CACHE_HOME": str(home / "own"),
+        "XDG_CACHE_HOME": str(home / "xdg"),
+        "HOME": str(home),
+        "TMPDIR": "/nonexistent",
+    }
+    for variable, cache in places.items():
+        check_ran_from(run(home / "scaler_scheduler", "--version", as_user=True, **environment), cache)
+        del environment[variable]
+
+
+def test_ten_starts_at_once_unpack_once(home: Path) -> None:
+    started = [
+        subprocess.Popen(
+            [str(home / "scaler_scheduler"), "--version"],
+            env={"HOME": str(home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **another_user(),
+        )
+        for _ in range(10)
+    ]
+    outputs = [process.communicate(timeout=DEADLINE_SECONDS) for process in started]
+    assert [process.returncode for process in started] == [0] * 10, outputs
+    assert len({output for output, _ in outputs}) == 1
+    assert len([line for _, errors in outputs for line in errors.splitlines()]) == 1
+    assert len(copies(home / ".cache/scaler")) == 1
+
+
+def test_a_home_that_cannot_be_written_to(home: Path) -> None:
+    temporary = home / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    home.chmod(0o555)
+    finished = run(home / "scaler_scheduler", "--version", as_user=True, HOME=str(home), TMPDIR=str(temporary))
+    private = temporary / f"scaler-{user_id()}"
+    check_ran_from(finished, private)
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOME": "/nonexistent"}, {"HOME": "relative"}])
+def test_no_home(environment: Dict[str, str], home: Path) -> None:
+    finished = run(home / "scaler_scheduler", "--version", as_user=True, TMPDIR=str(home), **environment)
+    check_ran_from(finished, home / f"scaler-{user_id()}")
+
+
+def test_root_leaves_nothing_in_the_home_of_another(home: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be in the home of another")
+    temporary = home / "tmp"
+    temporary.mkdir()
+    finished = run(home / "scaler_scheduler", "--version", HOME=str(home), TMPDIR=str(temporary))
+    check_ran_from(finished, temporary / "scaler-0")
+    assert not (home / ".cache").exists()
+
+
+def planted_open_to_all(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o777)
+
+
+def planted_link(place: Path) -> None:
+    elsewhere = place.with_name("elsewhere")
+    elsewhere.mkdir()
+    place.symlink_to(elsewhere.name)
+
+
+def planted_by_another(place: Path) -> None:
+    place.mkdir(mode=0o700)
+    try:
+        os.chown(place, NOBODY, NOBODY)
+    except PermissionError:
+        pytest.skip("only root can give a folder to another")
+
+
+@pytest.mark.parametrize("plant", [planted_open_to_all, planted_link, planted_by_another])
+def test_nothing_runs_from_a_folder_that_others_can_write_to(
+    plant: Callable[[Path], None], one_file: Path, empty_root: EmptyRoot
+) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    plant(empty_root.outside("/tmp/scaler-0"))
+    finished = empty_root.run("/scaler_scheduler", "--version", env={"HOME": "/nonexistent"})
+    assert finished.returncode == 1
+    assert "/tmp/scaler-0: is another user's, or others may write to it\n" in finished.stderr
+    assert "/nonexistent: No such file or directory\n" in finished.stderr
+    assert "Set SCALER_CACHE_HOME to a folder of yours with " in finished.stderr
+
+
+# A file system for a test, in a mount namespace of its own: it ends with the program.
+MOUNTED = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
+
+
+def run_with_mount(options: str, folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+    mounting = [*namespace, "sh", "-c", MOUNTED, "mount", options, str(folder)]
+    if shutil.which("unshare") is None or subprocess.run([*mounting, "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespace here")
+    return subprocess.run([*mounting, *command], env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+def test_a_home_that_no_program_runs_from(one_file: Path, tmp_path: Path) -> None:
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    finished = run_with_mount(
+        *("noexec,mode=700", tmp_path / "home", str(one_file), "--version"),
+        HOME=str(tmp_path / "home"),
+        XDG_CACHE_HOME="",
+        TMPDIR=str(tmp_path / "tmp"),
+    )
+    check_ran_from(finished, tmp_path / f"tmp/scaler-{os.geteuid()}")
+
+
+@pytest.mark.parametrize("limit", ["size=20m", "nr_inodes=50"])
+def test_a_full_disk(limit: str, one_file: Path, empty_root: EmptyRoot) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    finished = run_with_mount(
+        *(f"{limit},mode=1777", empty_root.outside("/tmp"), "chroot", str(empty_root.folder)),
+        *(SHELL, "-c", "/scaler_scheduler --version; code=$?; echo /tmp/scaler-0/*; exit $code"),
+        HOME="/nonexistent",
+    )
+    assert finished.returncode == 1
+    assert "/tmp/scaler-0: No space left on device\n" in finished.stderr
+    assert "Set SCALER_CACHE_HOME to a folder of yours with " in finished.stderr
+    assert finished.stdout == "/tmp/scaler-0/*\n"  # nothing half-unpacked is left there
+
+
+# Damage ---------------------------------------------------------------------------------------------------------------
+
+
+def cut_the_largest_library(copy: Path) -> None:
+    os.truncate(next(copy.glob("bin/libpypy*")), 1000)
+
+
+def remove_the_interpreter(copy: Path) -> None:
+    copy.joinpath("bin/pypy3").unlink()
+
+
+def remove_the_seal(copy: Path) -> None:
+    copy.joinpath("complete").unlink()
+
+
+def test_a_damaged_copy_is_unpacked_again(home: Path) -> None:
+    file, cache = home / "scaler_scheduler", home / ".cache/scaler"
+    check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
+    for damage in (cut_the_largest_library, remove_the_interpreter, remove_the_seal):
+        damage(copies(cache)[0])
+        check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
+    assert run(file, "--version", as_user=True, HOME=str(home)).stderr == ""
+
+
+def test_a_copy_that_lost_a_module_says_so_and_is_given_up(home: Path) -> None:
+    file, cache = home / "scaler_scheduler", home / ".cache/scaler"
+    check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
+    [module] = copies(cache)[0].glob("lib/*/zmq/constants.pyc")
+    module.unlink()
+    finished = run(file, "tcp://127.0.0.1:0", as_user=True, HOME=str(home))
+    assert finished.returncode == 1
+    assert "is damaged; start scaler_scheduler again, and it is unpacked anew" in finished.stderr
+    assert not (copies(cache)[0] / "complete").exists()
+
+
+def test_what_a_killed_start_has_left_half_unpacked_is_not_run_and_goes(home: Path) -> None:
+    with subprocess.Popen(
+        [str(home / "scaler_scheduler"), "--version"],
+        env={"HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        **another_user(),
+    ) as first:
+        assert first.stderr is not None and b"unpacking" in first.stderr.readline()
+        first.kill()
+    cache = home / ".cache/scaler"
+    others = cache / "0123456789abcdef0123456789abcdef.XXXXXX"
+    others.mkdir()
+    finished = run(home / "scaler_scheduler", "--version", as_user=True, HOME=str(home))
+    assert finished.returncode == 0, finished.stderr
+    assert others.exists()  # what is not of this file stays
+    others.rmdir()
+    assert len(copies(cache)) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_damaged_download_says_so(damage: str, home: Path) -> None:
+    file = home / "scaler_scheduler"
+    if damage == "cut":
+        os.truncate(file, file.stat().st_size - 100_000)
+    else:
+        with file.open("r+b") as opened:
+            opened.seek(file.stat().st_size // 2)
+            opened.write(b"damaged!")
+    finished = run(file, "--version", as_user=True, HOME=str(home))
+    assert finished.returncode == 1
+    assert "download or copy it again" in finished.stderr
+    assert damage == "cut" or copies(home / ".cache/scaler") == []
+
+
+# How it is made -------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_build_in_another_folder_gives_the_same_bytes(one_file: Path, tmp_path: Path) -> None:
+    # PyPy itself, when it is the same, is found compressed, which is most of the time; all else is made again.
+    shutil.copytree(WORK / "compressed", tmp_path / "work/compressed")
+    for folder in ("packaging/pypy", "protocol-spec/python/src", "appliance/src"):
+        shutil.copytree(TREE / folder, tmp_path / "tree" / folder)
+    shutil.copyfile(TREE / "LICENSE", tmp_path / "tree/LICENSE")
+    kept = {path.name for path in (tmp_path / "work/compressed").iterdir()}
+    build(
+        *(tmp_path / "tree/packaging/pypy/build.py", "--work", str(tmp_path / "work")),
+        *("--output", str(tmp_path / "scaler_scheduler")),
+    )
+    assert (tmp_path / "scaler_scheduler").read_bytes() == one_file.read_bytes()
+    assert {path.name for path in (tmp_path / "work/compressed").iterdir()} == kept
+
+
+def test_nothing_is_built_when_nothing_has_changed(one_file: Path) -> None:
+    before = one_file.stat()
+    build(BUILD)
+    assert one_file.stat() == before
+
+
+def test_no_path_of_the_builder_is_in_it(one_file: Path) -> None:
+    content = one_file.read_bytes()
+    trailer = dict(line.split(" ", 1) for line in content[-512:].decode().split("\n") if " " in line)
+    offset = int(trailer["offset"])
+    assert str(TREE).encode() not in content[:offset]
+    assert str(TREE).encode() not in lzma.decompress(content[offset:-512])
+
+
+def test_without_pypy_the_build_says_what_to_do(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, str(BUILD), "--pypy", str(tmp_path / "pypy3")], capture_output=True, text=True
+    )
+    assert finished.returncode == EXIT_CODE_MISSING_TOOL
+    assert "PYPY_HOME=" in finished.stderr and "apt-get install pypy3" in finished.stderr
