@@ -44,9 +44,7 @@ class TakesAnySocketType(ReferenceScheduler):
     server_class = _AnySocketServer
 
 
-@mutant(
-    breaks="SCL-TRN-003", caught_by="scheduler/transport/messages-have-one-frame-or-two", also_caught_by=EVERYTHING
-)
+@mutant(breaks="SCL-TRN-003", caught_by="scheduler/transport/messages-have-one-frame-or-two", also_caught_by=EVERYTHING)
 class SendsAFrameMore(ReferenceScheduler):
     def frames_of(self, type_: str, payload: bytes, fields: Dict[str, Any]) -> List[bytes]:
         frames = super().frames_of(type_, payload, fields)
@@ -123,7 +121,11 @@ class KeepsItsVersionsSecret(ReferenceScheduler):
         return {}
 
 
-@mutant(breaks="SCL-SES-003", caught_by="scheduler/session/other-major-is-refused")
+@mutant(
+    breaks="SCL-SES-003",
+    caught_by="scheduler/session/other-major-is-refused",
+    also_caught_by=["scheduler/session/highest-common-minor-is-chosen"],
+)
 class TakesAnyMajor(ReferenceScheduler):
     def check_major(self, hello: Message) -> None:
         pass
@@ -141,7 +143,11 @@ class ChoosesTheirHighestMinor(ReferenceScheduler):
         return int(hello.minorMax)
 
 
-@mutant(breaks="SCL-SES-005", caught_by="scheduler/session/other-roles-are-refused")
+@mutant(
+    breaks="SCL-SES-005",
+    caught_by="scheduler/session/other-roles-are-refused",
+    also_caught_by=["scheduler/session/refusal-says-versions"],
+)
 class TakesEveryRoleForAClient(ReferenceScheduler):
     def check_hello_role(self, hello: Message) -> None:
         pass
@@ -165,7 +171,11 @@ class WelcomesWhileItStops(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-007", caught_by="scheduler/session/numbers-are-granted-once")
+@mutant(
+    breaks="SCL-SES-007",
+    caught_by="scheduler/session/numbers-are-granted-once",
+    also_caught_by=["scheduler/session/hello-begins-a-new-session"],
+)
 class GrantsNumbersAgain(ReferenceScheduler):
     def new_number(self) -> int:
         taken = {each.number for each in self.sessions.values()}
@@ -178,7 +188,11 @@ class KeepsTasksAtANewHello(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/stranger-is-told-to-greet")
+@mutant(
+    breaks="SCL-SES-011",
+    caught_by="scheduler/session/stranger-is-told-to-greet",
+    also_caught_by=["scheduler/session/farewell-is-answered", "scheduler/session/messages-of-other-roles-are-refused"],
+)
 class IgnoresStrangers(ReferenceScheduler):
     def on_stranger(self, connection: Connection, message: Message) -> None:
         pass
@@ -192,7 +206,14 @@ class RefusesLateAnswers(ReferenceScheduler):
         super().on_stranger(connection, message)
 
 
-@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/farewell-is-answered")
+@mutant(
+    breaks="SCL-SES-012",
+    caught_by="scheduler/session/farewell-is-answered",
+    also_caught_by=[
+        "scheduler/session/nobody-is-welcomed-while-it-stops",
+        "scheduler/session/late-answers-of-strangers-are-ignored",
+    ],
+)
 class AnswersNoFarewellOfStrangers(ReferenceScheduler):
     def on_disconnect_request(self, connection: Connection, message: Message) -> None:
         if connection in self.sessions:
@@ -211,7 +232,11 @@ class EchoesAnotherSequence(ReferenceScheduler):
         self.send(peer, "HeartbeatEcho", sequence=message.sequence // 2)
 
 
-@mutant(breaks="SCL-SES-015", caught_by="scheduler/session/silent-peer-is-refused")
+@mutant(
+    breaks="SCL-SES-015",
+    caught_by="scheduler/session/silent-peer-is-refused",
+    also_caught_by=["scheduler/session/any-message-is-a-sign-of-life"],
+)
 class WaitsForTheSilent(ReferenceScheduler):
     def on_silence(self, peer: Peer) -> None:
         pass
@@ -248,7 +273,15 @@ class TakesManyFrames(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SEC-002", caught_by="scheduler/security/what-is-no-message-is-malformed")
+@mutant(
+    breaks="SCL-SEC-002",
+    caught_by="scheduler/security/what-is-no-message-is-malformed",
+    also_caught_by=[
+        "scheduler/security/wrong-pointers-are-malformed",
+        "scheduler/security/wrong-segment-tables-are-malformed",
+        "scheduler/security/amplified-and-deep-headers-are-malformed",
+    ],
+)
 class KeepsSessionsOfTheMalformed(ReferenceScheduler):
     def refuse(self, connection: Connection, refused: Refused) -> None:
         self.send_to(connection, "Refusal", reason=refused.reason, message=str(refused), **self.versions())
@@ -297,7 +330,11 @@ class _AnyHeaderServer(ZmtpServer):
         pass
 
 
-@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversize-headers-are-cut")
+@mutant(
+    breaks="SCL-SEC-006",
+    caught_by="scheduler/security/oversize-headers-are-cut",
+    also_caught_by=["scheduler/security/oversize-messages-are-cut"],
+)
 class TakesAnyHeader(ReferenceScheduler):
     server_class = _AnyHeaderServer
 
@@ -307,7 +344,11 @@ class _AnyMessageServer(ZmtpServer):
         self.check_message_size(size)
 
 
-@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversize-messages-are-cut")
+@mutant(
+    breaks="SCL-SEC-006",
+    caught_by="scheduler/security/oversize-messages-are-cut",
+    also_caught_by=["scheduler/security/oversize-headers-are-cut"],
+)
 class CountsFramesOneByOne(ReferenceScheduler):
     server_class = _AnyMessageServer
 

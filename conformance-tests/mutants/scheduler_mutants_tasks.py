@@ -41,7 +41,11 @@ class BelievesDependencyCounts(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/columns-that-disagree-are-malformed")
+@mutant(
+    breaks="SCL-SCH-002",
+    caught_by="scheduler/tasks/columns-that-disagree-are-malformed",
+    also_caught_by=["scheduler/tasks/results-are-passed-on-unchanged"],
+)
 class BelievesResultColumns(ReferenceScheduler):
     def check_result_columns(self, message: Message) -> None:
         message.body.__dict__["statuses"] = []
@@ -147,7 +151,9 @@ class CountsNoCapabilities(ReferenceScheduler):
         return 0.0
 
 
-@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/worker-holds-no-more-than-it-takes", also_caught_by=EVERYTHING)
+@mutant(
+    breaks="SCL-SCH-010", caught_by="scheduler/placing/worker-holds-no-more-than-it-takes", also_caught_by=EVERYTHING
+)
 class SendsEverything(ReferenceScheduler):
     def has_room(self, worker: Worker) -> bool:
         return True
@@ -196,7 +202,11 @@ class OverlooksNames(ReferenceScheduler):
 # Reports ------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SCH-013", caught_by="scheduler/reports/late-reports-are-ignored")
+@mutant(
+    breaks="SCL-SCH-013",
+    caught_by="scheduler/reports/late-reports-are-ignored",
+    also_caught_by=["scheduler/reports/outcome-of-a-cancelled-task-is-ignored"],
+)
 class RefusesLateReports(ReferenceScheduler):
     def current(self, worker: Worker, instance: int) -> Optional[Task]:
         found = super().current(worker, instance)
@@ -273,7 +283,11 @@ class AnswersTheSecondCancelAsWell(ReferenceScheduler):
         super().on_task_cancel(client, message)
 
 
-@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/not-found-is-answered-for-what-has-ended")
+@mutant(
+    breaks="SCL-SCH-020",
+    caught_by="scheduler/cancels/not-found-is-answered-for-what-has-ended",
+    also_caught_by=["scheduler/cancels/each-cancel-is-answered-once"],
+)
 class IgnoresCancelsOfTheUnknown(ReferenceScheduler):
     def cancel_unknown(self, client: Client, id_: int) -> None:
         pass
@@ -286,7 +300,11 @@ class ForgetsCancelsThatCross(ReferenceScheduler):
             super().confirm(task, outcome)
 
 
-@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/running-is-answered-before-the-outcome")
+@mutant(
+    breaks="SCL-SCH-020",
+    caught_by="scheduler/cancels/running-is-answered-before-the-outcome",
+    also_caught_by=["scheduler/cancels/each-cancel-is-answered-once"],
+)
 class SaysRunningAfterwards(ReferenceScheduler):
     def confirm(self, task: Task, outcome: int) -> None:
         if outcome == RUNNING:
@@ -295,7 +313,11 @@ class SaysRunningAfterwards(ReferenceScheduler):
             super().confirm(task, RUNNING if outcome == NOT_FOUND and task.state == "assigned" else outcome)
 
 
-@mutant(breaks="SCL-SCH-021", caught_by="scheduler/cancels/waiting-task-is-cancelled-at-once")
+@mutant(
+    breaks="SCL-SCH-021",
+    caught_by="scheduler/cancels/waiting-task-is-cancelled-at-once",
+    also_caught_by=["scheduler/cancels/each-cancel-is-answered-once"],
+)
 class LetsWaitingTasksBe(ReferenceScheduler):
     def cancel_here(self, task: Task) -> None:
         task.answer_is_owed = True
@@ -307,7 +329,11 @@ class ForgetsForce(ReferenceScheduler):
         super().cancel_at_worker(task, force and task.client.is_gone)
 
 
-@mutant(breaks="SCL-SCH-021", caught_by="scheduler/cancels/cancelled-task-of-a-lost-worker-is-cancelled")
+@mutant(
+    breaks="SCL-SCH-021",
+    caught_by="scheduler/cancels/cancelled-task-of-a-lost-worker-is-cancelled",
+    also_caught_by=["scheduler/cancels/not-found-of-a-held-instance-is-a-violation"],
+)
 class RunsTheCancelledAgain(ReferenceScheduler):
     def on_worker_gone(self, worker: Worker, left: bool) -> None:
         for task in worker.held.values():

@@ -481,4 +481,3 @@ def amounts(capabilities: Any) -> Dict[str, float]:
     for each in capabilities:
         found[each.name] = found.get(each.name, 0.0) + each.amount
     return found
-

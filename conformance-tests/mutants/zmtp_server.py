@@ -14,7 +14,8 @@ import struct
 from typing import Dict, List, Optional, Tuple
 
 GREETING_BYTES = 64
-READ_BYTES = 256 * 1024
+READ_BYTES = 32 * 1024
+WRITE_BYTES = 256 * 1024
 MORE, LARGE, COMMAND = 1, 2, 4
 GOES_WITH_ROUTER = (b"DEALER", b"REQ", b"ROUTER")
 
@@ -201,7 +202,7 @@ class ZmtpServer:
     def flush(self, connection: Connection) -> None:
         try:
             while connection.unsent:
-                sent = connection.socket.send(connection.unsent[:READ_BYTES])
+                sent = connection.socket.send(connection.unsent[:WRITE_BYTES])
                 del connection.unsent[:sent]
         except BlockingIOError:
             pass

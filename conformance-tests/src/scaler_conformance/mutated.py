@@ -18,7 +18,11 @@ _MESSAGES: List[Tuple[str, Dict[str, Any], bytes]] = [
     ("Heartbeat", {"sequence": 1, "processors": [{"processId": 4, "suspended": True}]}, b""),
     ("HeartbeatEcho", {"sequence": 1}, b""),
     ("DisconnectResponse", {}, b""),
-    ("Task", {"ids": [1, 2], "payloadSizes": [1, 2], "functionName": "none", "codec": "raw", "options": _OPTIONS}, b"abc"),
+    (
+        "Task",
+        {"ids": [1, 2], "payloadSizes": [1, 2], "functionName": "none", "codec": "raw", "options": _OPTIONS},
+        b"abc",
+    ),
     (
         "Task",
         {"ids": [3], "payloadSizes": [0], "function": 1 << 40, "dependencyCounts": [2], "dependencies": [1, 2]},
@@ -72,7 +76,9 @@ def mutated(generator: random.Random, frames: Frames) -> Frames:
         if kind == 0 and header:  # a bit
             header[generator.randrange(len(header))] ^= 1 << generator.randrange(8)
         elif kind == 1 and header:  # a byte
-            header[generator.randrange(len(header))] = generator.choice((0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256)))
+            header[generator.randrange(len(header))] = generator.choice(
+                (0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256))
+            )
         elif kind == 2:  # its end
             del header[generator.randrange(len(header) + 1) :]
         elif kind == 3 and len(header) >= 16:  # a word, by another of it

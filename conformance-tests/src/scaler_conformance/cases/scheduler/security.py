@@ -147,7 +147,7 @@ def flood_of_one_does_not_stop_others(bench: RoleBench) -> None:
     attacker.raw.is_reading = False
 
     def work() -> None:
-        for number in range(20):
+        for number in range(5):
             client.submit(payload=b"%d" % number)
             worker.succeed(worker.expect_task(b"%d" % number))
             client.wait_until(lambda: client.outcomes and client.outcomes.pop(), "an outcome while one floods")

@@ -230,7 +230,14 @@ def end_of_a_connection_ends_the_session(bench: RoleBench) -> None:
 @case(covers=["SCL-SES-024"])
 def messages_of_other_roles_are_refused(bench: RoleBench) -> None:
     """What the sender's role does not send is refused with protocolViolation, and the session is over."""
-    for type_ in ("TaskResult", "TaskCancelConfirm", "BalanceResponse", "Welcome", "TaskEcho", "ClientShutdownResponse"):
+    for type_ in (
+        "TaskResult",
+        "TaskCancelConfirm",
+        "BalanceResponse",
+        "Welcome",
+        "TaskEcho",
+        "ClientShutdownResponse",
+    ):
         client = bench.client()
         client.send(type_)
         client.expect_refusal("protocolViolation", f"{type_} of a client")

@@ -31,7 +31,7 @@ def one_task_goes_to_a_worker_and_back(bench: RoleBench) -> None:
 def each_task_has_one_outcome(bench: RoleBench) -> None:
     """Of many tasks at two workers, that succeed, fail, are lost or are cancelled, each has exactly one outcome."""
     client = bench.client()
-    workers = [bench.worker(slots=4, queueSize=10) for _ in range(2)]
+    workers = [bench.worker(slots=4, queueSize=5) for _ in range(2)]
     ids = client.submit(60)
     client.cancel(ids[59])
     told = []
