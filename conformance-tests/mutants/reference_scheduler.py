@@ -5,7 +5,7 @@
 Rules:
 - One method, one duty: so that a mutant can break just that. Tasks, graphs and objects are mixins of their own.
 - What a peer does wrong raises Refused, which ends its session; nothing of its message is kept.
-- `python -m mutants.reference_scheduler ADDRESS [VARIANT]` runs it as a process; the suite's own tests run it on a thread.
+- `python -m mutants.reference_scheduler ADDRESS [VARIANT]` runs it as a process; the suite's tests run it on a thread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
-from mutants.worker_loop import handler_name
 from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_graphs import GraphKeeper
 from mutants.scheduler_objects import ObjectKeeper
 from mutants.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler_tasks import TaskKeeper
+from mutants.worker_loop import handler_name
 from mutants.zmtp_server import Connection, ZmtpServer
 from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
 

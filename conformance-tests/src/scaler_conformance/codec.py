@@ -128,7 +128,7 @@ class Schema:
     def type_of(self, frame: bytes) -> str:
         """The type that a header would have if the rest of it could be read; empty when not even that can be told."""
         try:
-            with self._module.Message.from_bytes(frame, **_READER_LIMITS) as root:
+            with self._module.Message.from_bytes(frame, **_limits(frame)) as root:
                 return _type_name(str(root.which()))
         except (capnp.KjException, ValueError):
             return ""

@@ -10,7 +10,8 @@ protected = ["--protected"]
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, FrozenSet, List, NamedTuple
+from types import MappingProxyType
+from typing import FrozenSet, List, Mapping, NamedTuple
 
 from scaler_conformance.features import FEATURES, VARIANTS
 from scaler_conformance.toml_files import load_toml
@@ -24,7 +25,7 @@ class Configuration(NamedTuple):
     name: str = ""
     time_scale: float = 1.0
     missing: FrozenSet[str] = frozenset()
-    variants: Dict[str, List[str]] = {}
+    variants: Mapping[str, List[str]] = MappingProxyType({})
 
     @classmethod
     def load(cls, path: Path) -> Configuration:

@@ -17,7 +17,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import IO, Dict, List, Optional, Sequence
+from typing import IO, Dict, List, Mapping, Optional, Sequence
 
 MARK = "SCALER_CONFORMANCE_RUN"
 _MOST_OUTPUT_BYTES = 16 * 1024
@@ -99,7 +99,7 @@ class CommandLauncher(Launcher):
         variants: arguments that follow when a variant is asked for, by its name.
     """
 
-    def __init__(self, command: Sequence[str], variants: Optional[Dict[str, List[str]]] = None) -> None:
+    def __init__(self, command: Sequence[str], variants: Optional[Mapping[str, List[str]]] = None) -> None:
         self.command = list(command)
         self.variants = variants or {}
         self.name = Path(command[0]).name if command else ""

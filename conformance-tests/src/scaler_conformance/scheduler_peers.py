@@ -159,6 +159,10 @@ class PlayedPeer(Conversation):
         refusal = self.expect("Refusal", expected="Refusal of a Heartbeat without a session", requirement=requirement)
         check(refusal.reason == "notGreeted", "the reason notGreeted", refusal, requirement)
 
+    def expect_echo(self, sequence: int) -> None:
+        """The HeartbeatEcho of a sequence."""
+        self.wait_until(lambda: any(each.sequence == sequence for each in self.echoes), f"the echo of {sequence}")
+
     def new_object(self) -> int:
         """An object id of this session."""
         self._next_object += 1
@@ -306,6 +310,19 @@ class PlayedClient(PlayedPeer):
         check(outcome in ("", found.outcome), f"{expected} with {outcome}", found, requirement)
         return found
 
+    def expect_any_outcome(self, expected: str) -> Outcome:
+        """The next outcome, taken."""
+        self.wait_until(lambda: self.outcomes, expected)
+        return self.outcomes.pop(0)
+
+    def expect_release(self, tasks: int = 0, size: int = 0) -> Message:
+        """A TaskEcho that says that at least so much was released since the session began."""
+
+        def fits(message: Message) -> bool:
+            return bool(message.tasksReleased >= tasks and message.bytesReleased >= size)
+
+        return self.expect("TaskEcho", where=fits, expected=f"TaskEcho: {tasks} tasks, {size} bytes released")
+
     def expect_nothing_more(
         self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
     ) -> None:
@@ -367,6 +384,14 @@ class PlayedWorker(PlayedPeer):
 
     def expect_tasks(self, count: int, requirement: Optional[str] = None) -> List[Given]:
         return [self.expect_task(None, requirement) for _ in range(count)]
+
+    def expect_deletion(self, object_id: int, when: str) -> None:
+        """The scheduler says that an object has ended."""
+
+        def fits(message: Message) -> bool:
+            return message.action == "delete" and object_id in message.ids
+
+        self.expect("ObjectInstruction", where=fits, expected=f"the deletion of object {object_id:x} {when}")
 
     def succeed(self, *tasks: Given, payload: bytes = b"1", **fields: Any) -> None:
         """Report success of some tasks in one message."""

@@ -20,7 +20,7 @@ def echo_comes_before_a_client_must_wait(bench: RoleBench) -> None:
     sent = released = 0
     while sent < 5 * limit:
         if sent - released >= limit:
-            echo = client.expect("TaskEcho", where=lambda each, r=released: each.tasksReleased > r)
+            echo = client.expect_release(tasks=released + 1)
             released = echo.tasksReleased
             check(released <= sent, f"no more than the {sent} tasks that were sent to be released", echo)
             check(echo.tasksInFlight == limit, f"the limit {limit}", echo)
@@ -42,7 +42,7 @@ def echo_tells_of_bytes(bench: RoleBench) -> None:
     for _ in range(3):
         client.submit_payloads([b"x" * limit])
         worker.succeed(worker.expect_task())
-        echo = client.expect("TaskEcho", where=lambda each, r=released: each.bytesReleased >= r + limit)
+        echo = client.expect_release(size=released + limit)
         released = echo.bytesReleased
         check(echo.bytesInFlight == limit, f"the limit {limit}", echo)
 
@@ -59,12 +59,12 @@ def large_results_that_are_kept_hold_up_new_work(bench: RoleBench) -> None:
     taken = []
     for _ in range(2):
         worker.succeed_large(worker.expect_task(), b"x" * (limit // 2 + 1))
-        outcome = client.wait_until(lambda: client.outcomes and client.outcomes.pop(), "the outcome of a large result")
+        outcome = client.expect_any_outcome("the outcome of a large result")
         taken.append(outcome.object)
     bench.quiet(client, worker)
     for task in worker.given[:1]:  # sent before the scheduler knew
         worker.succeed_large(worker.expect_task(), b"x" * 70_000)
-        outcome = client.wait_until(lambda: client.outcomes and client.outcomes.pop(), f"the outcome of {task.id}")
+        outcome = client.expect_any_outcome(f"the outcome of {task.id}")
         taken.append(outcome.object)
         bench.quiet(client, worker)
     worker.expect_nothing_more(expected="no further task while the client holds too much")

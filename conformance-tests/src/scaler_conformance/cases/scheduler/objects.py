@@ -91,8 +91,7 @@ def deletions_reach_the_workers(bench: RoleBench) -> None:
         client.expect_outcome(1, "success")
         if how in ("leave", "cut"):
             client.leave() if how == "leave" else client.cut()
-        expected = f"the deletion of an object at the worker, after {how}"
-        worker.expect("ObjectInstruction", where=lambda m, v=value: v in m.ids, action="delete", expected=expected)
+        worker.expect_deletion(value, f"at the worker, after {how}")
         worker.leave()
 
 

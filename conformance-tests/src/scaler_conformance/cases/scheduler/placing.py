@@ -112,7 +112,7 @@ def objects_are_announced_before_their_tasks(bench: RoleBench) -> None:
         task = worker.expect_task()
         for object_id, content in ((function, b"the function"), (value, b"the value")):
             check(object_id in worker.announced, f"object {object_id:x} to be announced", worker.announcements)
-            position, message, inline = worker.announced[object_id]
+            position, _message, inline = worker.announced[object_id]
             check(position < task.position, f"object {object_id:x} announced before its task", "it was later")
             check(not inline or inline == content, "its content", inline)
         if count:

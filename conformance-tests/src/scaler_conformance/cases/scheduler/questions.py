@@ -9,7 +9,7 @@ from scaler_conformance.conversation import check
 
 @case(covers=["SCL-SCH-023"])
 def questions_are_answered(bench: RoleBench) -> None:
-    """Each ExplanationRequest is answered under its requestId: of a task that waits, that runs, and that nobody knows."""
+    """Questions are answered under their requestId: of a task that waits, that runs, and that nobody knows."""
     client, worker = bench.client(), bench.worker()
     client.submit(2)
     worker.expect_task()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.conversation import check
+from scaler_conformance.scheduler_peers import PlayedClient, PlayedWorker
 
 MOST_WORKERS = 50
+
+
+def _either(worker: PlayedWorker, client: PlayedClient) -> bool:
+    return bool(worker.given or client.outcomes)
 
 
 @case(covers=["SCL-SCH-013"])
@@ -123,7 +130,7 @@ def task_that_loses_its_workers_is_given_up(bench: RoleBench) -> None:
     client, worker = bench.client(), bench.worker()
     client.submit()
     for count in range(MOST_WORKERS):
-        worker.wait_until(lambda w=worker: w.given or client.outcomes, "a Task, or its end as lost")
+        worker.wait_until(partial(_either, worker, client), "a Task, or its end as lost")
         if client.outcomes:
             check(count > 1, "another attempt after one worker was lost", client.outcomes)
             break

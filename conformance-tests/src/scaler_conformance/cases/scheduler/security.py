@@ -85,7 +85,7 @@ def mutated_frames_harm_nobody(bench: RoleBench) -> None:
             client.submit(payload=b"honest %d" % number)
             task = worker.expect_task(b"honest %d" % number)
             worker.succeed(task, payload=b"%d" % number)
-            outcome = client.wait_until(lambda: client.outcomes and client.outcomes.pop(), "the honest task's outcome")
+            outcome = client.expect_any_outcome("the honest task's outcome")
             check(outcome.payload == b"%d" % number, "the honest task's result", outcome)
             for each in attackers:
                 each.cut()
@@ -102,7 +102,7 @@ def oversize_headers_are_cut(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SEC-006"])
 def oversize_messages_are_cut(bench: RoleBench) -> None:
-    """A connection is closed on which a payload is announced that exceeds Limits.maximumMessageBytes with its header."""
+    """A connection is closed on which a payload is announced beyond Limits.maximumMessageBytes with its header."""
     client = bench.raw_client()
     limit = client.greet().limits.maximumMessageBytes
     fields = {"ids": [1], "payloadSizes": [0], "functionName": ECHO}
@@ -150,7 +150,7 @@ def flood_of_one_does_not_stop_others(bench: RoleBench) -> None:
         for number in range(5):
             client.submit(payload=b"%d" % number)
             worker.succeed(worker.expect_task(b"%d" % number))
-            client.wait_until(lambda: client.outcomes and client.outcomes.pop(), "an outcome while one floods")
+            client.expect_any_outcome("an outcome while one floods")
 
     flood(bench, attacker.raw.write, SCHEMA.encode("Heartbeat", {"sequence": 9}), work)
 
@@ -169,4 +169,4 @@ def who_does_not_read_does_not_stop_others(bench: RoleBench) -> None:
     for number in range(5):
         client.submit(payload=b"%d" % number)
         worker.succeed(worker.expect_task(b"%d" % number))
-        client.wait_until(lambda: client.outcomes and client.outcomes.pop(), "an outcome while one does not read")
+        client.expect_any_outcome("an outcome while one does not read")

@@ -177,7 +177,7 @@ def heartbeat_is_echoed(bench: RoleBench) -> None:
     worker = bench.worker(slots=3)
     for sequence in (5, (1 << 64) - 1, 0):
         worker.send("Heartbeat", sequence=sequence)
-        worker.wait_until(lambda s=sequence: any(e.sequence == s for e in worker.echoes), f"the echo of {sequence}")
+        worker.expect_echo(sequence)
 
 
 @case(covers=["SCL-SES-015"])

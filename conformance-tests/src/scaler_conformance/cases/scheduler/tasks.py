@@ -37,7 +37,7 @@ def each_task_has_one_outcome(bench: RoleBench) -> None:
     told = []
     for count in range(60):
         worker = workers[0].wait_until(
-            lambda: next((each for each in workers if each.given), None) or len(client.confirmations) and client,
+            lambda: next((each for each in workers if each.given), None) or (len(client.confirmations) and client),
             "a task at a worker",
         )
         if worker is client:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict
+
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.conversation import check
@@ -53,7 +55,7 @@ def messages_have_one_frame_or_two(bench: RoleBench) -> None:
 def empty_payload_frame_is_none(bench: RoleBench) -> None:
     """A batch of empty payloads is taken with an empty second frame and without one."""
     client, worker = bench.client(), bench.worker(queueSize=5)
-    fields = {"payloadSizes": [0], "functionName": ECHO, "codec": "json"}
+    fields: Dict[str, Any] = {"payloadSizes": [0], "functionName": ECHO, "codec": "json"}
     client.send("Task", None, ids=[1], **fields)
     client.send("Task", b"", ids=[2], **fields)
     for _ in range(2):
@@ -72,7 +74,7 @@ def headers_of_many_segments_are_read(bench: RoleBench) -> None:
     worker.hello(slots=1, queueSize=1, capabilities=capabilities)
     worker.welcomed()
     options = {"priority": 7, "capabilities": capabilities}
-    fields = {"ids": [1], "payloadSizes": [3], "codec": "json", "functionName": ECHO, "options": options}
+    fields: Dict[str, Any] = {"ids": [1], "payloadSizes": [3], "functionName": ECHO, "options": options}
     client.send("Task", b"[1]", segmented=True, **fields)
     task = worker.expect_task(b"[1]")
     check(task.message.options.priority == 7, "the priority 7", task.message)
