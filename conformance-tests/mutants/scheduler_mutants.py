@@ -289,7 +289,14 @@ class KeepsSessionsOfTheMalformed(ReferenceScheduler):
             self.end_session(connection)
 
 
-@mutant(breaks="SCL-SEC-003", caught_by="scheduler/security/wrong-pointers-are-malformed")
+@mutant(
+    breaks="SCL-SEC-003",
+    caught_by="scheduler/security/wrong-pointers-are-malformed",
+    also_caught_by=[
+        "scheduler/security/amplified-and-deep-headers-are-malformed",
+        "scheduler/security/wrong-segment-tables-are-malformed",
+    ],
+)
 class IgnoresWrongPointers(ReferenceScheduler):
     def on_unreadable(self, reason: str) -> Optional[Message]:
         if "regardless of schema" in reason or "pointer" in reason:

@@ -42,6 +42,7 @@ def payload_begins_with_results(bench: RoleBench) -> None:
     client, worker = bench.client(), bench.worker(slots=9)
     client.graph([[], [], [1, 0, 1]], [2])
     worker.succeed(worker.expect_task(b"0"), payload=b"")
+    worker.fence()
     worker.succeed(worker.expect_task(b"1"), payload=b"hello")
     task = worker.expect_task()
     wanted = with_results([b"hello", b"", b"hello"], b"2")
@@ -57,6 +58,7 @@ def large_results_of_predecessors_are_dependencies(bench: RoleBench) -> None:
     counts = [0, 0, 1]
     client.graph([[], [], [0, 1]], [2], dependencyCounts=counts, dependencies=[value])
     worker.succeed(worker.expect_task(b"1"), payload=b"small")
+    worker.fence()
     content = b"L" * 70_000
     worker.succeed_large(worker.expect_task(b"0"), content)
     task = worker.expect_task()

@@ -155,6 +155,7 @@ def large_remote_objects_are_fetched_and_served(bench: RoleBench) -> None:
     value = client.create_remote(size)
     client.submit_payloads([b"x"], dependencyCounts=[1], dependencies=[value])
     client.serve(value, content)
+    client.fence()
     worker.expect_task()
     check(worker.fetch(value) == content, "the whole content", "another")
 

@@ -98,6 +98,7 @@ def suspended_processors_take_more(bench: RoleBench) -> None:
     client.submit(5)
     worker.expect_task()
     worker.send("Heartbeat", sequence=1, processors=[{"suspended": True}, {"suspended": False}])
+    worker.expect_echo(1)
     bench.quiet(worker, client, worker)
     check(len(worker.given) <= 1, "at most one task more for one suspended processor", f"{len(worker.given)} more")
 

@@ -164,7 +164,7 @@ def who_does_not_read_does_not_stop_others(bench: RoleBench) -> None:
     deaf.raw.is_reading = False
     deaf.beats = False
     value = deaf.create(bytes(chunk))
-    for _ in range(max(4, (8 << 20) // chunk)):
+    for _ in range(max(4, (32 << 20) // chunk)):
         deaf.send("ObjectRequest", id=value, offset=0, length=chunk)
     for number in range(5):
         client.submit(payload=b"%d" % number)

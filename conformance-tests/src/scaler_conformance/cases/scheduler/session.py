@@ -201,7 +201,7 @@ def silent_peer_is_refused(bench: RoleBench) -> None:
 def any_message_is_a_sign_of_life(bench: RoleBench) -> None:
     """A peer that sends no Heartbeat, but other messages, keeps its session beyond the time-out."""
     bench.variant("short-timeout")
-    silent, lively = bench.worker(), bench.client()
+    lively, silent = bench.client(), bench.worker()
     limit = silent.welcome.timeoutMilliseconds / 1000
     bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short time-out")
     silent.beats = silent.answers_heartbeats = lively.beats = lively.answers_heartbeats = False
