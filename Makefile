@@ -6,6 +6,7 @@
 PYTHON ?= python3
 PYPY ?= pypy3
 ARGS ?=
+JOBS ?= 2
 FIRST ?= 0
 SEEDS ?= 10000
 
@@ -21,7 +22,7 @@ MAKEFLAGS += --no-print-directory
 help:  ## list the commands
 	@echo 'make COMMAND, where COMMAND is one of:'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
-	@echo "ARGS='...' is passed on: make test ARGS='sdk/tests -k cancel'"
+	@echo "ARGS='...' is passed on: make test ARGS='sdk/tests -k cancel'; JOBS=1 runs one test at a time"
 
 .PHONY: demo
 demo: .venv/.packages  ## start a cluster on this machine and give it work
@@ -29,14 +30,14 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 
 .PHONY: test
 test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## run all tests
-	@$(IN_VENV) -m pytest $(ARGS)
+	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 .PHONY: check
 check: .venv/.tools  ## check format, lint, types and import rules, and run the fast tests
 	@$(IN_VENV) -m ruff format --check . || { echo 'To format all files: $(IN_VENV) -m ruff format .'; exit 1; }
 	@$(IN_VENV) -m ruff check .
 	@$(IN_VENV) -m mypy
-	@$(IN_VENV) -m pytest -q -m 'not slow' $(ARGS)
+	@$(IN_VENV) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
 .PHONY: conformance
 conformance: .venv/.tools  ## test all implementations of the protocol here: dist/conformance/index.html

@@ -12,6 +12,8 @@ Prints a table, and writes all runs to build/measure-packaging.json. Rules:
 - Memory is what all processes of the form have resident after some idle seconds, shared pages by their share (Pss).
 - Tasks pass through the scheduler as in benchmarks/zero_worker.py: queued, then drained by ten workers that do no work.
   The wall clock counts these peers as well; CPU time is the scheduler's alone.
+- Nodes are those of a reduction tree of a tenth as many, which a client submits and two workers run, after others like
+  it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 TREE = Path(__file__).resolve().parents[1]
 DIST = TREE / "dist"
@@ -40,6 +42,7 @@ TABLE = re.compile(r"(?<=<!-- measured: begin -->\n).*?(?=<!-- measured: end -->
 
 START_TIMEOUT_SECONDS = 60
 WORKERS = 10
+WARM_UP_GRAPHS = 3
 QUIET_LOAD = 0.5
 
 sys.path.insert(0, str(TREE / "benchmarks"))
@@ -61,6 +64,7 @@ class Form:
     idle_mib: List[float] = field(default_factory=list)
     tasks_per_second: List[float] = field(default_factory=list)
     cpu_microseconds_per_task: List[float] = field(default_factory=list)
+    cpu_microseconds_per_node: List[float] = field(default_factory=list)
 
     @property
     def environment(self) -> Dict[str, str]:
@@ -211,14 +215,50 @@ def measure_tasks(form: Form, tasks: int) -> None:
     form.cpu_microseconds_per_task.append(float(figures["scheduler_cpu_microseconds_per_task"]))
 
 
+def measure_graphs(form: Form, nodes: int) -> None:
+    """What the scheduler spends on each node of a graph, where it decides node by node."""
+    import psutil
+    from graph_workloads import tree
+    from zero_worker import SchedulerUnderTest
+
+    from scaler import Client
+
+    graph, key, right = tree(nodes)
+    scheduler = SchedulerUnderTest(
+        form.command, [*form.options, "--logging-level", "WARNING"], environment=form.environment
+    )
+    with scheduler:
+        command = [sys.executable, "-m", "scaler.worker", scheduler.address, "-n", "2", "--exit-when-stdin-closes"]
+        environment = {**os.environ, "PYTHONPATH": str(TREE / "benchmarks")}
+        workers = subprocess.Popen([*command, "-ll", "WARNING"], env=environment, stdin=subprocess.PIPE)
+        process = psutil.Process(scheduler.process_id)
+        spent = 0.0
+        with Client(scheduler.address) as client:
+            for _ in range(WARM_UP_GRAPHS + 1):
+                before = _cpu_seconds(process)
+                if client.get(graph, [key])[key] != right:
+                    raise RuntimeError(f"{form.name}: the graph's result is wrong")
+                spent = _cpu_seconds(process) - before
+        workers.communicate(timeout=START_TIMEOUT_SECONDS)
+    form.cpu_microseconds_per_node.append(spent / len(graph) * 1e6)
+
+
+def _cpu_seconds(process: Any) -> float:
+    """Of a process and its children."""
+    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
 # What is told.
+
+_FIGURES_OF_TASKS = ("million tasks/s", "CPU µs a task", "CPU µs a node")
 
 
 def table(measured: Sequence[Form]) -> str:
     """Medians, in Markdown."""
     lines = [
-        "| form | MB | first start, ms | later start, ms | idle, MiB | million tasks/s | CPU µs a task | runs on |",
-        "| --- | --: | --: | --: | --: | --: | --: | --- |",
+        f"| form | MB | first start, ms | later start, ms | idle, MiB | {' | '.join(_FIGURES_OF_TASKS)} | runs on |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for form in measured:
         cells = [
@@ -229,6 +269,7 @@ def table(measured: Sequence[Form]) -> str:
             f"{statistics.median(form.idle_mib):.0f}",
             f"{statistics.median(form.tasks_per_second) / 1e6:.2f}",
             f"{statistics.median(form.cpu_microseconds_per_task):.2f}",
+            f"{statistics.median(form.cpu_microseconds_per_node):.1f}",
             form.version,
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -260,6 +301,7 @@ def main() -> None:
                 _say(f"round {number + 1} of {rounds}: {form.name}")
                 measure_starts(form, 3, idle_seconds)
                 measure_tasks(form, tasks)
+                measure_graphs(form, tasks // 10)
     RESULTS.parent.mkdir(exist_ok=True)
     facts = {"load_before": load, "rounds": rounds, "tasks": tasks, "forms": [asdict(form) for form in measured]}
     RESULTS.write_text(json.dumps(facts, indent=1, default=str) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ from mutants.matrix import run_matrix
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_every_mutant_is_caught_by_its_case(capsys: pytest.CaptureFixture[str]) -> None:
     matrix = run_matrix("worker")
 
