@@ -31,7 +31,9 @@ def carried(names: Dict[str, bytes]) -> Dict[str, bytes]:
 
 def test_the_tree_has_links() -> None:
     files = [path for path in SPECIFICATION.rglob("*") if path.is_file()]
-    files += [path for folder in ("schema", "invalid") for path in (SPECIFICATION / folder).glob("*")]  # older Pythons do not follow the link
+    files += [
+        path for folder in ("schema", "invalid") for path in (SPECIFICATION / folder).glob("*")
+    ]  # older Pythons do not follow the link
 
     assert {path.relative_to(SPECIFICATION).as_posix(): path.read_bytes() for path in files} == WANTED
 

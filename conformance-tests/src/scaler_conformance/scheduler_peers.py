@@ -54,9 +54,9 @@ class Group:
 class GroupTransport(Transport):
     """One connection of a case."""
 
-    def __init__(self, group: Group, address: str, identity: bytes = b"") -> None:
+    def __init__(self, group: Group, address: str, identity: bytes = b"", kind: int = zmq.DEALER) -> None:
         self._group = group
-        self.socket = open_socket(zmq.DEALER)
+        self.socket = open_socket(kind)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 10)
         if identity:
             self.socket.setsockopt(zmq.IDENTITY, identity)

@@ -19,6 +19,8 @@ import socket
 import time
 from typing import Any, List, Optional, Type, TypeVar
 
+import zmq
+
 from scaler_conformance.bench import Bench
 from scaler_conformance.conversation import check
 from scaler_conformance.raw_connection import RawConnection
@@ -105,6 +107,12 @@ class RoleBench(Bench):
         peer = self._peer(connection, f"client {len(self.peers) + 1}", PlayedClient)
         peer.raw = connection
         return peer
+
+    def monitor(self, address: str) -> PlayedClient:
+        """A subscriber of what the scheduler publishes."""
+        transport = GroupTransport(self.group, address, kind=zmq.SUB)
+        transport.socket.subscribe(b"")
+        return self._peer(transport, "monitor", PlayedClient)
 
     def _wait_until_it_listens(self) -> None:
         host, _, port = self.address.rpartition("//")[2].rpartition(":")
