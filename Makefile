@@ -29,7 +29,7 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## run all tests
+test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker  ## run all tests
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 .PHONY: check
@@ -40,8 +40,12 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
 .PHONY: conformance
-conformance: .venv/.tools  ## test all implementations of the protocol here: dist/conformance/index.html
+conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol here: dist/conformance/index.html
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
+
+.PHONY: cpp-worker
+cpp-worker:  ## build the worker in C++ in build/cpp-worker
+	@$(PREPARE) cpp_worker
 
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on

@@ -46,7 +46,7 @@ struct Limits {
   chunkBytes @2 :UInt32;  # of one ObjectResponse
   tasksInFlight @3 :UInt64;  # of one client, see TaskEcho; 0: no limit
   bytesInFlight @4 :UInt64;  # likewise
-  inlineBytes @5 :UInt32;  # a payload above this size travels as an object
+  inlineBytes @5 :UInt32;  # a payload of so many bytes and more travels as an object
 }
 
 struct Refusal {

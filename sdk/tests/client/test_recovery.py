@@ -300,7 +300,7 @@ def test_ctrl_c_ends_the_wait_for_a_scheduler(scheduler: Restarted) -> None:
 
 
 def test_a_scheduler_that_drops_us_each_time_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PROGRAM_VARIABLE, f"{sys.executable} -m scaler_appliance --maximum-message-bytes 100000")
+    monkeypatch.setenv(PROGRAM_VARIABLE, f"{sys.executable} -m scaler_appliance --maximum-message-bytes 40000")
     with Scheduler(logging_level="CRITICAL") as scheduler:
         assert isinstance(scheduler, Scheduler)
         with Client(scheduler.get_address(), timeout_seconds=1.0) as client:

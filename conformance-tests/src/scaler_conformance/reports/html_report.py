@@ -85,11 +85,29 @@ def _section(role: str, reports: Sequence[Report], details: List[Dict[str, Any]]
     for report in reports:
         requirements.update(report.requirements)
     heads = "".join(f'<th class="implementation">{escape(each.title)}</th>' for each in reports)
-    rows = "".join(_row(id_, each, reports, details) for id_, each in requirements.items())
-    return (
-        f"<section><h2>{escape(role.capitalize())}</h2><table><thead><tr><th>Requirement</th><th>Level</th>"
-        f"<th>Text</th>{heads}</tr></thead><tbody>{rows}</tbody></table></section>"
+    by_chapter: Dict[str, List[str]] = {}
+    for id_, each in requirements.items():
+        by_chapter.setdefault(_chapter(each), []).append(_row(id_, each, reports, details))
+    bodies = "".join(
+        f'<tbody><tr class="chapter"><th colspan="{3 + len(reports)}">{escape(name)}</th></tr>{"".join(rows)}</tbody>'
+        for name, rows in by_chapter.items()
     )
+    return (
+        f"<section><h2>{escape(role.capitalize())} <small>{escape(_counts(requirements))}</small></h2>"
+        f"<table><thead><tr><th>Requirement</th><th>Level</th>"
+        f"<th>Text</th>{heads}</tr></thead>{bodies}</table></section>"
+    )
+
+
+def _chapter(requirement: Dict[str, Any]) -> str:
+    """The page of the specification, in words."""
+    page = str(requirement["section"]).partition("#")[0]
+    return page.replace(".md", "").replace("-", " ").capitalize()
+
+
+def _counts(requirements: Dict[str, Dict[str, Any]]) -> str:
+    levels = [str(each["level"]).partition(" ")[0] for each in requirements.values()]
+    return ", ".join(f"{levels.count(level)} {level}" for level in ("MUST", "SHOULD", "MAY", "INFO") if level in levels)
 
 
 def _row(id_: str, requirement: Dict[str, Any], reports: Sequence[Report], details: List[Dict[str, Any]]) -> str:
@@ -107,14 +125,20 @@ def _cell(id_: str, requirement: Dict[str, Any], report: Report, details: List[D
     cases = [(each, _verdict_for(id_, each)) for each in report.cases if id_ in each.covers]
     if not cases:
         reason = requirement.get("untestable") or "no case covers it"
-        return f'<td class="cell none" title="{escape(reason)}">·</td>'
+        return f'<td class="cell none" title="{escape(reason)}">{_who(report)}·</td>'
     worst = max((verdict for _, verdict in cases), key=lambda verdict: verdict.severity)
     details.append(_detail(id_, requirement, report, cases))
     label = f"{worst.value}, {len(cases)} case{'s' if len(cases) > 1 else ''}"
     return (
-        f'<td class="cell {_CLASSES[worst]}"><button data-detail="{len(details) - 1}" title="{escape(label)}">'
+        f'<td class="cell {_CLASSES[worst]}">{_who(report)}'
+        f'<button data-detail="{len(details) - 1}" title="{escape(label)}">'
         f'{_SYMBOLS[worst]}<span class="said">{escape(label)}</span></button></td>'
     )
+
+
+def _who(report: Report) -> str:
+    """Where the page is narrow, a cell says itself whose it is."""
+    return f'<span class="who">{escape(report.title)}</span>'
 
 
 def _verdict_for(id_: str, result: CaseResult) -> Verdict:

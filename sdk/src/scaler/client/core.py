@@ -72,6 +72,7 @@ class ClientCore:
         self.objects = ObjectChannel(self.welcome)
         self.output = OutputChannel()
         self._outbox = Outbox(self.objects.find)
+        self._outbox.set_limits(self.welcome.limits)
         self.credit = Credit(self.lock, self.welcome.limits, self._outbox)
         self.outcomes = Outcomes(self.lock, self.objects, self._transport.send)
         self.futures = self.outcomes.futures
@@ -341,18 +342,27 @@ class ClientCore:
         for header, *payload in received:
             # SCL-TRN-004
             self._on_frames(header, payload[0] if payload else b"")
+            if self._recovery.lost_because is not None:
+                return  # the rest belongs to a session that has ended
 
     def _on_frames(self, header: bytes, payload: bytes) -> None:
         try:
             message = decode(header)
         except MalformedMessageError as error:
-            # SCL-SEC-010
-            self._fail(DisconnectedError(f"the scheduler sent bytes that are no message: {error}"))
+            self._on_unreadable(error)
             return
         reaction = self._reactions.get(type(message))
         # SCL-VER-001
         if reaction is not None:
-            reaction(message, payload)
+            try:
+                reaction(message, payload)
+            except MalformedMessageError as error:
+                self._on_unreadable(error)
+
+    def _on_unreadable(self, error: MalformedMessageError) -> None:
+        """What cannot be read may have been an outcome: only another session will bring it."""
+        # SCL-SEC-010
+        self._on_lost(DisconnectedError(f"the scheduler sent bytes that are no message: {error}"))
 
     def _on_lost(self, error: Exception) -> None:
         """The session has ended; `_run` goes for another one."""
@@ -373,6 +383,7 @@ class ClientCore:
             return
         with self._sending, self.lock:
             self.welcome = welcome
+            self._outbox.set_limits(welcome.limits)
             self.credit.restart(welcome.limits)
             lost = self._recovery.start_session(welcome, self.futures)
             self._is_disconnected.clear()

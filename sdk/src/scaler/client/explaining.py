@@ -36,7 +36,7 @@ class Explaining:
             answer = self._answers.get(message.request_id)
             if answer is not None:
                 answer.put(message.text)
-        else:
+        else:  # SCL-CLT-012
             threading.Thread(
                 target=logger.warning, args=("%s", message.text), name="scaler-warning", daemon=True
             ).start()

@@ -27,6 +27,7 @@ from scaler.client.future import ScalerFuture
 from scaler.codecs import PYTHON_CODEC
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
+from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.segments import SPILL_NAME, ObjectDirectory, map_object, object_name, read_chunk, shares_directory
 from scaler_protocol.spill import NoRoomError, follow_to_disk, is_on_disk, remove_file, share_file, write_where_room_is
@@ -242,7 +243,7 @@ class ObjectChannel:
     def on_request(self, request: m.ObjectRequest, send: Send) -> None:
         """The scheduler fetches a part of an object that is here."""
         kept = self.find(request.id)
-        if kept is not None and request.id == self.wire_id(request.id):
+        if kept is not None and request.id == self.wire_id(request.id) and request.offset <= kept.size:
             with contextlib.suppress(OSError):
                 chunk = kept.read(request.offset, request.length)
                 send(m.ObjectResponse(id=request.id, offset=request.offset, size=kept.size), (chunk,))
@@ -273,6 +274,8 @@ class ObjectChannel:
         if response.status != m.ObjectResponseStatus.OK or (not chunk and response.size):
             del self._fetching[response.id]
             return Fetched(fetch.future, None, MissingObjects("the task's large result was lost before it was fetched"))
+        if response.offset + len(chunk) > response.size:
+            raise MalformedMessageError("a chunk of an object leads beyond its end")
         if fetch.content is None:
             fetch.content = bytearray(response.size)
             fetch.requested = min(self._chunk_bytes, response.size)

@@ -19,6 +19,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
+from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 
 
@@ -90,6 +91,7 @@ class Outcomes:
     # Reactions ------------------------------------------------------------------------------------------------------
 
     def on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
+        _check_columns(message, payload)
         watched: List[ScalerFuture] = []
         take = self.futures.pop
         offset = 0
@@ -133,7 +135,7 @@ class Outcomes:
             future = self.futures.get(task_id)
             if future is not None and message.durations_microseconds:
                 figures = message.durations_microseconds, message.peak_memory_bytes, message.cpu_microseconds
-                future._profile = tuple(column[position] for column in figures)
+                future._profile = tuple(column[position] if column else 0 for column in figures)
             if object_id and (future is None or not self._open_object(object_id, future)):
                 if future is None:
                     self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
@@ -214,6 +216,23 @@ class Outcomes:
                     name = "scaler-client-callbacks"
                     threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True).start()
                 self._callbacks.put(future)
+
+
+def _check_columns(message: m.TaskResult, payload: bytes) -> None:
+    """Raises MalformedMessageError."""
+    count = len(message.ids)
+    optional = (
+        message.statuses,
+        message.objects,
+        message.durations_microseconds,
+        message.cpu_microseconds,
+        message.peak_memory_bytes,
+        message.causes,
+    )
+    if len(message.payload_sizes) != count or any(column and len(column) != count for column in optional):
+        raise MalformedMessageError("the columns of a TaskResult disagree")
+    if sum(message.payload_sizes) != len(payload):
+        raise MalformedMessageError("the payload of a TaskResult is not as long as it says")
 
 
 def _run_callbacks(futures: queue.SimpleQueue[Optional[ScalerFuture]]) -> None:

@@ -23,6 +23,8 @@ from scaler_protocol import messages as m
 
 MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
+ROOM_BYTES = 256 * 1024
+"""For the header, and for the one task by which a batch may be larger."""
 
 FunctionKey = Union[int, NamedFunction]
 """What tells functions apart: the object that holds one, or its name and codec."""
@@ -196,6 +198,13 @@ class Outbox:
         self._items: List[Outgoing] = []
         self._open: Optional[TaskRun] = None
         self._closed_tasks = self._closed_bytes = 0
+        self._batch_bytes = MAXIMUM_BATCH_BYTES
+
+    def set_limits(self, limits: m.Limits) -> None:
+        """What is gathered from now on fits what the scheduler takes."""
+        # SCL-SEC-007
+        if limits.maximum_message_bytes:
+            self._batch_bytes = max(0, min(MAXIMUM_BATCH_BYTES, limits.maximum_message_bytes - ROOM_BYTES))
 
     @property
     def task_count(self) -> int:
@@ -231,10 +240,10 @@ class Outbox:
         run = self._open
         if (
             run is None
+            # SCL-CLT-013
             or run.function != function
             or run.options is not options  # equal options are one object
-            # SCL-SEC-007
-            or run.payload_bytes > MAXIMUM_BATCH_BYTES
+            or run.payload_bytes > self._batch_bytes
         ):
             self._close_run()
             run = self._open = TaskRun(function, options, task_id)

@@ -83,6 +83,7 @@ class Transport:
         self._waits_for_room = False
         self._interval_seconds = _ATTEMPT_INTERVAL_SECONDS  # between attempts to come back
         self._lock = threading.Lock()  # of what the connection has to send
+        self._unread: List[List[bytes]] = []  # what came together with the Welcome
         try:
             self.welcome = self._connect_first(time.monotonic() + timeout_seconds)
         except BaseException:
@@ -202,9 +203,11 @@ class Transport:
                     raise NotWantedError
                 if not self.wait(remaining):
                     continue
-                for header, *_ in self._connection.receive():
+                received = self._connection.receive()
+                for position, (header, *_) in enumerate(received, start=1):
                     answer = decode(header)
                     if isinstance(answer, m.Welcome):
+                        self._unread = received[position:]
                         return answer
                     if isinstance(answer, m.Refusal):
                         raise refusal_error(answer, self.address)
@@ -244,6 +247,9 @@ class Transport:
         connection = self._connection
         if connection is None:
             return []
+        if self._unread:
+            unread, self._unread = self._unread, []
+            return unread
         try:
             with self._lock:  # what is received may ask for an answer
                 return connection.receive()
@@ -256,6 +262,8 @@ class Transport:
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until something arrives, `wake` is called, or the time is over; whether to call `receive`."""
         connection = self._connection
+        if self._unread:
+            return True
         if connection is not None and connection.has_unsent is not self._waits_for_room:
             self._waits_for_room = connection.has_unsent
             events = select.POLLIN | select.POLLOUT if self._waits_for_room else select.POLLIN
@@ -304,6 +312,7 @@ class Transport:
         """Close the connection as it is; what is sent from now on is lost."""
         with self._lock:
             connection, self._connection = self._connection, None
+        self._unread = []
         if connection is not None:
             self._poll.unregister(connection.fileno())
             connection.close()

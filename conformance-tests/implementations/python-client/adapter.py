@@ -1,0 +1,174 @@
+"""The adapter of scaler's Client for the conformance suite: ../../client-adapter.md is what it speaks.
+
+    python adapter.py
+
+Rules:
+- Only what every user has: Client, NamedFunction, futures.
+- Commands are read all the time; what may wait has a thread of its own: one for the client and its submissions in
+  order, one for each cancel.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+from concurrent.futures import CancelledError
+from typing import Any, Callable, Dict, Optional
+
+from scaler import Client, NamedFunction, ScalerFuture
+
+VERSION = 1
+CAN = [
+    "cancel",
+    "graph",
+    "shutdown",
+    "priority",
+    "capabilities",
+    "retries",
+    "timeLimitMilliseconds",
+    "memoryLimitBytes",
+    "profiling",
+    "atMostOnce",
+    "streamOutput",
+]
+CANCEL_TIMEOUT_SECONDS = 60.0
+
+
+class Adapter:
+    """One client, and what it is told to do."""
+
+    def __init__(self) -> None:
+        self.client: Optional[Client] = None
+        self.futures: Dict[int, ScalerFuture[Any]] = {}
+        self._output, sys.stdout = sys.stdout, sys.stderr  # what tasks print goes there, and is no event
+        self._output_lock = threading.Lock()
+        self._in_order: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
+        self._in_background(self._work)
+
+    def run(self) -> None:
+        """Do what standard input says until it ends."""
+        for line in sys.stdin:
+            command = json.loads(line)
+            getattr(self, f"do_{command['do']}")(command)
+        if self.client is not None:
+            self.client.disconnect()
+
+    def say(self, event: str, **members: Any) -> None:
+        with self._output_lock:
+            print(json.dumps({"event": event, **members}), file=self._output, flush=True)
+
+    def _work(self) -> None:
+        while True:
+            action = self._in_order.get()
+            assert action is not None
+            action()
+
+    def _in_background(self, action: Callable[[], None]) -> None:
+        threading.Thread(target=action, daemon=True).start()
+
+    # Commands -------------------------------------------------------------------------------------------------------
+
+    def do_hello(self, command: Dict[str, Any]) -> None:
+        self.say("hello", version=VERSION, can=CAN)
+
+    def do_ping(self, command: Dict[str, Any]) -> None:
+        self.say("pong")
+
+    def do_start(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._start(command))
+
+    def _start(self, command: Dict[str, Any]) -> None:
+        interval_seconds = command.get("heartbeatIntervalMilliseconds", 1000) / 1000
+        timeout_seconds = command.get("timeoutMilliseconds", 60_000) / 1000
+        try:
+            self.client = Client(
+                command["address"], heartbeat_interval_seconds=interval_seconds, timeout_seconds=timeout_seconds
+            )
+        except Exception as error:
+            self.say("failed", message=f"{type(error).__name__}: {error}")
+        else:
+            self.say("started")
+
+    def do_submit(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._submit(command))
+
+    def _submit(self, command: Dict[str, Any]) -> None:
+        function = NamedFunction(command["function"], command["codec"])
+        submitter = self._with_options(command.get("options", {}))
+        for task, arguments in zip(command["tasks"], command["arguments"]):
+            if command["codec"] == "raw":
+                arguments = [each.encode() for each in arguments]
+            self._watch(task, lambda arguments=arguments: submitter.submit(function, *arguments))
+
+    def _with_options(self, options: Dict[str, Any]) -> Any:
+        names = {
+            "memoryLimitBytes": "memory_limit",
+            "atMostOnce": "at_most_once",
+            "streamOutput": "stream_output",
+        }
+        given = {names.get(name, name): value for name, value in options.items()}
+        if "timeLimitMilliseconds" in given:
+            given["timeout"] = given.pop("timeLimitMilliseconds") / 1000
+        return self.client.options(**given) if given and self.client is not None else self.client
+
+    def do_graph(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._submit_graph(command["task"], command["nodes"]))
+
+    def _submit_graph(self, task: int, nodes: int) -> None:
+        graph: Dict[int, Any] = {0: (len, "")}
+        graph.update({node: (abs, node - 1) for node in range(1, nodes)})
+        self._watch(task, lambda: self.client.submit_graph(graph, [nodes - 1])[0])  # type: ignore[union-attr]
+
+    def _watch(self, task: int, submit: Callable[[], ScalerFuture[Any]]) -> None:
+        try:
+            future = submit()
+        except Exception as error:
+            self.say("outcome", task=task, **{"is": "error"}, message=f"{type(error).__name__}: {error}")
+            return
+        self.futures[task] = future
+        future.add_done_callback(lambda done: self._tell(task, done))
+
+    def _tell(self, task: int, future: Any) -> None:
+        members: Dict[str, Any] = {}
+        try:
+            value = future.result()
+            members = {"is": "result", "value": value.decode() if isinstance(value, bytes) else value}
+        except CancelledError:
+            members = {"is": "cancelled"}
+        except BaseException as error:
+            members = {"is": "error", "message": f"{type(error).__name__}: {error}"}
+        self.say("outcome", task=task, **members)
+
+    def do_cancel(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._in_background(lambda: self._cancel(command)))
+
+    def _cancel(self, command: Dict[str, Any]) -> None:
+        future = self.futures.get(command["task"])
+        if future is not None:
+            future.cancel(CANCEL_TIMEOUT_SECONDS, force=command.get("force", False))
+
+    def do_disconnect(self, command: Dict[str, Any]) -> None:
+        self._in_background(self._disconnect)
+
+    def _disconnect(self) -> None:
+        if self.client is not None:
+            self.client.disconnect()
+        self.say("ended")
+
+    def do_shutdown(self, command: Dict[str, Any]) -> None:
+        self._in_background(self._shut_down)
+
+    def _shut_down(self) -> None:
+        assert self.client is not None
+        try:
+            self.client.shutdown()
+        except Exception:
+            self.say("shutdown", accepted=False)
+        else:
+            self.say("shutdown", accepted=True)
+
+
+if __name__ == "__main__":
+    Adapter().run()

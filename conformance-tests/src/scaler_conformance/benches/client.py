@@ -1,0 +1,382 @@
+"""The bench for clients: the suite is their scheduler, and by their adapter their user.
+
+    bench.greeted()     a client that has said Hello and waits for its answer
+    bench.welcomed()    one that has a session: most cases begin here
+    bench.submit(3)     as the user: three tasks; their numbers
+    bench.expect_result(task)   as the user: what became of it
+
+Rules:
+- Both sides are watched at once: a wait for the one takes in what comes from the other.
+- A task's argument begins with its number, so that a case finds it on the wire.
+- Each task has one outcome at most; a second one is a violation, whoever waits for what.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import zmq
+
+from scaler_conformance.adapter import VERSION, Adapter
+from scaler_conformance.bench import Bench
+from scaler_conformance.client_session import CHUNK_BYTES, ClientSession
+from scaler_conformance.conversation import Conversation, Transport, check
+from scaler_conformance.peers import MakeConversation, RouterTransport
+from scaler_conformance.verdicts import NotApplicable, Violation
+
+MAJOR = 1
+HEARTBEAT_MILLISECONDS = 1000
+TIMEOUT_MILLISECONDS = 60_000
+INLINE_BYTES = 64 * 1024
+ECHO = "scaler.conformance/echo"
+ONE_OUTCOME = "SCL-CLT-005"
+
+Event = Dict[str, Any]
+
+
+class ClientRouter(RouterTransport):
+    """The place of a scheduler, with the pipes of an adapter beside."""
+
+    def __init__(self, make_conversation: MakeConversation) -> None:
+        super().__init__(make_conversation)
+        self.adapter: Optional[Adapter] = None
+
+    def pump(self, seconds: float) -> bool:
+        came = False
+        adapter = self.adapter
+        if adapter is not None:
+            poller = zmq.Poller()
+            poller.register(self._socket, zmq.POLLIN)
+            if not adapter.has_ended:
+                poller.register(adapter.stdout.fileno(), zmq.POLLIN)
+            if adapter.has_unsent:
+                poller.register(adapter.stdin.fileno(), zmq.POLLOUT)
+            poller.poll(int(seconds * 1000) + (seconds > 0))
+            adapter.flush()
+            came = adapter.read()
+        return super().pump(0 if adapter is not None else seconds) or came
+
+
+class RoleBench(Bench):
+    """One client, the scheduler that it was told to use, and its user."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.router = ClientRouter(self._make_session)
+        self.at_end(self.router.close)
+        self.sessions = 0
+        self.last_session: Optional[ClientSession] = None
+        self.can: Sequence[str] = ()
+        self.outcomes: Dict[int, Event] = {}
+        self._newcomers: List[ClientSession] = []  # connections that have not said Hello
+        self._next_task = 1
+
+    def _make_session(self, name: str, transport: Transport) -> Conversation:
+        return ClientSession(name, transport, self.settings, self._log, self.how_it_ended)
+
+    @property
+    def anybody(self) -> Conversation:
+        """For waits that are for no session."""
+        return Conversation("anybody", self.router, self.settings, self._log, self.how_it_ended)
+
+    # The adapter ----------------------------------------------------------------------------------------------------
+
+    @property
+    def adapter(self) -> Adapter:
+        """The adapter, started if it is not yet, and greeted."""
+        self.greet_adapter()
+        assert self.router.adapter is not None
+        return self.router.adapter
+
+    def greet_adapter(self) -> None:
+        if self.router.adapter is not None:
+            return
+        self.router.adapter = Adapter(self.start({}, pipes=True), self._log)
+        self.router.adapter.tell("hello", version=VERSION)
+        hello = self.expect_event("hello")
+        right = hello.get("version") == VERSION and isinstance(hello.get("can"), list)
+        check(right, f"hello of the adapter with version {VERSION} and what it `can`", repr(hello))
+        self.can = hello["can"]
+
+    def need(self, *abilities: str) -> None:
+        """Raises NotApplicable when the adapter does not say that it can all of this."""
+        self.greet_adapter()
+        missing = [each for each in abilities if each not in self.can]
+        if missing:
+            raise NotApplicable(f"the adapter cannot {missing[0]}")
+
+    def expect_event(self, event: str, requirement: Optional[str] = None, **members: Any) -> Event:
+        """The next event of this name, taken. Raises Violation when it does not come."""
+        found: Event = self.anybody.wait_until(
+            lambda: self._take_event(event, members), f"the event {event} of the adapter", requirement
+        )
+        return found
+
+    def _take_event(self, event: str, members: Event) -> Optional[Event]:
+        self._sort_outcomes()
+        assert self.router.adapter is not None
+        events = self.router.adapter.events
+        for each in events:
+            if each["event"] == event and all(each.get(name) == value for name, value in members.items()):
+                events.remove(each)
+                return each
+        return None
+
+    def _sort_outcomes(self) -> None:
+        assert self.router.adapter is not None
+        events = self.router.adapter.events
+        for each in [each for each in events if each["event"] == "outcome"]:
+            events.remove(each)
+            task, is_ = each.get("task"), each.get("is")
+            task = task if isinstance(task, int) else -1
+            right = task >= 0 and is_ in ("result", "error", "cancelled")
+            check(right, "an outcome of a task: a result, an error, or cancelled", each)
+            known = task in self.outcomes
+            check(not known, f"one outcome of task {task}", f"two: {self.outcomes.get(task)} and {each}", ONE_OUTCOME)
+            self.outcomes[task] = each
+
+    # As the user ----------------------------------------------------------------------------------------------------
+
+    def connect(self, **members: Any) -> None:
+        """Have the adapter make a client of this scheduler, without waiting for it."""
+        interval = self.heartbeat_milliseconds
+        self.adapter.tell("start", address=self.router.address, heartbeatIntervalMilliseconds=interval, **members)
+
+    def submit(self, count: int = 1, size: int = 0, codec: str = "json", **options: Any) -> List[int]:
+        """Submit tasks in a row; their numbers.
+
+        Parameters:
+            size: bytes of each argument, at least.
+            options: of TaskOptions, which the adapter must have.
+        """
+        self.need(*options)
+        tasks = self._new_numbers(count)
+        arguments = [[f"{task} {'x' * size}" if size else str(task)] for task in tasks]
+        self.adapter.tell("submit", tasks=tasks, arguments=arguments, function=ECHO, codec=codec, options=options)
+        return tasks
+
+    def submit_one(self, size: int = 0, codec: str = "json", **options: Any) -> int:
+        return self.submit(1, size, codec, **options)[0]
+
+    def submit_graph(self, nodes: int) -> int:
+        """Submit a graph; the number of its one target."""
+        self.need("graph")
+        (task,) = self._new_numbers(1)
+        self.adapter.tell("graph", task=task, nodes=nodes)
+        return task
+
+    def _new_numbers(self, count: int) -> List[int]:
+        first = self._next_task
+        self._next_task += count
+        return list(range(first, first + count))
+
+    def cancel(self, task: int, force: bool = False) -> None:
+        self.need("cancel")
+        self.adapter.tell("cancel", task=task, force=force)
+
+    def ping(self) -> None:
+        """Wait until the adapter has read all that it was told, and its events are here."""
+        self.adapter.tell("ping")
+        self.expect_event("pong")
+        self._sort_outcomes()
+
+    def settle(self) -> None:
+        """Take in what is on its way where there is no session, and so no fence: until nothing came for a while."""
+        while self.router.pump(self.settings.deadline_seconds / 100):
+            pass
+
+    def outcome(self, task: int) -> Optional[Event]:
+        """What the user knows of a task so far."""
+        self._sort_outcomes()
+        return self.outcomes.get(task)
+
+    def expect_outcome(self, task: int, is_: str, requirement: Optional[str] = None) -> Event:
+        """What became of a task, which must be `result`, `error` or `cancelled`."""
+        found: Event = self.anybody.wait_until(
+            lambda: self.outcome(task), f"the outcome of task {task}: {is_}", requirement
+        )
+        check(found["is"] == is_, f"the outcome of task {task}: {is_}", found, requirement)
+        return found
+
+    def expect_result(self, task: int, value: Any = None, requirement: Optional[str] = None) -> None:
+        """A task must have this result; by default its number, as `ClientSession.succeed` has it."""
+        outcome = self.expect_outcome(task, "result", requirement)
+        wanted = task if value is None else value
+        check(outcome.get("value") == wanted, f"the result {_shortened(wanted)}", _shortened(outcome), requirement)
+
+    def expect_error(self, task: int, text: str = "", requirement: Optional[str] = None) -> None:
+        """A task must end with an error whose message has this text."""
+        message = self.expect_outcome(task, "error", requirement).get("message")
+        right = isinstance(message, str) and message and text in message
+        check(
+            right,
+            f"an error whose message has {text!r}" if text else "an error with a message",
+            repr(message),
+            requirement,
+        )
+
+    def expect_unknown(self, *tasks: int, requirement: Optional[str] = None) -> None:
+        """Nothing is known of tasks once all that came before was taken in."""
+        assert self.last_session is not None
+        self.last_session.fence(requirement)
+        self.ping()
+        for task in tasks:
+            expected = f"no outcome of task {task} yet"
+            check(task not in self.outcomes, expected, self.outcomes.get(task), requirement)
+
+    # As the scheduler -----------------------------------------------------------------------------------------------
+
+    def greeted(self, requirement: Optional[str] = None, **members: Any) -> ClientSession:
+        """A client whose Hello has come and was not answered.
+
+        Parameters:
+            members: more of the command that starts the client.
+
+        Raises Violation when something else comes first.
+        """
+        self.connect(**members)
+        session: ClientSession = self.anybody.wait_until(
+            self.router.take_new, "the client to connect and say Hello", requirement
+        )
+        self.last_session = session
+        first = session.wait_until(lambda: session.first, "Hello", requirement)
+        check(first.type == "Hello", "Hello to be the first message", first, requirement)
+        session.hello = session.expect("Hello")
+        implementation = session.hello.implementation
+        self._identification.said(implementation.name, implementation.version, implementation.language)
+        return session
+
+    def welcomed(self, **fields: Any) -> ClientSession:
+        """A client that was told Welcome, and whose adapter says so; `fields` are in place of the usual ones."""
+        session = self.greeted()
+        self.welcome(session, **fields)
+        self.expect_event("started")
+        return session
+
+    def welcome(self, session: ClientSession, /, frames: Sequence[bytes] = (), **fields: Any) -> None:
+        """Answer a Hello.
+
+        Parameters:
+            frames: sent behind the header.
+        """
+        self.sessions += 1
+        session.number = fields.get("session", self.sessions)
+        session.object_directory = fields.get("objectDirectory", "")
+        how: Dict[str, Any] = {name: fields.pop(name) for name in ("segmented", "schema") if name in fields}
+        welcome = {**self.usual_welcome(session.number, session.hello.minorMax), **fields}
+        session.maximum_message_bytes = welcome["limits"].get("maximumMessageBytes", 0)
+        session.is_open = True
+        session.send("Welcome", frames[0] if frames else None, **how, **welcome)
+
+    def usual_welcome(self, session: int, minor: int) -> Dict[str, Any]:
+        """What a Welcome says when a case does not mind."""
+        return {
+            "major": MAJOR,
+            "minor": minor,
+            "implementation": {"name": "scaler-conformance", "version": "", "language": "Python"},
+            "schedulerId": bytes(16),
+            "session": session,
+            "limits": self.limits(),
+            "heartbeatIntervalMilliseconds": self.heartbeat_milliseconds,
+            "timeoutMilliseconds": TIMEOUT_MILLISECONDS,
+        }
+
+    def limits(self, **changed: int) -> Dict[str, int]:
+        """The limits of a Welcome, with some that are not the usual."""
+        usual = {
+            "maximumMessageBytes": 1 << 30,
+            "maximumObjectBytes": 1 << 40,
+            "chunkBytes": CHUNK_BYTES,
+            "inlineBytes": INLINE_BYTES,
+        }
+        return {**usual, **changed}
+
+    @property
+    def heartbeat_milliseconds(self) -> int:
+        """The interval that is asked for: a small part of the deadline."""
+        return max(20, int(min(1.0, self.settings.time_scale) * HEARTBEAT_MILLISECONDS))
+
+    def restart_scheduler(self) -> None:
+        """End all connections, and be a scheduler that has just been started at the same address."""
+        self._log.note("the scheduler is started anew")
+        self.router.restart()
+        self._newcomers.clear()
+
+    def rejoined(
+        self,
+        old: Optional[ClientSession] = None,
+        unless: Callable[[], Any] = lambda: None,
+        requirement: Optional[str] = None,
+        **fields: Any,
+    ) -> Optional[ClientSession]:
+        """The client's next session, welcomed: over a new connection, or over that of the `old` one.
+
+        Parameters:
+            unless: what may come instead; then there is no session.
+        """
+        expected = "the client to come back with a Hello"
+        found = self.anybody.wait_until(lambda: self.next_hello(old) or unless(), expected, requirement)
+        if not isinstance(found, ClientSession):
+            return None
+        found.hello = found.expect("Hello")
+        self.last_session = found
+        self.welcome(found, **fields)
+        return found
+
+    def next_hello(self, old: Optional[ClientSession] = None) -> Optional[ClientSession]:
+        """The session that begins with a Hello that has come, on the old connection or a new one.
+
+        Who speaks on a new connection without a Hello is told so, as by any scheduler.
+        """
+        if old is not None and old.waiting("Hello"):
+            renewed = self.router.renew(old)
+            assert isinstance(renewed, ClientSession)
+            renewed._queue = old.waiting("Hello")
+            return renewed
+        new = self.router.take_new()
+        while new is not None:
+            assert isinstance(new, ClientSession)
+            self._newcomers.append(new)
+            new = self.router.take_new()
+        for each in self._newcomers:
+            if each.waiting("Hello"):
+                self._newcomers.remove(each)
+                return each
+        for each in self._newcomers:
+            self._newcomers.remove(each)
+            each.send("Refusal", reason="notGreeted", message="say Hello")
+            break
+        return None
+
+    def object_directory(self) -> Dict[str, Any]:
+        """The fields of a Welcome that offer a directory of shared objects."""
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        path = tempfile.mkdtemp(prefix="scaler-conformance-", dir=base)
+        self.at_end(lambda: shutil.rmtree(path, ignore_errors=True))
+        token = self.random.getrandbits(128).to_bytes(16, "little")
+        with open(os.path.join(path, "token"), "wb") as file:
+            file.write(token)
+        return {"objectDirectory": path, "objectDirectoryToken": token}
+
+    # The end --------------------------------------------------------------------------------------------------------
+
+    def idle(self) -> None:
+        try:
+            self.router.pump(0)
+        except Violation:
+            pass  # what it says while it ends is of no interest
+
+    def say_goodbye(self) -> None:
+        self.router.is_ending = True
+        if self.router.adapter is not None:
+            self.router.adapter.close_input()
+        elif self.running is not None:
+            self.running.terminate()
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 200 else f"{text[:200]}... {len(text)} in all"

@@ -1,0 +1,117 @@
+"""How much a client has in flight."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+from scaler_conformance.benches.client import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.client_session import ClientSession
+from scaler_conformance.conversation import check
+
+
+def expect_just(bench: RoleBench, session: ClientSession, tasks: Sequence[int], count: int) -> None:
+    """The first `count` of the tasks are sent, and no more."""
+    session.expect_tasks(tasks[:count])
+    bench.ping()
+    session.fence()
+    came = [task for task in tasks if session.find_task(task)]
+    check(len(came) == count, f"{count} tasks and no more", f"{len(came)} were sent")
+
+
+def echo(session: ClientSession, tasks: int, released: int, size: int = 0, bytes_released: int = 0) -> None:
+    last = max(each.id for each in session.tasks)
+    session.send(
+        "TaskEcho",
+        acceptedUpTo=last,
+        tasksInFlight=tasks,
+        bytesInFlight=size,
+        tasksReleased=released,
+        bytesReleased=bytes_released,
+    )
+
+
+@case(covers=["SCL-CLT-002"])
+def stops_at_the_limit_of_tasks(bench: RoleBench) -> None:
+    """With Limits.tasksInFlight tasks in flight, a client sends no other; each release lets as many out."""
+    session = bench.welcomed(limits=bench.limits(tasksInFlight=3))
+    tasks = bench.submit(10)
+    expect_just(bench, session, tasks, 3)
+    session.succeed(*session.expect_tasks(tasks[:2]))
+    echo(session, tasks=3, released=2)
+    expect_just(bench, session, tasks, 5)
+
+
+@case(covers=["SCL-CLT-002"])
+def stops_at_the_limit_of_bytes(bench: RoleBench) -> None:
+    """A task may go out while the bytes in flight are below the limit, however large it is; then none may."""
+    session = bench.welcomed(limits=bench.limits(bytesInFlight=10_000))
+    tasks = bench.submit(6, size=8000)
+    expect_just(bench, session, tasks, 2)
+    sent = session.expect_tasks(tasks[:2])
+    echo(session, tasks=0, released=1, size=10_000, bytes_released=len(sent[0].payload))
+    expect_just(bench, session, tasks, 3)
+
+
+@case(covers=["SCL-CLT-002"])
+def goes_on_when_all_is_released(bench: RoleBench) -> None:
+    """A client at its limit has sent everything in the end, each task once."""
+    session = bench.welcomed(limits=bench.limits(tasksInFlight=7))
+    tasks = bench.submit(60)
+    done: List[int] = []
+    while len(done) < len(tasks):
+        task = tasks[len(done)]
+        sent = session.expect_task(task)
+        in_flight = len(session.tasks) - len(done)
+        check(in_flight <= 7, "7 tasks in flight at most", f"{in_flight} were")
+        session.succeed(sent)
+        done.append(task)
+        echo(session, tasks=7, released=len(done))
+    for task in tasks:
+        bench.expect_result(task)
+    check(len(session.tasks) == len(tasks), "each task once", f"{len(session.tasks)} were sent")
+
+
+@case(covers=["SCL-CLT-002"])
+def a_limit_can_be_renewed(bench: RoleBench) -> None:
+    """TaskEcho may set another limit, higher or lower."""
+    session = bench.welcomed(limits=bench.limits(tasksInFlight=2))
+    tasks = bench.submit(12)
+    expect_just(bench, session, tasks, 2)
+    echo(session, tasks=5, released=0)
+    expect_just(bench, session, tasks, 5)
+    echo(session, tasks=1, released=4)
+    expect_just(bench, session, tasks, 5)
+    echo(session, tasks=1, released=5)
+    expect_just(bench, session, tasks, 6)
+
+
+@case(covers=["SCL-CLT-002"])
+def large_arguments_count_in_flight(bench: RoleBench) -> None:
+    """The bytes of arguments that travel as objects are in flight too."""
+    session = bench.welcomed(limits=bench.limits(bytesInFlight=150_000))
+    tasks = bench.submit(4, size=100_000)
+    expect_just(bench, session, tasks, 2)
+
+
+@case(covers=["SCL-CLT-002"])
+def a_new_session_counts_anew(bench: RoleBench) -> None:
+    """What is sent again counts, and what was released before does not."""
+    session = bench.welcomed(limits=bench.limits(tasksInFlight=4))
+    tasks = bench.submit(9)
+    expect_just(bench, session, tasks, 4)
+    session.succeed(*session.expect_tasks(tasks[:2]))
+    echo(session, tasks=4, released=2)
+    expect_just(bench, session, tasks, 6)
+    for task in tasks[:2]:
+        bench.expect_result(task)
+    bench.restart_scheduler()
+    renewed = bench.rejoined(unless=lambda: bench.outcome(tasks[2]), limits=bench.limits(tasksInFlight=4))
+    if renewed is None:
+        return  # a client need not send its tasks again
+    waiting = tasks[2:]
+    bench.anybody.wait_until(lambda: renewed.tasks, "a Task message")
+    bench.ping()
+    renewed.fence()
+    came = [task for task in waiting if renewed.find_task(task)]
+    check(len(came) <= 4, "4 tasks and no more", f"{len(came)} were sent")

@@ -1,0 +1,181 @@
+"""Sessions that end unasked, and what comes after."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import List, Optional
+
+from scaler_conformance.benches.client import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.client_session import ClientSession
+from scaler_conformance.conversation import check
+from scaler_conformance.verdicts import NotApplicable
+
+LARGE = 300_000
+ATTEMPTS = 6
+
+
+def finish(bench: RoleBench, session: Optional[ClientSession], *tasks: int) -> None:
+    """Each task has one outcome in the end: its result in the new session, or an error."""
+    for task in tasks:
+        if session is not None:
+            bench.anybody.wait_until(
+                lambda task=task, session=session: session.find_task(task) or bench.outcome(task),  # type: ignore[misc]
+                f"task {task} to be sent again, or to end with an error",
+            )
+            sent = session.find_task(task)
+            if sent is not None:
+                session.succeed(sent)
+                bench.expect_result(task)
+                continue
+        bench.expect_error(task)
+
+
+@case(covers=["SCL-SES-023"])
+def comes_back_to_a_scheduler_that_restarts(bench: RoleBench) -> None:
+    """When its scheduler is started anew, the client says Hello to it; each unfinished task has one outcome."""
+    session = bench.welcomed()
+    done, *unfinished = bench.submit(4)
+    session.succeed(session.expect_task(done))
+    bench.expect_result(done)
+    session.expect_tasks(unfinished)
+    bench.restart_scheduler()
+    renewed = bench.rejoined(schedulerId=bytes(range(16)), session=99)
+    finish(bench, renewed, *unfinished)
+    assert renewed is not None
+    check(renewed.find_task(done) is None, f"task {done}, which has its result, not to be sent again", "it was")
+    later = bench.submit_one()
+    renewed.succeed(renewed.expect_task(later))
+    bench.expect_result(later)
+
+
+@case(covers=["SCL-SES-023"])
+def comes_back_to_a_scheduler_that_shut_down(bench: RoleBench) -> None:
+    """A client that is refused with shuttingDown tries again."""
+    session = bench.welcomed()
+    task = bench.submit_one()
+    session.expect_task(task)
+    bench.restart_scheduler()
+    refused = bench.anybody.wait_until(bench.next_hello, "the client to come back with a Hello")
+    refused.expect("Hello")
+    refused.send("Refusal", reason="shuttingDown", message="not now")
+    renewed = bench.rejoined(refused)
+    finish(bench, renewed, task)
+
+
+@case(covers=["SCL-SES-009"])
+def not_greeted_ends_the_session(bench: RoleBench) -> None:
+    """A client that is told notGreeted says Hello again, or tells its user that its tasks have failed."""
+    session = bench.welcomed()
+    task = bench.submit_one()
+    session.expect_task(task)
+    session.send("Refusal", reason="notGreeted", message="who are you?")
+    renewed = bench.rejoined(session, unless=lambda: bench.outcome(task))
+    finish(bench, renewed, task)
+
+
+@case(covers=["SCL-SES-021"])
+def nothing_of_an_old_session_is_sent(bench: RoleBench) -> None:
+    """In a new session no object, request or cancel of the one before occurs."""
+    session = bench.welcomed(session=41)
+    fetched, task = bench.submit(1)[0], bench.submit(1, size=LARGE)[0]
+    object_id = session.new_result_object()
+    session.succeed_by_object(session.expect_task(fetched), object_id)
+    session.expect("ObjectRequest", id=object_id)
+    session.wait_until(lambda: len(session.tasks) == 2, "the second task")
+    if "cancel" in bench.can:
+        cancelled = bench.submit_one()
+        session.expect_task(cancelled)
+        bench.cancel(cancelled)
+        session.expect("TaskCancel")
+    bench.restart_scheduler()
+    renewed = bench.rejoined(session=42)
+    assert renewed is not None
+    finish(bench, renewed, fetched, task)
+    renewed.fence()
+    strange = renewed.waiting("ObjectRequest", "TaskCancel") + [
+        each.message for each in renewed.objects.values() if each.id >> 40 != 42
+    ]
+    check(not strange, "nothing of the session before", strange)
+    check(object_id not in renewed.deleted, f"no word of object {object_id:x} of the session before", "it was deleted")
+    used = {each for sent in renewed.tasks for each in sent.dependencies}
+    check(all(each >> 40 == 42 for each in used), "objects of session 42", [f"{each:x}" for each in used])
+
+
+@case(covers=["SCL-CLT-007"])
+def at_most_once_is_not_sent_twice(bench: RoleBench) -> None:
+    """A task with the option atMostOnce ends with an error when its session ends; others may be sent again."""
+    bench.need("atMostOnce")
+    session = bench.welcomed()
+    once, twice = bench.submit_one(atMostOnce=True), bench.submit_one()
+    session.expect_tasks([once, twice])
+    check(session.expect_task(once).options.atMostOnce, "the option atMostOnce", session.expect_task(once).message)
+    bench.restart_scheduler()
+    renewed = bench.rejoined()
+    finish(bench, renewed, twice)
+    assert renewed is not None
+    renewed.fence()
+    check(renewed.find_task(once) is None, "the task atMostOnce not to be sent again", "it was")
+    bench.expect_error(once)
+
+
+@case(covers=["SCL-CLT-005", "SCL-SES-021"])
+def a_late_outcome_of_the_old_session_is_none(bench: RoleBench) -> None:
+    """What is sent again is a task of the new session: one outcome, which that one brings."""
+    session = bench.welcomed()
+    tasks = bench.submit(3)
+    sent = session.expect_tasks(tasks)
+    bench.restart_scheduler()
+    renewed = bench.rejoined()
+    assert renewed is not None
+    session.succeed(*sent)  # it goes nowhere
+    finish(bench, renewed, *tasks)
+    renewed.succeed(*renewed.tasks[:3])
+    renewed.fence()
+    bench.ping()
+
+
+@case(covers=["SCL-TRN-009"])
+def waits_longer_between_attempts(bench: RoleBench) -> None:
+    """While nobody answers at the address, attempts to connect come ever more seldom."""
+    session = bench.welcomed()
+    session.expect_task(bench.submit_one())
+    port = int(bench.router.address.rpartition(":")[2])
+    bench.router._socket.close()
+    bench.router._by_identity.clear()
+    times = times_of_attempts(port, bench.settings.deadline_seconds)
+    bench.router.restart()
+    if len(times) < ATTEMPTS:
+        return  # so seldom that there is nothing to compare
+    gaps = [later - earlier for earlier, later in zip(times, times[1:])]
+    first, last = gaps[0] + gaps[1], gaps[-1] + gaps[-2]
+    check(last > 1.5 * first, "the last pauses to be longer than the first", f"pauses of {gaps} seconds")
+
+
+def times_of_attempts(port: int, seconds: float) -> List[float]:
+    """When connections came that were closed at once."""
+    times: List[float] = []
+    deadline = time.monotonic() + seconds
+    listener = listen(port, deadline)
+    with listener:
+        while len(times) < ATTEMPTS and time.monotonic() < deadline:
+            listener.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                connection, _ = listener.accept()
+            except socket.timeout:
+                break
+            times.append(time.monotonic())
+            connection.close()
+    return times
+
+
+def listen(port: int, deadline: float) -> socket.socket:
+    """The socket that was just closed may hold the port a moment longer."""
+    while True:
+        try:
+            return socket.create_server(("127.0.0.1", port), backlog=64)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise NotApplicable(f"port {port} is taken") from None
+            time.sleep(0.01)

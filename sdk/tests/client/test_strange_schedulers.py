@@ -1,0 +1,163 @@
+"""Schedulers that send what they should not, or send it when nobody expects it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from array import array
+from typing import Any, Callable, List
+
+import pytest
+
+from scaler import Client, NamedFunction
+from scaler.client.objects import ObjectChannel
+from scaler.client.outgoing import Outbox
+from scaler_protocol import MalformedMessageError, decode, encode
+from scaler_protocol import messages as m
+from scaler_protocol.connection import Connection
+from scaler_protocol.zmtp import Zmtp
+
+ECHO = NamedFunction("scaler.conformance/echo")
+TIMEOUT_SECONDS = 30.0
+
+
+class Script:
+    """A scheduler that does what a test says, to one client after the other."""
+
+    def __init__(self, *parts: Callable[[Script], None]) -> None:
+        self._parts = parts
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Script:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _run(self) -> None:
+        for part in self._parts:
+            stream, _ = self._listener.accept()
+            with stream:
+                self._stream, self._connection = stream, Connection(stream, Zmtp("ROUTER", 1 << 30))
+                self._connection.start()
+                self._received: List[List[bytes]] = []
+                self.expect(m.Hello)
+                part(self)
+
+    def send(self, *messages: Any) -> None:
+        """Messages that arrive together; bytes are sent as they are."""
+        for each in messages:
+            message, payload = each if isinstance(each, tuple) else (each, b"")
+            self._connection.send([message if isinstance(message, bytes) else encode(message), payload])
+        self._connection.flush()
+
+    def expect(self, kind: Any) -> Any:
+        """The next message of a kind; others are of no interest."""
+        while True:
+            while not self._received:
+                self._stream.setblocking(True)
+                self._stream.recv(1, socket.MSG_PEEK)
+                self._stream.setblocking(False)
+                self._received = self._connection.receive()
+            message = decode(self._received.pop(0)[0])
+            if isinstance(message, kind):
+                return message
+
+    def serve(self) -> None:
+        """Answer tasks until the client leaves."""
+        while True:
+            message = self.expect((m.Task, m.DisconnectRequest))
+            if isinstance(message, m.DisconnectRequest):
+                self.send(m.DisconnectResponse())
+                return
+            self.send(result(message.ids))
+
+
+def result(ids: Any, **columns: Any) -> Any:
+    sizes = array("I", [1] * len(ids))
+    return m.TaskResult(ids=ids, payload_sizes=sizes, codec="json", **columns), b"7" * len(ids)
+
+
+def test_what_comes_together_with_the_welcome_is_heard() -> None:
+    echoed = threading.Event()
+
+    def part(script: Script) -> None:
+        script.send(m.Welcome(session=1), m.Heartbeat(sequence=42))
+        assert script.expect(m.HeartbeatEcho).sequence == 42
+        echoed.set()
+        script.serve()
+
+    with Script(part) as script, Client(script.address, heartbeat_interval_seconds=60.0) as client:
+        assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
+        assert echoed.wait(TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"no message",
+        result(array("Q", [900, 901]), statuses=b"\0"),
+        result(array("Q", [900]), objects=array("Q", [1, 2])),
+        (m.TaskResult(ids=array("Q", [900]), payload_sizes=array("I", [5])), b"four"),
+    ],
+    ids=["bytes", "statuses", "objects", "payload"],
+)
+def test_what_cannot_be_read_costs_the_session_and_no_future(nonsense: Any) -> None:
+    def first(script: Script) -> None:
+        script.send(m.Welcome(session=1))
+        task = script.expect(m.Task)
+        script.send(nonsense, result(task.ids))  # it might have been the outcome: what follows is not trusted
+
+    def second(script: Script) -> None:
+        script.send(m.Welcome(session=2))
+        script.serve()
+
+    with Script(first, second) as script, Client(script.address) as client:
+        assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
+        assert client._core.welcome.session == 2
+
+
+def test_profiles_may_lack_columns() -> None:
+    def part(script: Script) -> None:
+        script.send(m.Welcome(session=1))
+        task = script.expect(m.Task)
+        script.send(result(task.ids, durations_microseconds=array("Q", [5])))
+        script.serve()
+
+    with Script(part) as script, Client(script.address, profiling=True) as client:
+        future = client.submit(ECHO, 1)
+        assert future.result(TIMEOUT_SECONDS) == 7
+        assert future.profiling_info().duration_us == 5
+
+
+def test_batches_keep_to_the_limit_of_messages() -> None:
+    outbox = Outbox(lambda object_id: None)
+    outbox.set_limits(m.Limits(maximum_message_bytes=1 << 20))
+    for task_id in range(40):
+        outbox.add_task(ECHO, task_id, bytes(50_000))
+
+    sizes = [sum(map(len, each.message(int)[1])) for each in outbox.take()]
+    assert sum(sizes) == 40 * 50_000
+    assert max(sizes) < 1 << 20
+
+
+def test_a_request_beyond_the_end_of_an_object_finds_nothing() -> None:
+    objects = ObjectChannel(m.Welcome(session=1))
+    kept = objects.store([bytes(100_000)], "", m.ObjectKind.VALUE)
+    objects.hold(kept)
+    answers: List[m.ObjectResponse] = []
+    for offset in (99_999, 100_000, 100_001):
+        request = m.ObjectRequest(id=kept.object_id, offset=offset, length=10)
+        objects.on_request(request, lambda answer, payload=(): answers.append(answer))
+
+    assert [each.status == m.ObjectResponseStatus.OK for each in answers] == [True, True, False]
+
+
+def test_a_chunk_beyond_the_end_of_an_object_is_no_message() -> None:
+    objects = ObjectChannel(m.Welcome(session=1))
+    objects.fetch(5, None, lambda *_: None)  # type: ignore[arg-type]  # for no future
+    with pytest.raises(MalformedMessageError):
+        objects.on_response(m.ObjectResponse(id=5, offset=8, size=10), b"12345", lambda *_: None)
