@@ -6,6 +6,7 @@ Rule: to a case there is no difference to a process, but that nothing can be lef
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import threading
@@ -30,7 +31,13 @@ class ThreadLauncher(Launcher):
         self.name = name
 
     def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
-        return _RunningThread(self._make_peer, values.get("address", ""), pipes)
+        make_peer = self._make_peer
+        if values.get("variant"):
+            make_peer = functools.partial(make_peer, variant=values["variant"])
+        return _RunningThread(make_peer, values.get("address", ""), pipes)
+
+    def has_variant(self, name: str) -> bool:
+        return True
 
 
 class _RunningThread(Running):

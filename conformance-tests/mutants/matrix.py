@@ -82,8 +82,12 @@ def runner_for(peer: Callable[..., Any], settings: Settings) -> Runner:
     return Runner(ThreadLauncher(peer, getattr(peer, "__name__", "")), settings, Register.load(), KnownFailing())
 
 
-def run_matrix(role: str, pattern: str = "*") -> Matrix:
-    """Run it all: a process for each processor, several cases at a time in each."""
+def run_matrix(role: str, pattern: str = "*", in_area: bool = False) -> Matrix:
+    """Run it all: a process for each processor, several cases at a time in each.
+
+    Parameters:
+        in_area: run each mutant against the cases of its own case's area only.
+    """
     began = time.monotonic()
     reference_peer = load(role)
     cases = cases_of(role)
@@ -93,11 +97,18 @@ def run_matrix(role: str, pattern: str = "*") -> Matrix:
     applicable = [each.id for each in reference if each.verdict != Verdict.NOT_APPLICABLE]
     caught: Dict[str, Dict[str, CaseResult]] = {each.name: {} for each in mutants_of(role)}
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as processes:
-        rows = processes.map(_run_row, [(role, each.name, applicable) for each in chosen])
+        rows = processes.map(_run_row, [(role, each.name, _near(each, applicable, in_area)) for each in chosen])
         for mutant, row in zip(chosen, rows):
             caught[mutant.name] = row
     complaints = _complaints_of_reference(reference) + _complaints(chosen, cases, caught)
     return Matrix(role, reference, caught, complaints, time.monotonic() - began)
+
+
+def _near(mutant: Mutant, ids: List[str], in_area: bool) -> List[str]:
+    """Those of some cases that a mutant is run against."""
+    area = mutant.caught_by.rpartition("/")[0] if in_area else ""
+    also = mutant.also_caught_by
+    return [each for each in ids if each.startswith(area) or each in also]
 
 
 def _run_row(what: Tuple[str, str, List[str]]) -> Dict[str, CaseResult]:

@@ -12,7 +12,7 @@ from mutants.matrix import load
 from scaler_conformance.cases import cases_of
 from scaler_conformance.register import Register
 
-ROLES = ("worker", "client")
+ROLES = ("worker", "scheduler", "client")
 MOST_LINES = 40
 
 

@@ -93,6 +93,9 @@ def test_known_failures_and_configurations_are_checked(tmp_path: Path, capsys: p
     configuration.write_text('missing = ["wings"]\n')
     assert main([*run, "--config", str(configuration), "--", "./it", "{address}"]) == 2
     assert "there is no feature wings" in capsys.readouterr().err
+    configuration.write_text('[variants]\nwinged = ["--wings"]\n')
+    assert main([*run, "--config", str(configuration), "--", "./it", "{address}"]) == 2
+    assert "there is no variant winged" in capsys.readouterr().err
 
 
 def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,8 @@ WANTED = {
     path.relative_to(TREE / "protocol-spec").as_posix(): path.read_bytes()
     for path in (*(TREE / "protocol-spec/schema").glob("*.capnp"), TREE / "protocol-spec/requirements.toml")
 }
+VECTORS = {f"invalid/{path.name}": path.read_bytes() for path in (TREE / "protocol-spec/vectors/invalid").iterdir()}
+WANTED.update(VECTORS)
 
 
 def carried(names: Dict[str, bytes]) -> Dict[str, bytes]:
@@ -29,7 +31,9 @@ def carried(names: Dict[str, bytes]) -> Dict[str, bytes]:
 
 def test_the_tree_has_links() -> None:
     files = [path for path in SPECIFICATION.rglob("*") if path.is_file()]
-    files += list((SPECIFICATION / "schema").glob("*"))  # older Pythons do not follow the link
+    files += [
+        path for folder in ("schema", "invalid") for path in (SPECIFICATION / folder).glob("*")
+    ]  # older Pythons do not follow the link
 
     assert {path.relative_to(SPECIFICATION).as_posix(): path.read_bytes() for path in files} == WANTED
 

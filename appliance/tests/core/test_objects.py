@@ -9,7 +9,7 @@ import pytest
 from scheduler_harness import Harness, Peer, Status, hello
 
 from scaler_appliance.core.effects import RemoveObject, SendChunk, StoreChunk
-from scaler_appliance.core.objects import TRANSFER_WINDOW
+from scaler_appliance.core.objects import FIRST_OWN_NUMBER, TRANSFER_WINDOW
 from scaler_protocol import messages as m
 
 Reason = m.RefusalReason
@@ -315,6 +315,16 @@ def test_an_id_in_use_is_not_given_again(harness: Harness) -> None:
     client = harness.client()
     client.create(1, b"a")
     client.post(m.ObjectInstruction(ids=array("Q", [client.object_id(1)]), sizes=array("Q", [0]), storages=bytes(1)))
+    harness.tick()
+    client.take_refusal(Reason.PROTOCOL_VIOLATION)
+    harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("number", [0, FIRST_OWN_NUMBER])
+def test_a_number_that_peers_do_not_give_costs_the_session(harness: Harness, number: int) -> None:
+    client = harness.client()
+    ids = array("Q", [client.object_id(number)])
+    client.post(m.ObjectInstruction(ids=ids, sizes=array("Q", [0]), storages=bytes(1)))
     harness.tick()
     client.take_refusal(Reason.PROTOCOL_VIOLATION)
     harness.nothing_else_was_sent()

@@ -19,7 +19,6 @@ from scaler_conformance.register import SPECIFICATION
 
 capnp.remove_import_hook()
 
-_READER_LIMITS = {"traversal_limit_in_words": 2**40, "nesting_limit": 64}
 _MOST_SHOWN = 8
 
 
@@ -120,7 +119,7 @@ class Schema:
         Raises UnreadableMessageError.
         """
         try:
-            with self._module.Message.from_bytes(frames[0], **_READER_LIMITS) as root:
+            with self._module.Message.from_bytes(frames[0], **_limits(frames[0])) as root:
                 member = str(root.which())
                 return _type_name(member), _plain_fields(getattr(root, member))
         except (capnp.KjException, IndexError, ValueError, UnicodeDecodeError) as error:
@@ -129,7 +128,7 @@ class Schema:
     def type_of(self, frame: bytes) -> str:
         """The type that a header would have if the rest of it could be read; empty when not even that can be told."""
         try:
-            with self._module.Message.from_bytes(frame, **_READER_LIMITS) as root:
+            with self._module.Message.from_bytes(frame, **_limits(frame)) as root:
                 return _type_name(str(root.which()))
         except (capnp.KjException, ValueError):
             return ""
@@ -140,7 +139,7 @@ class Schema:
         Raises UnreadableMessageError.
         """
         try:
-            with self._common.Failure.from_bytes(payload, **_READER_LIMITS) as root:
+            with self._common.Failure.from_bytes(payload, **_limits(payload)) as root:
                 return Struct(_plain_fields(root))
         except (capnp.KjException, ValueError, UnicodeDecodeError) as error:
             raise UnreadableMessageError(_reason(error)) from None
@@ -162,6 +161,11 @@ class Schema:
         if member not in self._members:
             raise KeyError(f"there is no message {type_} in the schema")
         return member
+
+
+def _limits(frame: bytes) -> Dict[str, int]:
+    """For readers: a small frame whose pointers lead to the same words again and again is not to fill the memory."""
+    return {"traversal_limit_in_words": len(frame) + 65536, "nesting_limit": 64}
 
 
 def _reason(error: Exception) -> str:

@@ -3,17 +3,20 @@
 name = "my worker"                 # in reports; by default what it says about itself
 time-scale = 2.0                   # multiplies the one deadline of every wait
 missing = ["memory-limit"]         # features of `scaler-conformance --features` that it does not have
+[variants]                         # arguments that follow the command for cases that need a scheduler configured so
+protected = ["--protected"]
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import FrozenSet, NamedTuple
+from types import MappingProxyType
+from typing import FrozenSet, List, Mapping, NamedTuple
 
-from scaler_conformance.features import FEATURES
+from scaler_conformance.features import FEATURES, VARIANTS
 from scaler_conformance.toml_files import load_toml
 
-_KEYS = {"name", "time-scale", "missing"}
+_KEYS = {"name", "time-scale", "missing", "variants"}
 
 
 class Configuration(NamedTuple):
@@ -22,6 +25,7 @@ class Configuration(NamedTuple):
     name: str = ""
     time_scale: float = 1.0
     missing: FrozenSet[str] = frozenset()
+    variants: Mapping[str, List[str]] = MappingProxyType({})
 
     @classmethod
     def load(cls, path: Path) -> Configuration:
@@ -37,4 +41,8 @@ class Configuration(NamedTuple):
         time_scale = table.get("time-scale", 1.0)
         if not isinstance(time_scale, (int, float)) or time_scale <= 0:
             raise ValueError(f"{path}: time-scale must be a number above 0")
-        return cls(str(table.get("name", "")), float(time_scale), frozenset(missing))
+        variants = {name: list(map(str, arguments)) for name, arguments in table.get("variants", {}).items()}
+        strangers = sorted(set(variants) - set(VARIANTS))
+        if strangers:
+            raise ValueError(f"{path}: there is no variant {strangers[0]}; there are {', '.join(VARIANTS)}")
+        return cls(str(table.get("name", "")), float(time_scale), frozenset(missing), variants)

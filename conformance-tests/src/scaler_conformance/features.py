@@ -18,3 +18,11 @@ FEATURES: Dict[str, str] = {
     "nested": "has tasks that use a client",
     "signals": "ends properly on SIGTERM",
 }
+
+VARIANTS: Dict[str, str] = {
+    "protected": "refuses ClientShutdown",
+    "unprotected": "obeys ClientShutdown",
+    "short-timeout": "ends sessions of peers that were silent for some seconds; less than half of the suite's deadline",
+    "small-limits": "lets a client have at most 64 tasks and 1 MiB in flight",
+}
+"""Ways to configure a scheduler. `--config` says which arguments have it start so; cases look at what Welcome says."""

@@ -17,7 +17,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import IO, Dict, List, Optional, Sequence
+from typing import IO, Dict, List, Mapping, Optional, Sequence
 
 MARK = "SCALER_CONFORMANCE_RUN"
 _MOST_OUTPUT_BYTES = 16 * 1024
@@ -86,24 +86,34 @@ class Launcher:
         """
         raise NotImplementedError
 
+    def has_variant(self, name: str) -> bool:
+        """Whether it can be started in another way, by `variant` among the values; see features.py."""
+        return False
+
 
 class CommandLauncher(Launcher):
     """Starts a command.
 
     Parameters:
         command: program and arguments, with `{address}` where the address belongs.
+        variants: arguments that follow when a variant is asked for, by its name.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], variants: Optional[Mapping[str, List[str]]] = None) -> None:
         self.command = list(command)
+        self.variants = variants or {}
         self.name = Path(command[0]).name if command else ""
 
     def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
-        command = [_filled(argument, values) for argument in self.command]
+        more = self.variants.get(values.get("variant", ""), [])
+        command = [_filled(argument, values) for argument in [*self.command, *more]]
         try:
             return _RunningCommand(command, pipes)
         except OSError as error:
             raise NotStartedError(f"{command[0]} cannot be started: {error.strerror or error}") from None
+
+    def has_variant(self, name: str) -> bool:
+        return name in self.variants
 
 
 def _filled(argument: str, values: Dict[str, str]) -> str:

@@ -17,7 +17,7 @@ from scaler_conformance import __version__
 from scaler_conformance.bench import ROLES
 from scaler_conformance.cases import Case, cases_of, matches
 from scaler_conformance.configuration import Configuration
-from scaler_conformance.features import FEATURES
+from scaler_conformance.features import FEATURES, VARIANTS
 from scaler_conformance.implementation import CommandLauncher
 from scaler_conformance.known_failing import KnownFailing
 from scaler_conformance.register import Register
@@ -85,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 class _ShowFeatures(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print("\n".join(f"{name:<18} {text}" for name, text in FEATURES.items()))
+        print("\n".join(f"{name:<18} {text}" for name, text in {**FEATURES, **VARIANTS}.items()))
         parser.exit()
 
 
@@ -171,7 +171,7 @@ def _run(options: argparse.Namespace, command: List[str]) -> int:
         missing=configuration.missing,
     )
     console = Console(register, options.trace, options.quiet)
-    runner = Runner(CommandLauncher(command), settings, register, known, console.on_result)
+    runner = Runner(CommandLauncher(command, configuration.variants), settings, register, known, console.on_result)
     report = runner.run(cases, options.jobs, options.strict)
     report.implementation["command"] = " ".join(command)
     report.implementation["name"] = options.name or configuration.name or report.implementation["name"]

@@ -18,7 +18,7 @@ from scaler_appliance.core.acceptance import check_capabilities
 from scaler_appliance.core.batches import Span, TaskBatch, consecutive_run
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs import Failure, Graph
-from scaler_appliance.core.objects import SESSION_SHIFT, ObjectRecord, text_of_missing
+from scaler_appliance.core.objects import FIRST_OWN_NUMBER, SESSION_SHIFT, ObjectRecord, text_of_missing
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.results import ResultSpan
@@ -34,7 +34,6 @@ FAN_OUT_BYTES = 256 * 1024
 
 MAXIMUM_RESULTS_BYTES = 1 << 30  # of one node's predecessors, inline
 MAXIMUM_OBJECTS = 0xFFFF  # of one task
-_FIRST_OWN_NUMBER = 1 << (SESSION_SHIFT - 1)  # of objects made here for a client; it does not come so far itself
 
 
 class Graphs:
@@ -160,7 +159,7 @@ class Graphs:
         if len(content) < SHARED_RESULT_BYTES or len(content) * dependants < FAN_OUT_BYTES:
             return content
         client.objects_made += 1
-        object_id = client.number << SESSION_SHIFT | _FIRST_OWN_NUMBER | client.objects_made
+        object_id = client.number << SESSION_SHIFT | FIRST_OWN_NUMBER | client.objects_made
         record = ObjectRecord(object_id, client.number, len(content), m.ObjectKind.VALUE, "", codec)
         record.content = content
         record.held = False

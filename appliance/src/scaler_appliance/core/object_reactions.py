@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
 from scaler_appliance.core.flow import Flow
-from scaler_appliance.core.objects import SESSION_SHIFT, ChunkRequest, ObjectRecord
+from scaler_appliance.core.objects import FIRST_OWN_NUMBER, SESSION_SHIFT, ChunkRequest, ObjectRecord
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import State
@@ -65,7 +65,8 @@ class ObjectReactions:
 
     def _check_new(self, session: Session, object_id: int, size: int) -> None:
         # SCL-OBJ-002
-        if object_id >> SESSION_SHIFT != session.number or self._state.objects.find(object_id) is not None:
+        number = object_id - (session.number << SESSION_SHIFT)
+        if not 0 < number < FIRST_OWN_NUMBER or self._state.objects.find(object_id) is not None:
             text = f"object id {object_id:016x} is not free, or not this session's"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         limit = self._state.settings.maximum_object_bytes

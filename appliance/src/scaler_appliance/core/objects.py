@@ -18,6 +18,7 @@ from scaler_appliance.core.object_memory import ObjectMemory, Place
 from scaler_protocol import messages as m
 
 SESSION_SHIFT = 40  # object id = session << SESSION_SHIFT | number
+FIRST_OWN_NUMBER = 1 << (SESSION_SHIFT - 1)  # of objects made here for a client; those that peers make are below it
 # SCL-OBJ-011
 TRANSFER_WINDOW = 4  # chunks requested and not arrived
 

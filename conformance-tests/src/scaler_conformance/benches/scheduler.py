@@ -1,0 +1,169 @@
+"""The bench for schedulers: the suite is their clients and workers.
+
+    bench.client()      a client in a session; bench.worker(slots=2) likewise
+    bench.stranger()    a connection on which nothing was said
+    bench.raw()         one whose bytes the case writes itself
+
+Rules:
+- The scheduler is started when the first peer is made. `variant` has it configured in another way (features.py); a
+  case then looks at what Welcome says, and does not apply when it does not fit.
+- All peers are read together, whichever of them is waited for, and keep their sessions alive by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import time
+from typing import Any, List, Optional, Type, TypeVar
+
+import zmq
+
+from scaler_conformance.bench import Bench
+from scaler_conformance.conversation import check
+from scaler_conformance.raw_connection import RawConnection
+from scaler_conformance.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
+from scaler_conformance.verdicts import NotApplicable, Violation
+
+PeerType = TypeVar("PeerType", bound=PlayedPeer)
+_PORTS = itertools.count(10_000 + os.getpid() * 37 % 20_000)
+_LOOK_SECONDS = 0.01
+
+
+class RoleBench(Bench):
+    """One scheduler, and the peers that it serves."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.group = Group()
+        self.peers: List[PlayedPeer] = []
+        self._address = ""
+        self._variant = ""
+        self._transports: List[Any] = []
+        self.raw_connections: List[RawConnection] = []
+
+    # The scheduler --------------------------------------------------------------------------------------------------
+
+    def variant(self, name: str) -> None:
+        """Have the scheduler configured in another way, if it is known how; before the first peer is made."""
+        if self._launcher.has_variant(name):
+            self._variant = name
+
+    @property
+    def address(self) -> str:
+        """Where the scheduler listens; it is started if it is not yet."""
+        if not self._address:
+            self._address = quiet_address()
+            self.start({"address": self._address, "variant": self._variant})
+        return self._address
+
+    # Peers ----------------------------------------------------------------------------------------------------------
+
+    def stranger(self, name: str = "", identity: bytes = b"", make: Type[Any] = PlayedClient) -> Any:
+        """A connection on which nothing was said yet."""
+        transport = GroupTransport(self.group, self.address, identity)
+        return self._peer(transport, name or f"{make.role} {len(self.peers) + 1}", make)
+
+    def _peer(self, transport: Any, name: str, make: Type[PeerType]) -> PeerType:
+        peer = make(name, transport, self.settings, self._log, self.how_it_ended)
+        transport.conversation = peer
+        self.at_end(transport.close)
+        self._transports.append(transport)
+        self.peers.append(peer)
+        return peer
+
+    def _greeted(self, peer: Any, fields: Any) -> None:
+        welcome = peer.greet(**fields)
+        said = welcome.implementation
+        self._identification.said(said.name, said.version, said.language)
+
+    def client(self, **hello: Any) -> PlayedClient:
+        """A client in a session."""
+        peer: PlayedClient = self.stranger()
+        self._greeted(peer, hello)
+        return peer
+
+    def worker(self, **hello: Any) -> PlayedWorker:
+        """A worker in a session, with one slot and no queue unless `hello` says otherwise."""
+        peer: PlayedWorker = self.stranger(make=PlayedWorker)
+        self._greeted(peer, hello)
+        return peer
+
+    def raw(self, **greeting: Any) -> RawConnection:
+        """A connection made by hand, after its handshake; see RawConnection.greet."""
+        self._wait_until_it_listens()
+        connection = RawConnection(self.address, self.settings, self.how_it_ended)
+        self._transports.append(connection)
+        self.raw_connections.append(connection)
+        self.at_end(connection.close)
+        connection.greet(**greeting)
+        return connection
+
+    def raw_client(self, **greeting: Any) -> PlayedClient:
+        """A client over a connection made by hand, on which nothing was said."""
+        connection = self.raw(**greeting)
+        peer = self._peer(connection, f"client {len(self.peers) + 1}", PlayedClient)
+        peer.raw = connection
+        return peer
+
+    def monitor(self, address: str) -> PlayedClient:
+        """A subscriber of what the scheduler publishes."""
+        transport = GroupTransport(self.group, address, kind=zmq.SUB)
+        transport.socket.subscribe(b"")
+        return self._peer(transport, "monitor", PlayedClient)
+
+    def _wait_until_it_listens(self) -> None:
+        host, _, port = self.address.rpartition("//")[2].rpartition(":")
+        deadline = time.monotonic() + self.settings.deadline_seconds
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+                return
+            if time.monotonic() > deadline or self.how_it_ended():
+                raise Violation("the scheduler to listen at its address", self.how_it_ended() or "it does not")
+            time.sleep(_LOOK_SECONDS)
+
+    def quiet(self, *peers: PlayedPeer) -> None:
+        """Wait until the scheduler has done what follows from all that these peers sent, and from each other's."""
+        for _ in range(2):
+            for each in peers:
+                each.fence()
+
+    # What cases need ------------------------------------------------------------------------------------------------
+
+    def need(self, condition: object, what: str) -> None:
+        """Raises NotApplicable unless the scheduler is configured so."""
+        if not condition:
+            raise NotApplicable(f"the scheduler is not configured with {what}; see --config")
+
+    def expect_end(self) -> None:
+        """The scheduler, which was asked to, ends by itself."""
+        code = self.expect_exit("the scheduler to end")
+        check(code == 0, "exit code 0", str(code))
+
+    # The end --------------------------------------------------------------------------------------------------------
+
+    def say_goodbye(self) -> None:
+        for each in self._transports:
+            each.close()
+        if self.running is not None:
+            self.running.terminate()
+
+
+def quiet_address(attempt: Optional[int] = None) -> str:
+    """An address of this host where nobody listens, and which no system gives out by itself.
+
+    A port of those that outgoing connections get may be taken before the scheduler listens, even by the very
+    connection that tries to reach it.
+    """
+    for count in _PORTS:
+        port = 10_000 + count % 20_000
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return f"tcp://127.0.0.1:{port}"
+    raise AssertionError

@@ -1,0 +1,184 @@
+"""Graphs: order, results that pass on, failures that spread, and what is told."""
+
+from __future__ import annotations
+
+import struct
+from typing import Sequence
+
+from scaler_conformance.benches.scheduler import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+
+DIAMOND = [[], [0], [0], [2, 1]]
+
+
+def with_results(results: Sequence[object], payload: bytes) -> bytes:
+    """A payload as messages.md lays it out; None stands for a result that is an object."""
+    sizes = [0xFFFFFFFF if each is None else len(each) for each in results]  # type: ignore[arg-type]
+    head = struct.pack(f"<II{len(sizes)}I", 4, len(sizes), *sizes)
+    return head + b"".join(each for each in results if isinstance(each, bytes)) + payload
+
+
+@case(covers=["SCL-SCH-028"])
+def nodes_wait_for_all_their_predecessors(bench: RoleBench) -> None:
+    """A node is sent to a worker when all its predecessors have succeeded, and not before."""
+    client, worker = bench.client(), bench.worker(slots=9)
+    ids = client.graph(DIAMOND, [3])
+    first = worker.expect_task(b"0")
+    bench.quiet(client, worker)
+    worker.expect_nothing_more(expected="no node before its predecessors")
+    worker.succeed(first, payload=b"a")
+    worker.succeed(worker.expect_task(with_results([b"a"], b"1")), payload=b"b")
+    bench.quiet(worker, client)
+    check(len(worker.given) == 1, "the last node to wait for both its predecessors", worker.given)
+    worker.succeed(worker.expect_task(with_results([b"a"], b"2")), payload=b"c")
+    worker.succeed(worker.expect_task(with_results([b"c", b"b"], b"3")), payload=b"d")
+    check(client.expect_outcome(ids[3], "success").payload == b"d", "the target's result", "another")
+
+
+@case(covers=["SCL-SCH-029"])
+def payload_begins_with_results(bench: RoleBench) -> None:
+    """The payload of a node has its predecessors' results in front, in their order, the empty and the repeated too."""
+    client, worker = bench.client(), bench.worker(slots=9)
+    client.graph([[], [], [1, 0, 1]], [2])
+    worker.succeed(worker.expect_task(b"0"), payload=b"")
+    worker.fence()
+    worker.succeed(worker.expect_task(b"1"), payload=b"hello")
+    task = worker.expect_task()
+    wanted = with_results([b"hello", b"", b"hello"], b"2")
+    check(task.payload == wanted, f"the payload {wanted!r}", task.payload)
+    check(not task.dependencies, "no dependencies", task.dependencies)
+
+
+@case(covers=["SCL-SCH-029"])
+def large_results_of_predecessors_are_dependencies(bench: RoleBench) -> None:
+    """A predecessor's result that is an object is marked in the payload, and is the last of the dependencies."""
+    client, worker = bench.client(), bench.worker(slots=9)
+    value = client.create(b"value")
+    counts = [0, 0, 1]
+    client.graph([[], [], [0, 1]], [2], dependencyCounts=counts, dependencies=[value])
+    worker.succeed(worker.expect_task(b"1"), payload=b"small")
+    worker.fence()
+    content = b"L" * 70_000
+    worker.succeed_large(worker.expect_task(b"0"), content)
+    task = worker.expect_task()
+    wanted = with_results([None, b"small"], b"2")
+    check(task.payload == wanted, f"the payload {wanted!r}", task.payload)
+    check(len(task.dependencies) == 2 and task.dependencies[0] == value, "own dependency, then the object", task)
+    check(worker.fetch(task.dependencies[1]) == content, "the result's content", "another")
+
+
+@case(covers=["SCL-SCH-030"])
+def only_targets_are_told(bench: RoleBench) -> None:
+    """A client is told the outcomes of targets, among them one that others need, and of no other node."""
+    client, worker = bench.client(), bench.worker(slots=9)
+    ids = client.graph([[], [0], [1], []], [1, 2, 3])
+    for _ in range(4):
+        worker.succeed(worker.expect_task())
+    for index in (1, 2, 3):
+        client.expect_outcome(ids[index], "success")
+    bench.quiet(worker, client)
+    client.expect_nothing_more(expected="no outcome of a node that is no target")
+
+
+@case(covers=["SCL-SCH-030"])
+def cancelled_node_is_answered(bench: RoleBench) -> None:
+    """The cancel of a node that is no target is answered, and its target told as cancelled."""
+    client = bench.client()
+    ids = client.graph([[], [0]], [1])
+    client.cancel(ids[0])
+    client.expect_confirmation(ids[0], "cancelled")
+    client.expect_confirmation(ids[1], "cancelled")
+    client.expect_nothing_more()
+
+
+@case(covers=["SCL-SCH-031"])
+def failures_spread_to_targets(bench: RoleBench) -> None:
+    """A target that needs a failed or lost node ends with its status and Failure, and names it in causes."""
+    client, worker = bench.client(), bench.worker(slots=9)
+    for status, name, kind in ((1, "failed", "taskRaised"), (3, "lost", "processorDied")):
+        ids = client.graph([[], [0], [1], []], [1, 2, 3])
+        for _ in range(2):
+            task = worker.expect_task()
+            if task.payload == b"3":
+                worker.succeed(task)
+            else:
+                worker.fail(task, status, kind, "the cause")
+        for index in (1, 2):
+            outcome = client.expect_outcome(ids[index], name)
+            check(outcome.failure.kind == kind, f"a Failure of kind {kind}", outcome)
+            check(outcome.failure.message == "the cause", "the Failure of the node that failed", outcome.failure)
+            check(outcome.cause == ids[0] + 1, f"the cause {ids[0] + 1}", outcome.cause)
+        client.expect_outcome(ids[3], "success")
+    bench.quiet(worker, client)
+    client.expect_nothing_more()
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-SCH-031"])
+def failure_of_a_target_is_its_own(bench: RoleBench) -> None:
+    """The cause of a target that failed itself is 0."""
+    client, worker = bench.client(), bench.worker()
+    ids = client.graph([[]], [0])
+    worker.fail(worker.expect_task())
+    check(client.expect_outcome(ids[0], "failed").cause == 0, "the cause 0", "another")
+
+
+@case(covers=["SCL-SCH-031"])
+def cancels_spread_to_targets(bench: RoleBench) -> None:
+    """A target that needs a cancelled node is told as cancelled in a TaskCancelConfirm, once."""
+    client, worker = bench.client(), bench.worker()
+    ids = client.graph([[], [0], [1], []], [1, 2, 3])
+    tasks = {task.payload: task for task in [worker.expect_task()]}
+    client.cancel(ids[0])
+    if b"0" in tasks:
+        worker.expect_cancel(tasks[b"0"].id)
+        worker.confirm(tasks[b"0"].id, 0)
+    for index in (0, 1, 2):
+        client.expect_confirmation(ids[index], "cancelled")
+    worker.succeed(tasks.get(b"3") or worker.expect_task(b"3"))
+    client.expect_outcome(ids[3], "success")
+    client.expect_nothing_more()
+
+
+@case(covers=["SCL-SCH-032"])
+def nodes_that_nobody_needs_are_not_run(bench: RoleBench) -> None:
+    """A node that leads to no target is not run, nor one whose only target has failed already."""
+    client, worker = bench.client(), bench.worker()
+    ids = client.graph([[], [], [1], [0, 1]], [3])
+    worker.fail(worker.expect_task())
+    client.expect_outcome(ids[3], "failed")
+    bench.quiet(client, worker)
+    while worker.given:  # was sent before the other failed
+        worker.succeed(worker.expect_task())
+        bench.quiet(worker, client)
+        check(False, "no node whose target has failed", "one was run")
+    ids = client.graph([[], [], [1]], [0])
+    worker.succeed(worker.expect_task(b"0"))
+    client.expect_outcome(ids[0], "success")
+    bench.quiet(client, worker)
+    worker.expect_nothing_more(expected="no node that no target needs")
+
+
+@case(covers=["SCL-SCH-002"])
+def nothing_of_a_malformed_graph_is_kept(bench: RoleBench) -> None:
+    """A graph with a target that is none, or a predecessor behind its node, is refused as a whole."""
+    worker, client = bench.worker(slots=9), bench.client()
+    for predecessors, targets in (([[], [1]], [1]), ([[], [0]], [2]), ([[1], []], [1]), ([[], [0]], [1, 1])):
+        client.graph(predecessors, targets)
+        client.expect_refusal("malformed", f"predecessors {predecessors} with targets {targets}")
+        bench.quiet(worker)
+        worker.expect_nothing_more(expected="no node of a malformed graph")
+        client.greet()
+
+
+@case(covers=["SCL-SCH-007"])
+def node_with_a_missing_object_is_lost(bench: RoleBench) -> None:
+    """A node that needs an object which does not exist is lost, and with it the target that needs it."""
+    client, worker = bench.client(), bench.worker()
+    nowhere = client.new_object()
+    ids = client.graph([[], [0], []], [1, 2], dependencyCounts=[1, 0, 0], dependencies=[nowhere])
+    outcome = client.expect_loss(ids[1], "objectMissing")
+    check(outcome.cause == ids[0] + 1, f"the cause {ids[0] + 1}", outcome.cause)
+    worker.succeed(worker.expect_task(b"2"))
+    client.expect_outcome(ids[2], "success")

@@ -1,0 +1,233 @@
+"""Objects: making, keeping, fetching and deleting them; large results."""
+
+from __future__ import annotations
+
+import os
+
+from scaler_conformance.benches.scheduler import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.verdicts import NotApplicable
+
+MOST_OPEN_REQUESTS = 4
+
+
+@case(covers=["SCL-OBJ-002"])
+def taken_ids_are_refused(bench: RoleBench) -> None:
+    """Who makes a second object of an id broke the protocol."""
+    client = bench.client()
+    made = client.create(b"first")
+    client.create(b"second", id=made)
+    client.expect_refusal("protocolViolation", "a second object of one id")
+
+
+@case(covers=["SCL-OBJ-002"])
+def ids_of_other_sessions_are_refused(bench: RoleBench) -> None:
+    """An object whose id does not carry the sender's session, or is one that the scheduler gives, is refused."""
+    other = bench.client()
+    for session, number in ((0, 1), (other.number, 77), (None, 0), (None, 1 << 39)):
+        for peer in (bench.client(), bench.worker()):
+            peer.create(b"x", id=((peer.number if session is None else session) << 40) | number)
+            peer.expect_refusal("protocolViolation", f"an object number {number} of session {session or 'its own'}")
+
+
+@case(covers=["SCL-OBJ-003"])
+def objects_above_the_limit_are_refused(bench: RoleBench) -> None:
+    """An object that is said to be larger than Limits.maximumObjectBytes is refused with limitExceeded."""
+    client = bench.client()
+    limit = client.welcome.limits.maximumObjectBytes
+    if not 0 < limit < 1 << 63:
+        raise NotApplicable("the scheduler has no limit for objects")
+    client.create_remote(limit + 1)
+    client.expect_refusal("limitExceeded", f"an object of {limit + 1} bytes")
+
+
+@case(covers=["SCL-OBJ-004"])
+def needed_object_outlives_its_deletion(bench: RoleBench) -> None:
+    """An object that was deleted stays for the tasks that need it, and new tasks cannot name it."""
+    client = bench.client()
+    function, value = client.create(b"function", 1), client.create(b"value")
+    client.submit_payloads([b"1"], function=function, dependencyCounts=[1], dependencies=[value])
+    client.delete(function, value)
+    client.submit_payloads([b"2"], dependencyCounts=[1], dependencies=[value])
+    client.expect_loss(2, "objectMissing", "SCL-SCH-007")
+    worker = bench.worker()
+    task = worker.expect_task(b"1")
+    for object_id, content in ((function, b"function"), (value, b"value")):
+        check(object_id in worker.announced, f"object {object_id:x} to be announced", worker.announcements)
+        check(worker.fetch(object_id) == content, f"the content {content!r}", "another")
+    worker.succeed(task)
+    client.expect_outcome(1, "success")
+
+
+@case(covers=["SCL-OBJ-004"])
+def object_lives_until_it_is_deleted(bench: RoleBench) -> None:
+    """An object that no task needs any more is there for later ones, until its maker deletes it."""
+    client, worker = bench.client(), bench.worker()
+    value = client.create(b"value")
+    for id_ in (1, 2):
+        client.submit_payloads([b"x"], dependencyCounts=[1], dependencies=[value])
+        worker.succeed(worker.expect_task())
+        client.expect_outcome(id_, "success")
+    check(client.fetch(value) == b"value", "its content", "another")
+    client.send("ObjectInstruction", action="clear")
+    client.send("ObjectRequest", id=value, length=5)
+    check(client.expect("ObjectResponse").status == "missing", "the status missing after clear", "ok")
+
+
+@case(covers=["SCL-OBJ-005"])
+def deletions_reach_the_workers(bench: RoleBench) -> None:
+    """When an object ends, by its deletion or with its maker, each worker that was told of it is told so."""
+    for how in ("delete", "clear", "leave", "cut"):
+        client, worker = bench.client(), bench.worker()
+        value = client.create(b"value")
+        client.submit_payloads([b"x"], dependencyCounts=[1], dependencies=[value])
+        task = worker.expect_task()
+        if how in ("delete", "clear"):
+            client.delete(value) if how == "delete" else client.send("ObjectInstruction", action="clear")
+            bench.quiet(client, worker)
+            check(not worker.waiting("ObjectInstruction"), "no deletion while a task needs the object", how)
+        worker.succeed(task)
+        client.expect_outcome(1, "success")
+        if how in ("leave", "cut"):
+            client.leave() if how == "leave" else client.cut()
+        worker.expect_deletion(value, f"at the worker, after {how}")
+        worker.leave()
+
+
+@case(covers=["SCL-OBJ-006"])
+def deletions_by_others_are_ignored(bench: RoleBench) -> None:
+    """Who deletes an object that is another's, or that is not there, does no harm, and none is done to him."""
+    client, worker, other = bench.client(), bench.worker(), bench.client()
+    value = client.create(b"value")
+    client.fence()
+    for peer in (other, worker):
+        peer.delete(value, peer.new_object(), 0)
+        peer.expect_nothing_more(expected="no Refusal of a deletion")
+    client.submit_payloads([b"x"], dependencyCounts=[1], dependencies=[value])
+    worker.expect_task()
+    check(worker.fetch(value) == b"value", "its content", "another")
+
+
+@case(covers=["SCL-OBJ-010"])
+def requests_are_answered(bench: RoleBench) -> None:
+    """An ObjectRequest is answered with bytes from its offset on, at most chunkBytes, or with missing."""
+    client, other = bench.client(), bench.worker()
+    chunk = client.welcome.limits.chunkBytes
+    content = bench.random.getrandbits(8 * (chunk + 100)).to_bytes(chunk + 100, "little")
+    value = client.create(content)
+    client.fence()
+    for offset, length in ((0, 10), (7, 90), (chunk + 90, 50), (0, chunk + 100), (chunk + 100, 5), (5, 1 << 31)):
+        other.send("ObjectRequest", id=value, offset=offset, length=length)
+        answer = other.expect("ObjectResponse")
+        asked = content[offset : offset + min(length, chunk)]
+        check((answer.id, answer.offset, answer.status) == (value, offset, "ok"), "an answer to the request", answer)
+        check(len(answer.payload) <= min(length, chunk), f"at most {min(length, chunk)} bytes", len(answer.payload))
+        check(asked.startswith(answer.payload) and bool(asked) == bool(answer.payload), "bytes from there", answer)
+        check(answer.size == len(content), f"the size {len(content)}", answer)
+    for object_id, offset in ((value, len(content) + 1), (client.new_object(), 0), (0, 0)):
+        other.send("ObjectRequest", id=object_id, offset=offset, length=10)
+        check(other.expect("ObjectResponse").status == "missing", "missing for what is not there", "ok")
+
+
+@case(covers=["SCL-OBJ-010"])
+def requests_wait_for_bytes_that_are_on_their_way(bench: RoleBench) -> None:
+    """A request for bytes of a remote object that are not there yet is answered when they are."""
+    client, other = bench.client(), bench.client()
+    content = bytes(range(256)) * 20
+    value = client.create_remote(len(content))
+    first = client.expect("ObjectRequest", id=value)
+    other.send("ObjectRequest", id=value, offset=0, length=len(content))
+    other.expect_none("ObjectResponse", expected="no answer before there are bytes")
+    served = len(client.respond(first, content))
+    while served < len(content):
+        served += len(client.respond(client.expect("ObjectRequest", id=value), content))
+    check(content.startswith(other.expect("ObjectResponse", id=value).payload), "the bytes", "others")
+    check(other.fetch(value) == content, "the whole content", "another")
+
+
+@case(covers=["SCL-OBJ-010"])
+def large_remote_objects_are_fetched_and_served(bench: RoleBench) -> None:
+    """The scheduler fetches a remote object of many chunks, and serves it to a worker that needs it."""
+    client, worker = bench.client(), bench.worker()
+    size = 5 * client.welcome.limits.chunkBytes + 17
+    content = bench.random.getrandbits(8 * size).to_bytes(size, "little")
+    value = client.create_remote(size)
+    client.submit_payloads([b"x"], dependencyCounts=[1], dependencies=[value])
+    client.serve(value, content)
+    client.fence()
+    worker.expect_task()
+    check(worker.fetch(value) == content, "the whole content", "another")
+
+
+@case(covers=["SCL-OBJ-010"], features=["shared-directory"])
+def shared_objects_are_served(bench: RoleBench) -> None:
+    """An object whose file is in the object directory is served by requests like any other."""
+    client, other = bench.client(), bench.client()
+    welcome = client.welcome
+    try:
+        with open(os.path.join(welcome.objectDirectory, "token"), "rb") as file:
+            is_shared = bool(welcome.objectDirectory) and file.read() == bytes(welcome.objectDirectoryToken)
+    except OSError:
+        is_shared = False
+    if not is_shared:
+        raise NotApplicable("the suite does not see the scheduler's object directory")
+    client.send("Heartbeat", sequence=1, sharesObjectDirectory=True)
+    value, content = client.new_object(), b"shared content" * 10_000
+    path = os.path.join(welcome.objectDirectory, f"{value:016x}")
+    with open(path + ".new", "wb") as file:
+        file.write(content)
+    os.rename(path + ".new", path)
+    client.create(b"", id=value, sizes=[len(content)], storages=[1])
+    client.fence()
+    check(other.fetch(value) == content, "the file's content", "another")
+
+
+@case(covers=["SCL-OBJ-011"])
+def few_requests_are_unanswered(bench: RoleBench) -> None:
+    """A scheduler that fetches an object has no more than four requests for it unanswered."""
+    client = bench.client()
+    size = 20 * client.welcome.limits.chunkBytes
+    value = client.create_remote(size)
+    client.wait_until(lambda: client.waiting("ObjectRequest"), "ObjectRequest", "SCL-OBJ-010")
+    served = 0
+    while served < size:
+        client.fence()
+        unanswered = len(client.waiting("ObjectRequest"))
+        check(unanswered <= MOST_OPEN_REQUESTS, "at most 4 requests unanswered", f"{unanswered}")
+        served += len(client.respond(client.expect("ObjectRequest", id=value), bytes(size)))
+
+
+@case(covers=["SCL-OBJ-014"])
+def large_result_is_the_clients(bench: RoleBench) -> None:
+    """A result that is an object belongs to the client: it outlives the worker, and goes when the client deletes it."""
+    client, worker = bench.client(), bench.worker()
+    client.submit()
+    content = b"large" * 20_000
+    worker.succeed_large(worker.expect_task(), content)
+    outcome = client.expect_outcome(1, "success")
+    check(outcome.object and not outcome.payload, "the id of an object, and no payload", outcome.message)
+    worker.delete(outcome.object)
+    worker.leave()
+    check(client.fetch(outcome.object) == content, "the result's content after its worker has left", "another")
+    client.delete(outcome.object)
+    client.send("ObjectRequest", id=outcome.object, length=5)
+    check(client.expect("ObjectResponse").status == "missing", "missing after the client deleted it", "ok")
+
+
+@case(covers=["SCL-OBJ-015"])
+def results_that_are_not_the_workers_are_refused(bench: RoleBench) -> None:
+    """A TaskResult that names an object of somebody else, of nobody, or one twice, is a violation."""
+    client = bench.client()
+    foreign = client.create(b"x")
+    client.fence()
+    client.submit(2)
+    for what in ("foreign", "nobody's", "twice"):
+        worker = bench.worker(slots=2)
+        first, second = worker.expect_tasks(2)
+        own = worker.create(b"own")
+        named = {"foreign": [own, foreign], "nobody's": [own, worker.new_object()], "twice": [own, own]}[what]
+        worker.succeed(first, second, payload=b"", objects=named)
+        worker.expect_refusal("protocolViolation", f"a result that names an object: {what}")
+    bench.quiet(client)
+    client.expect_nothing_more(expected="no outcome that was refused")

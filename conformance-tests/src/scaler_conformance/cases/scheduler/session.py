@@ -1,0 +1,249 @@
+"""How sessions begin, go on and end."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.scheduler import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.other_schemas import tomorrow
+from scaler_conformance.scheduler_peers import PlayedWorker
+
+NEWEST = 65535
+
+
+@case(covers=["SCL-SES-002"], smoke=True)
+def hello_is_welcomed(bench: RoleBench) -> None:
+    """A Hello that is accepted is answered with one Welcome, a client's as a worker's."""
+    for peer in (bench.client(), bench.worker()):
+        peer.expect_nothing_more()
+
+
+@case(covers=["SCL-SES-002"])
+def refusal_says_versions(bench: RoleBench) -> None:
+    """A Refusal carries the major and the minors that the scheduler speaks."""
+    welcome = bench.client().welcome
+    stranger = bench.stranger()
+    stranger.hello(role="monitor")
+    refusal = stranger.expect("Refusal")
+    check(refusal.major == welcome.major, f"major {welcome.major} in the Refusal", refusal)
+    check(refusal.minorMin <= welcome.minor <= refusal.minorMax, f"a range with minor {welcome.minor}", refusal)
+    check(not stranger.waiting(), "nothing beside one Refusal", stranger.waiting())
+
+
+@case(covers=["SCL-SES-003"])
+def other_major_is_refused(bench: RoleBench) -> None:
+    """A Hello of another major, older or newer, is refused with versionMismatch, on a connection that stays open."""
+    stranger = bench.stranger()
+    for major in (0, 2, 65535):
+        stranger.hello(major=major)
+        stranger.expect_refusal("versionMismatch", f"a Hello of major {major}")
+    stranger.greet()
+
+
+@case(covers=["SCL-SES-003"])
+def minors_without_a_common_one_are_refused(bench: RoleBench) -> None:
+    """A Hello that speaks only minors that the scheduler does not is refused with versionMismatch."""
+    stranger = bench.stranger()
+    stranger.hello(minorMin=NEWEST, minorMax=NEWEST)
+    stranger.expect_refusal("versionMismatch", f"a Hello of minor {NEWEST}")
+
+
+@case(covers=["SCL-SES-004"])
+def highest_common_minor_is_chosen(bench: RoleBench) -> None:
+    """A peer that speaks newer minors as well gets the scheduler's newest, and one that speaks just the oldest that."""
+    stranger = bench.stranger()
+    stranger.hello(major=9)
+    newest = stranger.expect("Refusal").minorMax
+    newer = bench.stranger().greet(minorMax=NEWEST)
+    check(newer.minor == newest, f"minor {newest} for a peer that speaks 0 to {NEWEST}", newer)
+    older = bench.stranger().greet(minorMax=0)
+    check(older.minor == 0, "minor 0 for a peer that speaks 0 alone", older)
+
+
+@case(covers=["SCL-SES-005"])
+def other_roles_are_refused(bench: RoleBench) -> None:
+    """A Hello of a scheduler, of a monitor, or of a role that nobody knows is refused with roleNotServed."""
+    stranger = bench.stranger()
+    for role in ("scheduler", "monitor"):
+        stranger.hello(role=role)
+        stranger.expect_refusal("roleNotServed", f"a Hello of a {role}")
+    stranger.send_frames(tomorrow().encode("Hello", {"major": 1, "role": "unheardOf"}))
+    stranger.expect_refusal("roleNotServed", "a Hello of an unknown role")
+
+
+@case(covers=["SCL-SES-006"])
+def worker_without_slots_is_refused(bench: RoleBench) -> None:
+    """A worker's Hello without slots is refused with protocolViolation."""
+    stranger = bench.stranger(make=PlayedWorker)
+    stranger.hello(slots=0)
+    stranger.expect_refusal("protocolViolation", "a worker without slots")
+
+
+@case(covers=["SCL-SES-006"])
+def amounts_that_are_none_are_refused(bench: RoleBench) -> None:
+    """A capability whose amount is negative, infinite or not a number makes a Hello malformed."""
+    stranger = bench.stranger(make=PlayedWorker)
+    for amount in (-1.0, float("inf"), float("nan")):
+        stranger.hello(capabilities=[{"name": "gpu", "amount": amount}])
+        stranger.expect_refusal("malformed", f"a capability of {amount}")
+
+
+@case(covers=["SCL-SES-022"], features=["signals"])
+def nobody_is_welcomed_while_it_stops(bench: RoleBench) -> None:
+    """While a scheduler shuts down, here because a worker does not leave yet, every Hello is refused."""
+    worker, stranger = bench.worker(), bench.stranger()
+    stranger.send("DisconnectRequest", reason="leaving")
+    stranger.expect("DisconnectResponse")
+    assert bench.running is not None
+    bench.is_meant_to_end = True
+    bench.running.terminate()
+    worker.expect("DisconnectRequest", reason="shutdown")
+    stranger.hello()
+    stranger.expect_refusal("shuttingDown", "a Hello")
+    worker.send("DisconnectResponse")
+    bench.expect_end()
+
+
+@case(covers=["SCL-SES-007"])
+def numbers_are_granted_once(bench: RoleBench) -> None:
+    """Each session has a number of its own, above 0 and below 2^24, also when others have left."""
+    numbers = []
+    for _ in range(10):
+        peer = bench.client()
+        numbers.append(peer.number)
+        peer.leave()
+    numbers += [bench.client().number for _ in range(5)]
+    check(all(0 < each < 1 << 24 for each in numbers), "numbers above 0 and below 2^24", numbers)
+    check(len(set(numbers)) == len(numbers), "a number of its own for each session", numbers)
+
+
+@case(covers=["SCL-SES-010"])
+def hello_begins_a_new_session(bench: RoleBench) -> None:
+    """A Hello within a session begins a new one: another number, and the task of the old one is cancelled."""
+    client, worker = bench.client(), bench.worker()
+    client.submit()
+    task = worker.expect_task()
+    before = client.number
+    after = client.greet().session
+    check(after != before, f"another number than {before}", after)
+    worker.expect_cancel(task.id)
+    worker.confirm(task.id, 0)
+    client.expect_nothing_more()
+
+
+@case(covers=["SCL-SES-011"])
+def stranger_is_told_to_greet(bench: RoleBench) -> None:
+    """Whatever a peer without a session asks is refused with notGreeted."""
+    stranger = bench.stranger()
+    for type_, fields in (
+        ("Heartbeat", {"sequence": 1}),
+        ("Task", {"ids": [1], "payloadSizes": [0], "functionName": "f"}),
+        ("TaskResult", {"ids": [1], "payloadSizes": [0]}),
+        ("ObjectRequest", {"id": 1, "length": 1}),
+        ("TaskCancel", {"ids": [1]}),
+        ("ClientShutdown", {}),
+    ):
+        stranger.send(type_, **fields)
+        stranger.expect_refusal("notGreeted", f"{type_} without a session")
+
+
+@case(covers=["SCL-SES-011"])
+def late_answers_of_strangers_are_ignored(bench: RoleBench) -> None:
+    """Answers that a peer may have sent before it knew that its session had ended are not refused."""
+    stranger = bench.stranger()
+    stranger.send("HeartbeatEcho", sequence=1)
+    stranger.send("DisconnectResponse")
+    stranger.send("BalanceResponse", requestId=1)
+    stranger.send("TaskCancelConfirm", ids=[1], outcomes=[0])
+    stranger.send("ObjectResponse", id=1)
+    stranger.send("DisconnectRequest")
+    stranger.expect("DisconnectResponse")
+    check(not stranger.waiting("Refusal"), "no Refusal of an answer", stranger.waiting())
+
+
+@case(covers=["SCL-SES-012"])
+def farewell_is_answered(bench: RoleBench) -> None:
+    """A DisconnectRequest is answered, with a session and without one, and ends the session."""
+    for peer in (bench.client(), bench.worker(), bench.stranger()):
+        peer.beats = False
+        peer.send("DisconnectRequest", reason="leaving")
+        peer.expect("DisconnectResponse")
+        peer.expect_no_session()
+
+
+@case(covers=["SCL-SES-014"], smoke=True)
+def heartbeat_is_echoed(bench: RoleBench) -> None:
+    """Each Heartbeat is answered with a HeartbeatEcho of its sequence."""
+    worker = bench.worker(slots=3)
+    for sequence in (5, (1 << 64) - 1, 0):
+        worker.send("Heartbeat", sequence=sequence)
+        worker.expect_echo(sequence)
+
+
+@case(covers=["SCL-SES-015"])
+def silent_peer_is_refused(bench: RoleBench) -> None:
+    """Who sends nothing for Welcome.timeoutMilliseconds is told notGreeted; who sends anything at all is not."""
+    bench.variant("short-timeout")
+    silent = bench.worker()
+    silent.beats = silent.answers_heartbeats = False
+    limit = silent.welcome.timeoutMilliseconds / 1000
+    bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short time-out")
+    client = bench.client()
+    client.submit()
+    task = silent.expect_task()
+    lively = bench.worker()
+    silent.expect_refusal("notGreeted", f"silence of {limit:g} s")
+    check(lively.expect_task().payload == task.payload, "its task at the other worker", lively.given)
+    bench.quiet(client, lively)
+
+
+@case(covers=["SCL-SES-015"])
+def any_message_is_a_sign_of_life(bench: RoleBench) -> None:
+    """A peer that sends no Heartbeat, but other messages, keeps its session beyond the time-out."""
+    bench.variant("short-timeout")
+    lively, silent = bench.client(), bench.worker()
+    limit = silent.welcome.timeoutMilliseconds / 1000
+    bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short time-out")
+    silent.beats = silent.answers_heartbeats = lively.beats = lively.answers_heartbeats = False
+
+    def silent_was_refused() -> bool:
+        lively.cancel(1)
+        return bool(silent.waiting("Refusal"))
+
+    silent.wait_until(silent_was_refused, "the silent one to be refused")
+    check(not lively.waiting("Refusal"), "no Refusal for who sends TaskCancels", lively.waiting("Refusal"))
+    lively.fence()
+
+
+@case(covers=["SCL-SES-017"])
+def end_of_a_connection_ends_the_session(bench: RoleBench) -> None:
+    """A worker whose connection ends is lost at once: its task goes to another."""
+    client, worker = bench.client(), bench.worker()
+    client.submit()
+    worker.expect_task()
+    other = bench.worker()
+    worker.cut()
+    other.succeed(other.expect_task())
+    client.expect_outcome(1, "success")
+
+
+@case(covers=["SCL-SES-024"])
+def messages_of_other_roles_are_refused(bench: RoleBench) -> None:
+    """What the sender's role does not send is refused with protocolViolation, and the session is over."""
+    for type_ in (
+        "TaskResult",
+        "TaskCancelConfirm",
+        "BalanceResponse",
+        "Welcome",
+        "TaskEcho",
+        "ClientShutdownResponse",
+    ):
+        client = bench.client()
+        client.send(type_)
+        client.expect_refusal("protocolViolation", f"{type_} of a client")
+        client.expect_no_session()
+    for type_ in ("Task", "TaskCancel", "GraphTask", "ClientShutdown", "ExplanationRequest", "Refusal"):
+        worker = bench.worker()
+        worker.send(type_)
+        worker.expect_refusal("protocolViolation", f"{type_} of a worker")
+        worker.expect_no_session()

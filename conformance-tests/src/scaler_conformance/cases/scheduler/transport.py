@@ -1,0 +1,140 @@
+"""Connections, frames and headers."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from scaler_conformance.benches.scheduler import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow, yesterday
+from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.verdicts import NotApplicable
+
+
+@case(covers=["SCL-TRN-001"])
+def zmtp_3_0_and_3_1_are_spoken(bench: RoleBench) -> None:
+    """A DEALER is served that greets with ZMTP 3.0, and one with 3.1."""
+    for minor in (0, 1):
+        client = bench.raw_client(minor=minor)
+        client.greet()
+        client.fence()
+
+
+@case(covers=["SCL-TRN-002"])
+def other_mechanisms_are_cut(bench: RoleBench) -> None:
+    """A connection that asks for another mechanism than NULL is closed."""
+    for mechanism in (b"PLAIN", b"CURVE", b"NULLS"):
+        bench.raw(mechanism=mechanism).expect_closed(f"the connection with mechanism {mechanism!r} to be closed")
+
+
+@case(covers=["SCL-TRN-002"])
+def sockets_that_do_not_go_with_router_are_cut(bench: RoleBench) -> None:
+    """A connection whose READY names a socket type that does not go with ROUTER is closed."""
+    for kind in (b"PUB", b"SUB", b"PULL", b"DEALERS", b""):
+        bench.raw(kind=kind).expect_closed(f"the connection of a {kind!r} to be closed")
+
+
+@case(covers=["SCL-TRN-008"])
+def ping_is_answered(bench: RoleBench) -> None:
+    """A ZMTP PING is answered with a PONG of the same context."""
+    connection = bench.raw()
+    connection.command(b"PING", b"\x00\x64" + b"context")
+    connection.wait_until(lambda: b"\x04PONGcontext" in connection.commands, "a PONG with the PING's context")
+
+
+@case(covers=["SCL-TRN-003"])
+def messages_have_one_frame_or_two(bench: RoleBench) -> None:
+    """All that a scheduler sends is a header, and behind it the payload if there is one."""
+    client, worker = bench.client(), bench.worker()
+    client.submit(payload=b"[1]")
+    worker.succeed(worker.expect_task(b"[1]"), payload=b"1")
+    check(client.expect_outcome(1, "success").payload == b"1", "the result as payload", "another")
+
+
+@case(covers=["SCL-TRN-004"])
+def empty_payload_frame_is_none(bench: RoleBench) -> None:
+    """A batch of empty payloads is taken with an empty second frame and without one."""
+    client, worker = bench.client(), bench.worker(queueSize=5)
+    fields: Dict[str, Any] = {"payloadSizes": [0], "functionName": ECHO, "codec": "json"}
+    client.send("Task", None, ids=[1], **fields)
+    client.send("Task", b"", ids=[2], **fields)
+    for _ in range(2):
+        worker.succeed(worker.expect_task(b""), payload=b"")
+    for id_ in (1, 2):
+        client.expect_outcome(id_, "success")
+
+
+@case(covers=["SCL-TRN-005"])
+def headers_of_many_segments_are_read(bench: RoleBench) -> None:
+    """Headers are read whose every pointer leads to another segment, with single and double far pointers."""
+    worker, client = bench.worker(), bench.stranger()
+    client.send("Hello", segmented=True, major=1, role="client", name="many segments", features=["a", "b"])
+    client.welcomed()
+    capabilities = [{"name": "cpu", "amount": 0.0}]
+    worker.hello(slots=1, queueSize=1, capabilities=capabilities)
+    worker.welcomed()
+    options = {"priority": 7, "capabilities": capabilities}
+    fields: Dict[str, Any] = {"ids": [1], "payloadSizes": [3], "functionName": ECHO, "options": options}
+    client.send("Task", b"[1]", segmented=True, **fields)
+    task = worker.expect_task(b"[1]")
+    check(task.message.options.priority == 7, "the priority 7", task.message)
+    worker.send("TaskResult", b"1", segmented=True, ids=[task.id], payloadSizes=[1], codec="json")
+    client.expect_outcome(1, "success")
+
+
+@case(covers=["SCL-TRN-006"])
+def structs_may_be_longer_and_shorter(bench: RoleBench) -> None:
+    """Fields beyond the schema are ignored, and those that an older peer does not have get their defaults."""
+    worker, client = bench.worker(queueSize=5), bench.stranger()
+    client.send_frames(tomorrow().encode("Hello", {"major": 1, "addedText": "new", "addedNumber": 7}))
+    client.welcomed()
+    options = {"retries": 2, "priority": -3}
+    fields = {"ids": [1], "payloadSizes": [3], "codec": "json", "functionName": ECHO, "options": options}
+    added = {"addedText": "new", "addedNumber": 7}
+    client.send_frames(tomorrow().encode("Task", {**fields, **added, "options": {**options, **added}}), b"[1]")
+    client.send_frames(yesterday().encode("Task", {**fields, "ids": [2]}), b"[2]")
+    for payload in (b"[1]", b"[2]"):
+        task = worker.expect_task(payload)
+        check(task.message.options.priority == -3, "the priority -3", task.message)
+        check(not task.message.options.atMostOnce, "a field that was not sent to have its default", task.message)
+
+
+@case(covers=["SCL-TRN-007"])
+def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
+    """Two connections that announce the same ZeroMQ identity are two peers, and neither gets what is the other's."""
+    first, second = bench.stranger(identity=b"twin"), bench.stranger(identity=b"twin")
+    first.greet()
+    second.greet()
+    check(first.number != second.number, "two sessions", f"number {first.number} twice")
+    worker = bench.worker(queueSize=10)
+    first.submit(payload=b"[1]")
+    second.submit(payload=b"[2]")
+    for payload in (b"[2]", b"[1]"):
+        worker.succeed(worker.expect_task(payload), payload=payload)
+    for client, payload in ((first, b"[1]"), (second, b"[2]")):
+        check(client.expect_outcome(1).payload == payload, f"the result {payload!r}", "the other's")
+
+
+@case(covers=["SCL-TRN-011"])
+def status_is_published(bench: RoleBench) -> None:
+    """A monitor at Welcome.monitorAddress gets a SchedulerStatus, in one frame, that knows of the peers there are."""
+    client = bench.client()
+    worker = bench.worker(slots=3, name="a worker with a name")
+    if not client.welcome.monitorAddress:
+        raise NotApplicable("the scheduler has no address for monitors")
+    monitor = bench.monitor(client.welcome.monitorAddress)
+    expected = "a SchedulerStatus with both peers"
+    status = monitor.expect("SchedulerStatus", where=lambda each: each.clients and each.workers, expected=expected)
+    told = status.workers[0]
+    check((told.session, told.slots) == (worker.number, 3), "session and slots of the worker", status)
+    check(not status.payload, "no payload", status)
+
+
+@case(covers=["SCL-VER-001"])
+def unknown_messages_are_ignored(bench: RoleBench) -> None:
+    """A Message with a union member that nobody knows yet is ignored, and the session goes on."""
+    for peer in (bench.client(), bench.worker()):
+        peer.send_frames(tomorrow().encode(UNHEARD_OF, {"text": "what is this"}))
+        peer.send_frames(tomorrow().encode(UNHEARD_OF, {}), b"with a payload")
+        peer.expect_nothing_more()
