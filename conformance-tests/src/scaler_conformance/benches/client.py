@@ -13,22 +13,18 @@ Rules:
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import zmq
 
 from scaler_conformance.adapter import VERSION, Adapter
-from scaler_conformance.bench import Bench
+from scaler_conformance.benches.played_scheduler import PlayedScheduler
 from scaler_conformance.client_session import CHUNK_BYTES, ClientSession
 from scaler_conformance.conversation import Conversation, Transport, check
 from scaler_conformance.peers import MakeConversation, RouterTransport
-from scaler_conformance.verdicts import NotApplicable, Violation
+from scaler_conformance.verdicts import NotApplicable
 
 MAJOR = 1
-HEARTBEAT_MILLISECONDS = 1000
 TIMEOUT_MILLISECONDS = 60_000
 INLINE_BYTES = 64 * 1024
 ECHO = "scaler.conformance/echo"
@@ -60,8 +56,10 @@ class ClientRouter(RouterTransport):
         return super().pump(0 if adapter is not None else seconds) or came
 
 
-class RoleBench(Bench):
+class RoleBench(PlayedScheduler):
     """One client, the scheduler that it was told to use, and its user."""
+
+    router: ClientRouter
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -294,11 +292,6 @@ class RoleBench(Bench):
         }
         return {**usual, **changed}
 
-    @property
-    def heartbeat_milliseconds(self) -> int:
-        """The interval that is asked for: a small part of the deadline."""
-        return max(20, int(min(1.0, self.settings.time_scale) * HEARTBEAT_MILLISECONDS))
-
     def restart_scheduler(self) -> None:
         """End all connections, and be a scheduler that has just been started at the same address."""
         self._log.note("the scheduler is started anew")
@@ -351,23 +344,7 @@ class RoleBench(Bench):
             break
         return None
 
-    def object_directory(self) -> Dict[str, Any]:
-        """The fields of a Welcome that offer a directory of shared objects."""
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        path = tempfile.mkdtemp(prefix="scaler-conformance-", dir=base)
-        self.at_end(lambda: shutil.rmtree(path, ignore_errors=True))
-        token = self.random.getrandbits(128).to_bytes(16, "little")
-        with open(os.path.join(path, "token"), "wb") as file:
-            file.write(token)
-        return {"objectDirectory": path, "objectDirectoryToken": token}
-
     # The end --------------------------------------------------------------------------------------------------------
-
-    def idle(self) -> None:
-        try:
-            self.router.pump(0)
-        except Violation:
-            pass  # what it says while it ends is of no interest
 
     def say_goodbye(self) -> None:
         self.router.is_ending = True

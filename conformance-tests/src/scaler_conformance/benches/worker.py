@@ -12,25 +12,20 @@ Rules:
 from __future__ import annotations
 
 import itertools
-import os
-import shutil
-import tempfile
 from typing import Any, Dict, List, Optional
 
-from scaler_conformance.bench import Bench
+from scaler_conformance.benches.played_scheduler import PlayedScheduler
 from scaler_conformance.codec import Schema
 from scaler_conformance.conversation import Conversation, Transport, check
 from scaler_conformance.peers import RouterTransport
-from scaler_conformance.verdicts import Violation
 from scaler_conformance.worker_session import FIRST_INSTANCE, WorkerSession
 
 MAJOR = 1
-HEARTBEAT_MILLISECONDS = 1000
 TIMEOUT_MILLISECONDS = 60_000
 SCHEDULER_ID = bytes(range(16))
 
 
-class RoleBench(Bench):
+class RoleBench(PlayedScheduler):
     """One worker, and the scheduler that it was told to serve."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -166,28 +161,7 @@ class RoleBench(Bench):
         self._newcomers.clear()
         self.last_session = None
 
-    @property
-    def heartbeat_milliseconds(self) -> int:
-        """The interval that a Welcome asks for: a small part of the deadline."""
-        return max(20, int(min(1.0, self.settings.time_scale) * HEARTBEAT_MILLISECONDS))
-
-    def object_directory(self) -> Dict[str, Any]:
-        """The fields of a Welcome that offer a directory of shared objects."""
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        path = tempfile.mkdtemp(prefix="scaler-conformance-", dir=base)
-        self.at_end(lambda: shutil.rmtree(path, ignore_errors=True))
-        token = self.random.getrandbits(256).to_bytes(32, "little")
-        with open(os.path.join(path, "token"), "wb") as file:
-            file.write(token)
-        return {"objectDirectory": path, "objectDirectoryToken": token}
-
     # The end --------------------------------------------------------------------------------------------------------
-
-    def idle(self) -> None:
-        try:
-            self.router.pump(0)
-        except Violation:
-            pass  # what it says while it ends is of no interest
 
     def say_goodbye(self) -> None:
         self.router.is_ending = True
