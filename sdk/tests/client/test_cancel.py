@@ -160,7 +160,9 @@ def test_an_awaited_task_is_cancelled_with_its_awaiter(any_client: Client, done_
             await future
 
         task = asyncio.ensure_future(wait())
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not running.exists():
+            assert time.monotonic() < deadline, any_client.explain(future)
             await asyncio.sleep(0.005)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
