@@ -160,6 +160,7 @@ def test_an_awaited_task_is_cancelled_with_its_awaiter(any_client: Client, done_
             await future
 
         task = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)  # it has begun to wait: who is cancelled before never asks for the future
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not running.exists():
             assert time.monotonic() < deadline, any_client.explain(future)
