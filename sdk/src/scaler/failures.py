@@ -16,12 +16,11 @@ from typing import Any, Dict, Optional, Type
 import cloudpickle
 
 from scaler import exceptions
+from scaler.codecs import PYTHON_CODEC
 from scaler.exceptions import RemoteTraceback, ScalerError
 from scaler.texts import description_of, shortened, text_of
 from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
 from scaler_protocol import messages as m
-
-CODEC = "cloudpickle"
 
 TRACEBACK_CHARACTERS = 12_000
 """Of the traceback that travels as text: a failure travels inline, and must not lose its exception to a deep stack."""
@@ -96,7 +95,7 @@ def _attach_exception(failure: m.Failure, exception: BaseException) -> None:
         data = cloudpickle.dumps(exception, protocol=pickle.HIGHEST_PROTOCOL)
         if not isinstance(pickle.loads(data), BaseException):
             raise pickle.PicklingError("its pickle loads as something that is no exception")
-        failure.exception, failure.codec = data, CODEC
+        failure.exception, failure.codec = data, PYTHON_CODEC
     except BaseException as error:  # a user's class may raise anything here, SystemExit included
         failure.kind = m.FailureKind.EXCEPTION_NOT_SERIALIZABLE
         failure.message = (
@@ -133,7 +132,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
     exception: Optional[BaseException] = None
     message = failure.message
-    if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == CODEC:
+    if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == PYTHON_CODEC:
         try:
             exception = _load_exception(failure.exception)
         except KeyboardInterrupt:  # of the user, who waits for it

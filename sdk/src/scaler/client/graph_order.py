@@ -96,7 +96,7 @@ class NeededTasks:
     def _met(self, key: Any, value: Any) -> int:
         """A key of the graph is met for the first time."""
         number = DATA
-        if type(value) is tuple and value and callable(value[0]):  # is_task, without the call
+        if is_task(value):
             number = len(self.tasks)
             self.keys.append(key)
             self.tasks.append(value)
