@@ -34,5 +34,10 @@ struct Message {
     schedulerStatus @22 :Status.SchedulerStatus;
     explanationRequest @23 :Task.ExplanationRequest;
     explanation @24 :Task.Explanation;
+    infoRequest @25 :Session.InfoRequest;
+    info @26 :Session.Info;
+    taskRuns @27 :Status.TaskRuns;
+    workerShutdown @28 :Session.WorkerShutdown;
+    workerShutdownResponse @29 :Session.WorkerShutdownResponse;
   }
 }

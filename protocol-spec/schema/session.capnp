@@ -78,6 +78,8 @@ struct ProcessorStatus {
   cpuPermille @4 :UInt32;
   residentBytes @5 :UInt64;
   queued @6 :UInt32;
+  instance @7 :UInt64;  # the task that it runs, 0: none, or it began just now
+  taskMicroseconds @8 :UInt64;  # for how long
 }
 
 struct Heartbeat {
@@ -96,6 +98,7 @@ struct HeartbeatEcho {
   sequence @0 :UInt64;
   slots @1 :UInt32;  # how many tasks the whole cluster can run at once
   tasksWaiting @2 :UInt64;
+  isWatched @3 :Bool;  # to a worker: somebody looks on, fill the columns of runs in TaskResult
 }
 
 struct DisconnectRequest {
@@ -119,4 +122,26 @@ struct ClientShutdown {
 struct ClientShutdownResponse {
   accepted @0 :Bool;
   message @1 :Text;
+}
+
+struct InfoRequest {
+  # Client to scheduler: what does the cluster consist of? Answered by Info.
+  requestId @0 :UInt64;
+}
+
+struct Info {
+  requestId @0 :UInt64;
+}
+
+struct WorkerShutdown {
+  # A client asks that one worker leaves: a protected scheduler refuses.
+  requestId @0 :UInt64;
+  session @1 :UInt32;  # of the worker
+  isDraining @2 :Bool;  # it finishes what it runs and gives the rest back; otherwise it stops at once
+}
+
+struct WorkerShutdownResponse {
+  requestId @0 :UInt64;
+  accepted @1 :Bool;
+  message @2 :Text;
 }

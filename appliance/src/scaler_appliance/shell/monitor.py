@@ -42,8 +42,8 @@ class Monitor:
             raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
         self.address = self._publisher.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def publish(self, header: bytes) -> None:
-        self._publisher.send(header, zmq.NOBLOCK)
+    def publish(self, topic: bytes, header: bytes) -> None:
+        self._publisher.send_multipart((topic, header), zmq.NOBLOCK)
 
     def close(self) -> None:
         self._publisher.close()

@@ -931,12 +931,22 @@ class Refusal(Struct):
         return self
 
 
-_PROCESSOR_STATUS_WORDS = struct.Struct("<IB3xIIQ")
+_PROCESSOR_STATUS_WORDS = struct.Struct("<IB3xII3Q")
 
 
 class ProcessorStatus(Struct):
-    __slots__ = ("process_id", "initialized", "has_task", "suspended", "cpu_permille", "resident_bytes", "queued")
-    DATA_WORDS = 3
+    __slots__ = (
+        "process_id",
+        "initialized",
+        "has_task",
+        "suspended",
+        "cpu_permille",
+        "resident_bytes",
+        "queued",
+        "instance",
+        "task_microseconds",
+    )
+    DATA_WORDS = 5
     POINTER_WORDS = 0
 
     process_id: int
@@ -946,6 +956,8 @@ class ProcessorStatus(Struct):
     cpu_permille: int
     resident_bytes: int
     queued: int
+    instance: int
+    task_microseconds: int
 
     def __init__(
         self,
@@ -957,6 +969,8 @@ class ProcessorStatus(Struct):
         cpu_permille: int = 0,
         resident_bytes: int = 0,
         queued: int = 0,
+        instance: int = 0,
+        task_microseconds: int = 0,
     ) -> None:
         self.process_id = process_id
         self.initialized = initialized
@@ -965,6 +979,8 @@ class ProcessorStatus(Struct):
         self.cpu_permille = cpu_permille
         self.resident_bytes = resident_bytes
         self.queued = queued
+        self.instance = instance
+        self.task_microseconds = task_microseconds
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _PROCESSOR_STATUS_WORDS.pack(
@@ -973,21 +989,25 @@ class ProcessorStatus(Struct):
             self.cpu_permille,
             self.queued,
             self.resident_bytes,
+            self.instance,
+            self.task_microseconds,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ProcessorStatus:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 0:
+        if data_words == 5 and pointer_words == 0:
             words = _PROCESSOR_STATUS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _PROCESSOR_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+            words = _PROCESSOR_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 0))
         (
             self.process_id,
             flags_4,
             self.cpu_permille,
             self.queued,
             self.resident_bytes,
+            self.instance,
+            self.task_microseconds,
         ) = words
         self.initialized = flags_4 & 1 != 0
         self.has_task = flags_4 & 2 != 0
@@ -1077,27 +1097,30 @@ class Heartbeat(Struct):
         return self
 
 
-_HEARTBEAT_ECHO_WORDS = struct.Struct("<QI4xQ")
+_HEARTBEAT_ECHO_WORDS = struct.Struct("<QIB3xQ")
 
 
 class HeartbeatEcho(Struct):
-    __slots__ = ("sequence", "slots", "tasks_waiting")
+    __slots__ = ("sequence", "slots", "tasks_waiting", "is_watched")
     DATA_WORDS = 3
     POINTER_WORDS = 0
 
     sequence: int
     slots: int
     tasks_waiting: int
+    is_watched: bool
 
-    def __init__(self, *, sequence: int = 0, slots: int = 0, tasks_waiting: int = 0) -> None:
+    def __init__(self, *, sequence: int = 0, slots: int = 0, tasks_waiting: int = 0, is_watched: bool = False) -> None:
         self.sequence = sequence
         self.slots = slots
         self.tasks_waiting = tasks_waiting
+        self.is_watched = is_watched
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HEARTBEAT_ECHO_WORDS.pack(
             self.sequence,
             self.slots,
+            (1 if self.is_watched else 0),
             self.tasks_waiting,
         )
 
@@ -1111,8 +1134,10 @@ class HeartbeatEcho(Struct):
         (
             self.sequence,
             self.slots,
+            flags_12,
             self.tasks_waiting,
         ) = words
+        self.is_watched = flags_12 & 1 != 0
         return self
 
 
@@ -1226,6 +1251,148 @@ class ClientShutdownResponse(Struct):
         return self
 
 
+_INFO_REQUEST_WORDS = struct.Struct("<Q")
+
+
+class InfoRequest(Struct):
+    __slots__ = ("request_id",)
+    DATA_WORDS = 1
+    POINTER_WORDS = 0
+
+    request_id: int
+
+    def __init__(self, *, request_id: int = 0) -> None:
+        self.request_id = request_id
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _INFO_REQUEST_WORDS.pack(
+            self.request_id,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> InfoRequest:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 0:
+            words = _INFO_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _INFO_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 0))
+        (self.request_id,) = words
+        return self
+
+
+_INFO_WORDS = struct.Struct("<Q")
+
+
+class Info(Struct):
+    __slots__ = ("request_id",)
+    DATA_WORDS = 1
+    POINTER_WORDS = 0
+
+    request_id: int
+
+    def __init__(self, *, request_id: int = 0) -> None:
+        self.request_id = request_id
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _INFO_WORDS.pack(
+            self.request_id,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Info:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 0:
+            words = _INFO_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 0))
+        (self.request_id,) = words
+        return self
+
+
+_WORKER_SHUTDOWN_WORDS = struct.Struct("<QIB3x")
+
+
+class WorkerShutdown(Struct):
+    __slots__ = ("request_id", "session", "is_draining")
+    DATA_WORDS = 2
+    POINTER_WORDS = 0
+
+    request_id: int
+    session: int
+    is_draining: bool
+
+    def __init__(self, *, request_id: int = 0, session: int = 0, is_draining: bool = False) -> None:
+        self.request_id = request_id
+        self.session = session
+        self.is_draining = is_draining
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _WORKER_SHUTDOWN_WORDS.pack(
+            self.request_id,
+            self.session,
+            (1 if self.is_draining else 0),
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerShutdown:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 0:
+            words = _WORKER_SHUTDOWN_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _WORKER_SHUTDOWN_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+        (
+            self.request_id,
+            self.session,
+            flags_12,
+        ) = words
+        self.is_draining = flags_12 & 1 != 0
+        return self
+
+
+_WORKER_SHUTDOWN_RESPONSE_WORDS = struct.Struct("<QB7xQ")
+
+
+class WorkerShutdownResponse(Struct):
+    __slots__ = ("request_id", "accepted", "message")
+    DATA_WORDS = 2
+    POINTER_WORDS = 1
+
+    request_id: int
+    accepted: bool
+    message: str
+
+    def __init__(self, *, request_id: int = 0, accepted: bool = False, message: str = "") -> None:
+        self.request_id = request_id
+        self.accepted = accepted
+        self.message = message
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _WORKER_SHUTDOWN_RESPONSE_WORDS.pack(
+            self.request_id,
+            (1 if self.accepted else 0),
+            writer.text(self.message, at) if self.message else 0,
+        )
+
+    @classmethod
+    def read(
+        cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
+    ) -> WorkerShutdownResponse:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 1:
+            words = _WORKER_SHUTDOWN_RESPONSE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _WORKER_SHUTDOWN_RESPONSE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
+        (
+            self.request_id,
+            flags_8,
+            message,
+        ) = words
+        self.accepted = flags_8 & 1 != 0
+        at = start + data_words * 8
+        self.message = reader.text(message, segment, at) if message else ""
+        return self
+
+
 _COUNT_WORDS = struct.Struct("<QQ")
 
 
@@ -1263,21 +1430,302 @@ class Count(Struct):
         return self
 
 
-_WORKER_STATUS_WORDS = struct.Struct("<3I4x4Q")
+_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x29Q")
 
 
-class WorkerStatus(Struct):
-    __slots__ = ("session", "name", "host", "process_id", "slots", "tasks", "heartbeat")
-    DATA_WORDS = 3
-    POINTER_WORDS = 3
+class SchedulerStatus(Struct):
+    __slots__ = (
+        "scheduler_id",
+        "sequence",
+        "is_snapshot",
+        "unix_microseconds",
+        "started_unix_microseconds",
+        "implementation",
+        "address",
+        "host",
+        "process_id",
+        "is_protected",
+        "cpu_permille",
+        "resident_bytes",
+        "status_microseconds",
+        "objects",
+        "object_bytes",
+        "object_bytes_on_disk",
+        "slots",
+        "tasks",
+        "sent",
+        "received",
+        "workers",
+        "processors",
+        "clients",
+        "functions",
+        "graphs",
+        "large_objects",
+        "new_workers",
+        "new_clients",
+        "new_functions",
+        "new_objects",
+        "workers_gone",
+        "clients_gone",
+        "functions_gone",
+        "graphs_gone",
+        "objects_gone",
+        "waiting_reasons",
+    )
+    DATA_WORDS = 11
+    POINTER_WORDS = 23
+
+    scheduler_id: bytes
+    sequence: int
+    is_snapshot: bool
+    unix_microseconds: int
+    started_unix_microseconds: int
+    implementation: Implementation
+    address: str
+    host: str
+    process_id: int
+    is_protected: bool
+    cpu_permille: int
+    resident_bytes: int
+    status_microseconds: int
+    objects: int
+    object_bytes: int
+    object_bytes_on_disk: int
+    slots: int
+    tasks: List[Count]
+    sent: List[Count]
+    received: List[Count]
+    workers: WorkerColumns
+    processors: ProcessorColumns
+    clients: ClientColumns
+    functions: FunctionColumns
+    graphs: GraphColumns
+    large_objects: ObjectColumns
+    new_workers: List[WorkerIdentity]
+    new_clients: List[ClientIdentity]
+    new_functions: List[FunctionIdentity]
+    new_objects: List[ObjectIdentity]
+    workers_gone: array[int]
+    clients_gone: array[int]
+    functions_gone: array[int]
+    graphs_gone: array[int]
+    objects_gone: array[int]
+    waiting_reasons: List[str]
+
+    def __init__(
+        self,
+        *,
+        scheduler_id: Union[bytes, bytearray, memoryview] = b"",
+        sequence: int = 0,
+        is_snapshot: bool = False,
+        unix_microseconds: int = 0,
+        started_unix_microseconds: int = 0,
+        implementation: Optional[Implementation] = None,
+        address: str = "",
+        host: str = "",
+        process_id: int = 0,
+        is_protected: bool = False,
+        cpu_permille: int = 0,
+        resident_bytes: int = 0,
+        status_microseconds: int = 0,
+        objects: int = 0,
+        object_bytes: int = 0,
+        object_bytes_on_disk: int = 0,
+        slots: int = 0,
+        tasks: Iterable[Count] = (),
+        sent: Iterable[Count] = (),
+        received: Iterable[Count] = (),
+        workers: Optional[WorkerColumns] = None,
+        processors: Optional[ProcessorColumns] = None,
+        clients: Optional[ClientColumns] = None,
+        functions: Optional[FunctionColumns] = None,
+        graphs: Optional[GraphColumns] = None,
+        large_objects: Optional[ObjectColumns] = None,
+        new_workers: Iterable[WorkerIdentity] = (),
+        new_clients: Iterable[ClientIdentity] = (),
+        new_functions: Iterable[FunctionIdentity] = (),
+        new_objects: Iterable[ObjectIdentity] = (),
+        workers_gone: Column = NOTHING,
+        clients_gone: Column = NOTHING,
+        functions_gone: Column = NOTHING,
+        graphs_gone: Column = NOTHING,
+        objects_gone: Column = NOTHING,
+        waiting_reasons: Iterable[str] = (),
+    ) -> None:
+        self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
+        self.sequence = sequence
+        self.is_snapshot = is_snapshot
+        self.unix_microseconds = unix_microseconds
+        self.started_unix_microseconds = started_unix_microseconds
+        self.implementation = Implementation() if implementation is None else implementation
+        self.address = address
+        self.host = host
+        self.process_id = process_id
+        self.is_protected = is_protected
+        self.cpu_permille = cpu_permille
+        self.resident_bytes = resident_bytes
+        self.status_microseconds = status_microseconds
+        self.objects = objects
+        self.object_bytes = object_bytes
+        self.object_bytes_on_disk = object_bytes_on_disk
+        self.slots = slots
+        self.tasks = list(tasks)
+        self.sent = list(sent)
+        self.received = list(received)
+        self.workers = WorkerColumns() if workers is None else workers
+        self.processors = ProcessorColumns() if processors is None else processors
+        self.clients = ClientColumns() if clients is None else clients
+        self.functions = FunctionColumns() if functions is None else functions
+        self.graphs = GraphColumns() if graphs is None else graphs
+        self.large_objects = ObjectColumns() if large_objects is None else large_objects
+        self.new_workers = list(new_workers)
+        self.new_clients = list(new_clients)
+        self.new_functions = list(new_functions)
+        self.new_objects = list(new_objects)
+        self.workers_gone = array("I") if workers_gone is NOTHING else column("I", workers_gone)
+        self.clients_gone = array("I") if clients_gone is NOTHING else column("I", clients_gone)
+        self.functions_gone = array("I") if functions_gone is NOTHING else column("I", functions_gone)
+        self.graphs_gone = array("Q") if graphs_gone is NOTHING else column("Q", graphs_gone)
+        self.objects_gone = array("Q") if objects_gone is NOTHING else column("Q", objects_gone)
+        self.waiting_reasons = list(waiting_reasons)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _SCHEDULER_STATUS_WORDS.pack(
+            self.sequence,
+            (1 if self.is_snapshot else 0) | (2 if self.is_protected else 0),
+            self.process_id,
+            self.unix_microseconds,
+            self.started_unix_microseconds,
+            self.cpu_permille,
+            self.resident_bytes,
+            self.status_microseconds,
+            self.objects,
+            self.object_bytes,
+            self.object_bytes_on_disk,
+            self.slots,
+            writer.octets(self.scheduler_id, at) if self.scheduler_id else 0,
+            writer.struct(self.implementation, at + 1),
+            writer.text(self.address, at + 2) if self.address else 0,
+            writer.text(self.host, at + 3) if self.host else 0,
+            writer.structs(self.tasks, at + 4) if self.tasks else 0,
+            writer.structs(self.sent, at + 5) if self.sent else 0,
+            writer.structs(self.received, at + 6) if self.received else 0,
+            writer.struct(self.workers, at + 7),
+            writer.struct(self.processors, at + 8),
+            writer.struct(self.clients, at + 9),
+            writer.struct(self.functions, at + 10),
+            writer.struct(self.graphs, at + 11),
+            writer.struct(self.large_objects, at + 12),
+            writer.structs(self.new_workers, at + 13) if self.new_workers else 0,
+            writer.structs(self.new_clients, at + 14) if self.new_clients else 0,
+            writer.structs(self.new_functions, at + 15) if self.new_functions else 0,
+            writer.structs(self.new_objects, at + 16) if self.new_objects else 0,
+            writer.column(self.workers_gone, "I", at + 17) if self.workers_gone else 0,
+            writer.column(self.clients_gone, "I", at + 18) if self.clients_gone else 0,
+            writer.column(self.functions_gone, "I", at + 19) if self.functions_gone else 0,
+            writer.column(self.graphs_gone, "Q", at + 20) if self.graphs_gone else 0,
+            writer.column(self.objects_gone, "Q", at + 21) if self.objects_gone else 0,
+            writer.texts(self.waiting_reasons, at + 22) if self.waiting_reasons else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
+        self = cls.__new__(cls)
+        if data_words == 11 and pointer_words == 23:
+            words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 23))
+        (
+            self.sequence,
+            flags_8,
+            self.process_id,
+            self.unix_microseconds,
+            self.started_unix_microseconds,
+            self.cpu_permille,
+            self.resident_bytes,
+            self.status_microseconds,
+            self.objects,
+            self.object_bytes,
+            self.object_bytes_on_disk,
+            self.slots,
+            scheduler_id,
+            implementation,
+            address,
+            host,
+            tasks,
+            sent,
+            received,
+            workers,
+            processors,
+            clients,
+            functions,
+            graphs,
+            large_objects,
+            new_workers,
+            new_clients,
+            new_functions,
+            new_objects,
+            workers_gone,
+            clients_gone,
+            functions_gone,
+            graphs_gone,
+            objects_gone,
+            waiting_reasons,
+        ) = words
+        self.is_snapshot = flags_8 & 1 != 0
+        self.is_protected = flags_8 & 2 != 0
+        at = start + data_words * 8
+        self.scheduler_id = reader.octets(scheduler_id, segment, at) if scheduler_id else b""
+        self.implementation = (
+            reader.struct(implementation, segment, at + 8, Implementation.read) if implementation else Implementation()
+        )
+        self.address = reader.text(address, segment, at + 16) if address else ""
+        self.host = reader.text(host, segment, at + 24) if host else ""
+        self.tasks = reader.structs(tasks, segment, at + 32, Count.read) if tasks else []
+        self.sent = reader.structs(sent, segment, at + 40, Count.read) if sent else []
+        self.received = reader.structs(received, segment, at + 48, Count.read) if received else []
+        self.workers = reader.struct(workers, segment, at + 56, WorkerColumns.read) if workers else WorkerColumns()
+        self.processors = (
+            reader.struct(processors, segment, at + 64, ProcessorColumns.read) if processors else ProcessorColumns()
+        )
+        self.clients = reader.struct(clients, segment, at + 72, ClientColumns.read) if clients else ClientColumns()
+        self.functions = (
+            reader.struct(functions, segment, at + 80, FunctionColumns.read) if functions else FunctionColumns()
+        )
+        self.graphs = reader.struct(graphs, segment, at + 88, GraphColumns.read) if graphs else GraphColumns()
+        self.large_objects = (
+            reader.struct(large_objects, segment, at + 96, ObjectColumns.read) if large_objects else ObjectColumns()
+        )
+        self.new_workers = reader.structs(new_workers, segment, at + 104, WorkerIdentity.read) if new_workers else []
+        self.new_clients = reader.structs(new_clients, segment, at + 112, ClientIdentity.read) if new_clients else []
+        self.new_functions = (
+            reader.structs(new_functions, segment, at + 120, FunctionIdentity.read) if new_functions else []
+        )
+        self.new_objects = reader.structs(new_objects, segment, at + 128, ObjectIdentity.read) if new_objects else []
+        self.workers_gone = reader.column(workers_gone, segment, at + 136, "I", 4) if workers_gone else array("I")
+        self.clients_gone = reader.column(clients_gone, segment, at + 144, "I", 4) if clients_gone else array("I")
+        self.functions_gone = reader.column(functions_gone, segment, at + 152, "I", 4) if functions_gone else array("I")
+        self.graphs_gone = reader.column(graphs_gone, segment, at + 160, "Q", 8) if graphs_gone else array("Q")
+        self.objects_gone = reader.column(objects_gone, segment, at + 168, "Q", 8) if objects_gone else array("Q")
+        self.waiting_reasons = reader.texts(waiting_reasons, segment, at + 176) if waiting_reasons else []
+        return self
+
+
+_WORKER_IDENTITY_WORDS = struct.Struct("<3I4x4Q")
+
+
+class WorkerIdentity(Struct):
+    __slots__ = ("session", "name", "host", "process_id", "slots", "implementation", "capabilities")
+    DATA_WORDS = 2
+    POINTER_WORDS = 4
 
     session: int
     name: str
     host: str
     process_id: int
     slots: int
-    tasks: int
-    heartbeat: Heartbeat
+    implementation: Implementation
+    capabilities: List[Capability]
 
     def __init__(
         self,
@@ -1287,145 +1735,950 @@ class WorkerStatus(Struct):
         host: str = "",
         process_id: int = 0,
         slots: int = 0,
-        tasks: int = 0,
-        heartbeat: Optional[Heartbeat] = None,
+        implementation: Optional[Implementation] = None,
+        capabilities: Iterable[Capability] = (),
     ) -> None:
         self.session = session
         self.name = name
         self.host = host
         self.process_id = process_id
         self.slots = slots
-        self.tasks = tasks
-        self.heartbeat = Heartbeat() if heartbeat is None else heartbeat
+        self.implementation = Implementation() if implementation is None else implementation
+        self.capabilities = list(capabilities)
 
     def write(self, writer: Writer, at: int) -> bytes:
-        return _WORKER_STATUS_WORDS.pack(
+        return _WORKER_IDENTITY_WORDS.pack(
             self.session,
             self.process_id,
             self.slots,
-            self.tasks,
             writer.text(self.name, at) if self.name else 0,
             writer.text(self.host, at + 1) if self.host else 0,
-            writer.struct(self.heartbeat, at + 2),
+            writer.struct(self.implementation, at + 2),
+            writer.structs(self.capabilities, at + 3) if self.capabilities else 0,
         )
 
     @classmethod
-    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerStatus:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerIdentity:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 3:
-            words = _WORKER_STATUS_WORDS.unpack_from(reader.data, start)
+        if data_words == 2 and pointer_words == 4:
+            words = _WORKER_IDENTITY_WORDS.unpack_from(reader.data, start)
         else:
-            words = _WORKER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 3))
+            words = _WORKER_IDENTITY_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 4))
         (
             self.session,
             self.process_id,
             self.slots,
-            self.tasks,
             name,
             host,
-            heartbeat,
+            implementation,
+            capabilities,
         ) = words
         at = start + data_words * 8
         self.name = reader.text(name, segment, at) if name else ""
         self.host = reader.text(host, segment, at + 8) if host else ""
-        self.heartbeat = reader.struct(heartbeat, segment, at + 16, Heartbeat.read) if heartbeat else Heartbeat()
+        self.implementation = (
+            reader.struct(implementation, segment, at + 16, Implementation.read) if implementation else Implementation()
+        )
+        self.capabilities = reader.structs(capabilities, segment, at + 24, Capability.read) if capabilities else []
         return self
 
 
-_SCHEDULER_STATUS_WORDS = struct.Struct("<II8Q")
+_WORKER_COLUMNS_WORDS = struct.Struct("<11Q")
 
 
-class SchedulerStatus(Struct):
+class WorkerColumns(Struct):
     __slots__ = (
-        "scheduler_id",
+        "sessions",
+        "tasks",
+        "queued",
+        "sent",
+        "finished",
+        "failed",
         "cpu_permille",
         "resident_bytes",
-        "objects",
-        "object_bytes",
-        "tasks",
-        "sent",
-        "received",
-        "workers",
-        "clients",
+        "free_bytes",
+        "latency_microseconds",
+        "states",
     )
-    DATA_WORDS = 4
-    POINTER_WORDS = 5
+    DATA_WORDS = 0
+    POINTER_WORDS = 11
+
+    sessions: array[int]
+    tasks: array[int]
+    queued: array[int]
+    sent: array[int]
+    finished: array[int]
+    failed: array[int]
+    cpu_permille: array[int]
+    resident_bytes: array[int]
+    free_bytes: array[int]
+    latency_microseconds: array[int]
+    states: bytes
+
+    def __init__(
+        self,
+        *,
+        sessions: Column = NOTHING,
+        tasks: Column = NOTHING,
+        queued: Column = NOTHING,
+        sent: Column = NOTHING,
+        finished: Column = NOTHING,
+        failed: Column = NOTHING,
+        cpu_permille: Column = NOTHING,
+        resident_bytes: Column = NOTHING,
+        free_bytes: Column = NOTHING,
+        latency_microseconds: Column = NOTHING,
+        states: Column = b"",
+    ) -> None:
+        self.sessions = array("I") if sessions is NOTHING else column("I", sessions)
+        self.tasks = array("I") if tasks is NOTHING else column("I", tasks)
+        self.queued = array("I") if queued is NOTHING else column("I", queued)
+        self.sent = array("Q") if sent is NOTHING else column("Q", sent)
+        self.finished = array("Q") if finished is NOTHING else column("Q", finished)
+        self.failed = array("Q") if failed is NOTHING else column("Q", failed)
+        self.cpu_permille = array("I") if cpu_permille is NOTHING else column("I", cpu_permille)
+        self.resident_bytes = array("Q") if resident_bytes is NOTHING else column("Q", resident_bytes)
+        self.free_bytes = array("Q") if free_bytes is NOTHING else column("Q", free_bytes)
+        self.latency_microseconds = array("I") if latency_microseconds is NOTHING else column("I", latency_microseconds)
+        self.states = states if type(states) is bytes else octets(states)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _WORKER_COLUMNS_WORDS.pack(
+            writer.column(self.sessions, "I", at) if self.sessions else 0,
+            writer.column(self.tasks, "I", at + 1) if self.tasks else 0,
+            writer.column(self.queued, "I", at + 2) if self.queued else 0,
+            writer.column(self.sent, "Q", at + 3) if self.sent else 0,
+            writer.column(self.finished, "Q", at + 4) if self.finished else 0,
+            writer.column(self.failed, "Q", at + 5) if self.failed else 0,
+            writer.column(self.cpu_permille, "I", at + 6) if self.cpu_permille else 0,
+            writer.column(self.resident_bytes, "Q", at + 7) if self.resident_bytes else 0,
+            writer.column(self.free_bytes, "Q", at + 8) if self.free_bytes else 0,
+            writer.column(self.latency_microseconds, "I", at + 9) if self.latency_microseconds else 0,
+            writer.octets(self.states, at + 10) if self.states else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 11:
+            words = _WORKER_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _WORKER_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 11))
+        (
+            sessions,
+            tasks,
+            queued,
+            sent,
+            finished,
+            failed,
+            cpu_permille,
+            resident_bytes,
+            free_bytes,
+            latency_microseconds,
+            states,
+        ) = words
+        at = start + data_words * 8
+        self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else array("I")
+        self.tasks = reader.column(tasks, segment, at + 8, "I", 4) if tasks else array("I")
+        self.queued = reader.column(queued, segment, at + 16, "I", 4) if queued else array("I")
+        self.sent = reader.column(sent, segment, at + 24, "Q", 8) if sent else array("Q")
+        self.finished = reader.column(finished, segment, at + 32, "Q", 8) if finished else array("Q")
+        self.failed = reader.column(failed, segment, at + 40, "Q", 8) if failed else array("Q")
+        self.cpu_permille = reader.column(cpu_permille, segment, at + 48, "I", 4) if cpu_permille else array("I")
+        self.resident_bytes = reader.column(resident_bytes, segment, at + 56, "Q", 8) if resident_bytes else array("Q")
+        self.free_bytes = reader.column(free_bytes, segment, at + 64, "Q", 8) if free_bytes else array("Q")
+        self.latency_microseconds = (
+            reader.column(latency_microseconds, segment, at + 72, "I", 4) if latency_microseconds else array("I")
+        )
+        self.states = reader.octets(states, segment, at + 80) if states else b""
+        return self
+
+
+_PROCESSOR_COLUMNS_WORDS = struct.Struct("<10Q")
+
+
+class ProcessorColumns(Struct):
+    __slots__ = (
+        "workers",
+        "process_ids",
+        "states",
+        "cpu_permille",
+        "resident_bytes",
+        "queued",
+        "task_clients",
+        "task_ids",
+        "task_functions",
+        "task_microseconds",
+    )
+    DATA_WORDS = 0
+    POINTER_WORDS = 10
+
+    workers: array[int]
+    process_ids: array[int]
+    states: bytes
+    cpu_permille: array[int]
+    resident_bytes: array[int]
+    queued: array[int]
+    task_clients: array[int]
+    task_ids: array[int]
+    task_functions: array[int]
+    task_microseconds: array[int]
+
+    def __init__(
+        self,
+        *,
+        workers: Column = NOTHING,
+        process_ids: Column = NOTHING,
+        states: Column = b"",
+        cpu_permille: Column = NOTHING,
+        resident_bytes: Column = NOTHING,
+        queued: Column = NOTHING,
+        task_clients: Column = NOTHING,
+        task_ids: Column = NOTHING,
+        task_functions: Column = NOTHING,
+        task_microseconds: Column = NOTHING,
+    ) -> None:
+        self.workers = array("I") if workers is NOTHING else column("I", workers)
+        self.process_ids = array("I") if process_ids is NOTHING else column("I", process_ids)
+        self.states = states if type(states) is bytes else octets(states)
+        self.cpu_permille = array("I") if cpu_permille is NOTHING else column("I", cpu_permille)
+        self.resident_bytes = array("Q") if resident_bytes is NOTHING else column("Q", resident_bytes)
+        self.queued = array("I") if queued is NOTHING else column("I", queued)
+        self.task_clients = array("I") if task_clients is NOTHING else column("I", task_clients)
+        self.task_ids = array("Q") if task_ids is NOTHING else column("Q", task_ids)
+        self.task_functions = array("I") if task_functions is NOTHING else column("I", task_functions)
+        self.task_microseconds = array("Q") if task_microseconds is NOTHING else column("Q", task_microseconds)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _PROCESSOR_COLUMNS_WORDS.pack(
+            writer.column(self.workers, "I", at) if self.workers else 0,
+            writer.column(self.process_ids, "I", at + 1) if self.process_ids else 0,
+            writer.octets(self.states, at + 2) if self.states else 0,
+            writer.column(self.cpu_permille, "I", at + 3) if self.cpu_permille else 0,
+            writer.column(self.resident_bytes, "Q", at + 4) if self.resident_bytes else 0,
+            writer.column(self.queued, "I", at + 5) if self.queued else 0,
+            writer.column(self.task_clients, "I", at + 6) if self.task_clients else 0,
+            writer.column(self.task_ids, "Q", at + 7) if self.task_ids else 0,
+            writer.column(self.task_functions, "I", at + 8) if self.task_functions else 0,
+            writer.column(self.task_microseconds, "Q", at + 9) if self.task_microseconds else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ProcessorColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 10:
+            words = _PROCESSOR_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _PROCESSOR_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 10))
+        (
+            workers,
+            process_ids,
+            states,
+            cpu_permille,
+            resident_bytes,
+            queued,
+            task_clients,
+            task_ids,
+            task_functions,
+            task_microseconds,
+        ) = words
+        at = start + data_words * 8
+        self.workers = reader.column(workers, segment, at, "I", 4) if workers else array("I")
+        self.process_ids = reader.column(process_ids, segment, at + 8, "I", 4) if process_ids else array("I")
+        self.states = reader.octets(states, segment, at + 16) if states else b""
+        self.cpu_permille = reader.column(cpu_permille, segment, at + 24, "I", 4) if cpu_permille else array("I")
+        self.resident_bytes = reader.column(resident_bytes, segment, at + 32, "Q", 8) if resident_bytes else array("Q")
+        self.queued = reader.column(queued, segment, at + 40, "I", 4) if queued else array("I")
+        self.task_clients = reader.column(task_clients, segment, at + 48, "I", 4) if task_clients else array("I")
+        self.task_ids = reader.column(task_ids, segment, at + 56, "Q", 8) if task_ids else array("Q")
+        self.task_functions = reader.column(task_functions, segment, at + 64, "I", 4) if task_functions else array("I")
+        self.task_microseconds = (
+            reader.column(task_microseconds, segment, at + 72, "Q", 8) if task_microseconds else array("Q")
+        )
+        return self
+
+
+_CLIENT_IDENTITY_WORDS = struct.Struct("<II3Q")
+
+
+class ClientIdentity(Struct):
+    __slots__ = ("session", "name", "host", "process_id", "implementation")
+    DATA_WORDS = 1
+    POINTER_WORDS = 3
+
+    session: int
+    name: str
+    host: str
+    process_id: int
+    implementation: Implementation
+
+    def __init__(
+        self,
+        *,
+        session: int = 0,
+        name: str = "",
+        host: str = "",
+        process_id: int = 0,
+        implementation: Optional[Implementation] = None,
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.host = host
+        self.process_id = process_id
+        self.implementation = Implementation() if implementation is None else implementation
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _CLIENT_IDENTITY_WORDS.pack(
+            self.session,
+            self.process_id,
+            writer.text(self.name, at) if self.name else 0,
+            writer.text(self.host, at + 1) if self.host else 0,
+            writer.struct(self.implementation, at + 2),
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ClientIdentity:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 3:
+            words = _CLIENT_IDENTITY_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _CLIENT_IDENTITY_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 3))
+        (
+            self.session,
+            self.process_id,
+            name,
+            host,
+            implementation,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        self.host = reader.text(host, segment, at + 8) if host else ""
+        self.implementation = (
+            reader.struct(implementation, segment, at + 16, Implementation.read) if implementation else Implementation()
+        )
+        return self
+
+
+_CLIENT_COLUMNS_WORDS = struct.Struct("<8Q")
+
+
+class ClientColumns(Struct):
+    __slots__ = ("sessions", "tasks", "finished", "failed", "canceled", "bytes_in_flight", "objects", "object_bytes")
+    DATA_WORDS = 0
+    POINTER_WORDS = 8
+
+    sessions: array[int]
+    tasks: array[int]
+    finished: array[int]
+    failed: array[int]
+    canceled: array[int]
+    bytes_in_flight: array[int]
+    objects: array[int]
+    object_bytes: array[int]
+
+    def __init__(
+        self,
+        *,
+        sessions: Column = NOTHING,
+        tasks: Column = NOTHING,
+        finished: Column = NOTHING,
+        failed: Column = NOTHING,
+        canceled: Column = NOTHING,
+        bytes_in_flight: Column = NOTHING,
+        objects: Column = NOTHING,
+        object_bytes: Column = NOTHING,
+    ) -> None:
+        self.sessions = array("I") if sessions is NOTHING else column("I", sessions)
+        self.tasks = array("Q") if tasks is NOTHING else column("Q", tasks)
+        self.finished = array("Q") if finished is NOTHING else column("Q", finished)
+        self.failed = array("Q") if failed is NOTHING else column("Q", failed)
+        self.canceled = array("Q") if canceled is NOTHING else column("Q", canceled)
+        self.bytes_in_flight = array("Q") if bytes_in_flight is NOTHING else column("Q", bytes_in_flight)
+        self.objects = array("Q") if objects is NOTHING else column("Q", objects)
+        self.object_bytes = array("Q") if object_bytes is NOTHING else column("Q", object_bytes)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _CLIENT_COLUMNS_WORDS.pack(
+            writer.column(self.sessions, "I", at) if self.sessions else 0,
+            writer.column(self.tasks, "Q", at + 1) if self.tasks else 0,
+            writer.column(self.finished, "Q", at + 2) if self.finished else 0,
+            writer.column(self.failed, "Q", at + 3) if self.failed else 0,
+            writer.column(self.canceled, "Q", at + 4) if self.canceled else 0,
+            writer.column(self.bytes_in_flight, "Q", at + 5) if self.bytes_in_flight else 0,
+            writer.column(self.objects, "Q", at + 6) if self.objects else 0,
+            writer.column(self.object_bytes, "Q", at + 7) if self.object_bytes else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ClientColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 8:
+            words = _CLIENT_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _CLIENT_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 8))
+        (
+            sessions,
+            tasks,
+            finished,
+            failed,
+            canceled,
+            bytes_in_flight,
+            objects,
+            object_bytes,
+        ) = words
+        at = start + data_words * 8
+        self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else array("I")
+        self.tasks = reader.column(tasks, segment, at + 8, "Q", 8) if tasks else array("Q")
+        self.finished = reader.column(finished, segment, at + 16, "Q", 8) if finished else array("Q")
+        self.failed = reader.column(failed, segment, at + 24, "Q", 8) if failed else array("Q")
+        self.canceled = reader.column(canceled, segment, at + 32, "Q", 8) if canceled else array("Q")
+        self.bytes_in_flight = (
+            reader.column(bytes_in_flight, segment, at + 40, "Q", 8) if bytes_in_flight else array("Q")
+        )
+        self.objects = reader.column(objects, segment, at + 48, "Q", 8) if objects else array("Q")
+        self.object_bytes = reader.column(object_bytes, segment, at + 56, "Q", 8) if object_bytes else array("Q")
+        return self
+
+
+_FUNCTION_IDENTITY_WORDS = struct.Struct("<IIQ")
+
+
+class FunctionIdentity(Struct):
+    __slots__ = ("number", "name", "client")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    number: int
+    name: str
+    client: int
+
+    def __init__(self, *, number: int = 0, name: str = "", client: int = 0) -> None:
+        self.number = number
+        self.name = name
+        self.client = client
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _FUNCTION_IDENTITY_WORDS.pack(
+            self.number,
+            self.client,
+            writer.text(self.name, at) if self.name else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> FunctionIdentity:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _FUNCTION_IDENTITY_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _FUNCTION_IDENTITY_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.number,
+            self.client,
+            name,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        return self
+
+
+_FUNCTION_COLUMNS_WORDS = struct.Struct("<9Q")
+
+
+class FunctionColumns(Struct):
+    __slots__ = (
+        "numbers",
+        "finished",
+        "failed",
+        "busy_microseconds",
+        "running",
+        "waiting",
+        "duration_counts",
+        "duration_buckets",
+        "duration_tasks",
+    )
+    DATA_WORDS = 0
+    POINTER_WORDS = 9
+
+    numbers: array[int]
+    finished: array[int]
+    failed: array[int]
+    busy_microseconds: array[int]
+    running: array[int]
+    waiting: array[int]
+    duration_counts: array[int]
+    duration_buckets: bytes
+    duration_tasks: array[int]
+
+    def __init__(
+        self,
+        *,
+        numbers: Column = NOTHING,
+        finished: Column = NOTHING,
+        failed: Column = NOTHING,
+        busy_microseconds: Column = NOTHING,
+        running: Column = NOTHING,
+        waiting: Column = NOTHING,
+        duration_counts: Column = NOTHING,
+        duration_buckets: Column = b"",
+        duration_tasks: Column = NOTHING,
+    ) -> None:
+        self.numbers = array("I") if numbers is NOTHING else column("I", numbers)
+        self.finished = array("Q") if finished is NOTHING else column("Q", finished)
+        self.failed = array("Q") if failed is NOTHING else column("Q", failed)
+        self.busy_microseconds = array("Q") if busy_microseconds is NOTHING else column("Q", busy_microseconds)
+        self.running = array("I") if running is NOTHING else column("I", running)
+        self.waiting = array("Q") if waiting is NOTHING else column("Q", waiting)
+        self.duration_counts = array("I") if duration_counts is NOTHING else column("I", duration_counts)
+        self.duration_buckets = duration_buckets if type(duration_buckets) is bytes else octets(duration_buckets)
+        self.duration_tasks = array("Q") if duration_tasks is NOTHING else column("Q", duration_tasks)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _FUNCTION_COLUMNS_WORDS.pack(
+            writer.column(self.numbers, "I", at) if self.numbers else 0,
+            writer.column(self.finished, "Q", at + 1) if self.finished else 0,
+            writer.column(self.failed, "Q", at + 2) if self.failed else 0,
+            writer.column(self.busy_microseconds, "Q", at + 3) if self.busy_microseconds else 0,
+            writer.column(self.running, "I", at + 4) if self.running else 0,
+            writer.column(self.waiting, "Q", at + 5) if self.waiting else 0,
+            writer.column(self.duration_counts, "I", at + 6) if self.duration_counts else 0,
+            writer.octets(self.duration_buckets, at + 7) if self.duration_buckets else 0,
+            writer.column(self.duration_tasks, "Q", at + 8) if self.duration_tasks else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> FunctionColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 9:
+            words = _FUNCTION_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _FUNCTION_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 9))
+        (
+            numbers,
+            finished,
+            failed,
+            busy_microseconds,
+            running,
+            waiting,
+            duration_counts,
+            duration_buckets,
+            duration_tasks,
+        ) = words
+        at = start + data_words * 8
+        self.numbers = reader.column(numbers, segment, at, "I", 4) if numbers else array("I")
+        self.finished = reader.column(finished, segment, at + 8, "Q", 8) if finished else array("Q")
+        self.failed = reader.column(failed, segment, at + 16, "Q", 8) if failed else array("Q")
+        self.busy_microseconds = (
+            reader.column(busy_microseconds, segment, at + 24, "Q", 8) if busy_microseconds else array("Q")
+        )
+        self.running = reader.column(running, segment, at + 32, "I", 4) if running else array("I")
+        self.waiting = reader.column(waiting, segment, at + 40, "Q", 8) if waiting else array("Q")
+        self.duration_counts = (
+            reader.column(duration_counts, segment, at + 48, "I", 4) if duration_counts else array("I")
+        )
+        self.duration_buckets = reader.octets(duration_buckets, segment, at + 56) if duration_buckets else b""
+        self.duration_tasks = reader.column(duration_tasks, segment, at + 64, "Q", 8) if duration_tasks else array("Q")
+        return self
+
+
+_GRAPH_COLUMNS_WORDS = struct.Struct("<11Q")
+
+
+class GraphColumns(Struct):
+    __slots__ = (
+        "numbers",
+        "clients",
+        "first_tasks",
+        "nodes",
+        "waiting",
+        "queued",
+        "running",
+        "succeeded",
+        "failed",
+        "canceled",
+        "started_unix_microseconds",
+    )
+    DATA_WORDS = 0
+    POINTER_WORDS = 11
+
+    numbers: array[int]
+    clients: array[int]
+    first_tasks: array[int]
+    nodes: array[int]
+    waiting: array[int]
+    queued: array[int]
+    running: array[int]
+    succeeded: array[int]
+    failed: array[int]
+    canceled: array[int]
+    started_unix_microseconds: array[int]
+
+    def __init__(
+        self,
+        *,
+        numbers: Column = NOTHING,
+        clients: Column = NOTHING,
+        first_tasks: Column = NOTHING,
+        nodes: Column = NOTHING,
+        waiting: Column = NOTHING,
+        queued: Column = NOTHING,
+        running: Column = NOTHING,
+        succeeded: Column = NOTHING,
+        failed: Column = NOTHING,
+        canceled: Column = NOTHING,
+        started_unix_microseconds: Column = NOTHING,
+    ) -> None:
+        self.numbers = array("Q") if numbers is NOTHING else column("Q", numbers)
+        self.clients = array("I") if clients is NOTHING else column("I", clients)
+        self.first_tasks = array("Q") if first_tasks is NOTHING else column("Q", first_tasks)
+        self.nodes = array("I") if nodes is NOTHING else column("I", nodes)
+        self.waiting = array("I") if waiting is NOTHING else column("I", waiting)
+        self.queued = array("I") if queued is NOTHING else column("I", queued)
+        self.running = array("I") if running is NOTHING else column("I", running)
+        self.succeeded = array("I") if succeeded is NOTHING else column("I", succeeded)
+        self.failed = array("I") if failed is NOTHING else column("I", failed)
+        self.canceled = array("I") if canceled is NOTHING else column("I", canceled)
+        self.started_unix_microseconds = (
+            array("Q") if started_unix_microseconds is NOTHING else column("Q", started_unix_microseconds)
+        )
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _GRAPH_COLUMNS_WORDS.pack(
+            writer.column(self.numbers, "Q", at) if self.numbers else 0,
+            writer.column(self.clients, "I", at + 1) if self.clients else 0,
+            writer.column(self.first_tasks, "Q", at + 2) if self.first_tasks else 0,
+            writer.column(self.nodes, "I", at + 3) if self.nodes else 0,
+            writer.column(self.waiting, "I", at + 4) if self.waiting else 0,
+            writer.column(self.queued, "I", at + 5) if self.queued else 0,
+            writer.column(self.running, "I", at + 6) if self.running else 0,
+            writer.column(self.succeeded, "I", at + 7) if self.succeeded else 0,
+            writer.column(self.failed, "I", at + 8) if self.failed else 0,
+            writer.column(self.canceled, "I", at + 9) if self.canceled else 0,
+            writer.column(self.started_unix_microseconds, "Q", at + 10) if self.started_unix_microseconds else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> GraphColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 11:
+            words = _GRAPH_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _GRAPH_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 11))
+        (
+            numbers,
+            clients,
+            first_tasks,
+            nodes,
+            waiting,
+            queued,
+            running,
+            succeeded,
+            failed,
+            canceled,
+            started_unix_microseconds,
+        ) = words
+        at = start + data_words * 8
+        self.numbers = reader.column(numbers, segment, at, "Q", 8) if numbers else array("Q")
+        self.clients = reader.column(clients, segment, at + 8, "I", 4) if clients else array("I")
+        self.first_tasks = reader.column(first_tasks, segment, at + 16, "Q", 8) if first_tasks else array("Q")
+        self.nodes = reader.column(nodes, segment, at + 24, "I", 4) if nodes else array("I")
+        self.waiting = reader.column(waiting, segment, at + 32, "I", 4) if waiting else array("I")
+        self.queued = reader.column(queued, segment, at + 40, "I", 4) if queued else array("I")
+        self.running = reader.column(running, segment, at + 48, "I", 4) if running else array("I")
+        self.succeeded = reader.column(succeeded, segment, at + 56, "I", 4) if succeeded else array("I")
+        self.failed = reader.column(failed, segment, at + 64, "I", 4) if failed else array("I")
+        self.canceled = reader.column(canceled, segment, at + 72, "I", 4) if canceled else array("I")
+        self.started_unix_microseconds = (
+            reader.column(started_unix_microseconds, segment, at + 80, "Q", 8)
+            if started_unix_microseconds
+            else array("Q")
+        )
+        return self
+
+
+_OBJECT_IDENTITY_WORDS = struct.Struct("<QB7xQ")
+
+
+class ObjectIdentity(Struct):
+    __slots__ = ("id", "name", "kind")
+    DATA_WORDS = 2
+    POINTER_WORDS = 1
+
+    id: int
+    name: str
+    kind: int
+
+    def __init__(self, *, id: int = 0, name: str = "", kind: int = 0) -> None:
+        self.id = id
+        self.name = name
+        self.kind = kind
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _OBJECT_IDENTITY_WORDS.pack(
+            self.id,
+            self.kind,
+            writer.text(self.name, at) if self.name else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ObjectIdentity:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 1:
+            words = _OBJECT_IDENTITY_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _OBJECT_IDENTITY_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
+        (
+            self.id,
+            self.kind,
+            name,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        return self
+
+
+_OBJECT_COLUMNS_WORDS = struct.Struct("<4Q")
+
+
+class ObjectColumns(Struct):
+    __slots__ = ("ids", "owners", "sizes", "states")
+    DATA_WORDS = 0
+    POINTER_WORDS = 4
+
+    ids: array[int]
+    owners: array[int]
+    sizes: array[int]
+    states: bytes
+
+    def __init__(
+        self, *, ids: Column = NOTHING, owners: Column = NOTHING, sizes: Column = NOTHING, states: Column = b""
+    ) -> None:
+        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.owners = array("I") if owners is NOTHING else column("I", owners)
+        self.sizes = array("Q") if sizes is NOTHING else column("Q", sizes)
+        self.states = states if type(states) is bytes else octets(states)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _OBJECT_COLUMNS_WORDS.pack(
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.column(self.owners, "I", at + 1) if self.owners else 0,
+            writer.column(self.sizes, "Q", at + 2) if self.sizes else 0,
+            writer.octets(self.states, at + 3) if self.states else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ObjectColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 4:
+            words = _OBJECT_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _OBJECT_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 4))
+        (
+            ids,
+            owners,
+            sizes,
+            states,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.owners = reader.column(owners, segment, at + 8, "I", 4) if owners else array("I")
+        self.sizes = reader.column(sizes, segment, at + 16, "Q", 8) if sizes else array("Q")
+        self.states = reader.octets(states, segment, at + 24) if states else b""
+        return self
+
+
+_TASK_RUNS_WORDS = struct.Struct("<4QI4x13Q")
+
+
+class TaskRuns(Struct):
+    __slots__ = (
+        "scheduler_id",
+        "sequence",
+        "unix_microseconds",
+        "end_microseconds",
+        "workers",
+        "processors",
+        "clients",
+        "functions",
+        "first_tasks",
+        "counts",
+        "statuses",
+        "busy_microseconds",
+        "peak_memory_bytes",
+        "attempts",
+        "failures",
+        "omitted_runs",
+        "omitted_tasks",
+        "one_worker_of",
+    )
+    DATA_WORDS = 5
+    POINTER_WORDS = 13
 
     scheduler_id: bytes
-    cpu_permille: int
-    resident_bytes: int
-    objects: int
-    object_bytes: int
-    tasks: List[Count]
-    sent: List[Count]
-    received: List[Count]
-    workers: List[WorkerStatus]
-    clients: int
+    sequence: int
+    unix_microseconds: int
+    end_microseconds: array[int]
+    workers: array[int]
+    processors: array[int]
+    clients: array[int]
+    functions: array[int]
+    first_tasks: array[int]
+    counts: array[int]
+    statuses: bytes
+    busy_microseconds: array[int]
+    peak_memory_bytes: array[int]
+    attempts: array[int]
+    failures: List[FailedRun]
+    omitted_runs: int
+    omitted_tasks: int
+    one_worker_of: int
 
     def __init__(
         self,
         *,
         scheduler_id: Union[bytes, bytearray, memoryview] = b"",
-        cpu_permille: int = 0,
-        resident_bytes: int = 0,
-        objects: int = 0,
-        object_bytes: int = 0,
-        tasks: Iterable[Count] = (),
-        sent: Iterable[Count] = (),
-        received: Iterable[Count] = (),
-        workers: Iterable[WorkerStatus] = (),
-        clients: int = 0,
+        sequence: int = 0,
+        unix_microseconds: int = 0,
+        end_microseconds: Column = NOTHING,
+        workers: Column = NOTHING,
+        processors: Column = NOTHING,
+        clients: Column = NOTHING,
+        functions: Column = NOTHING,
+        first_tasks: Column = NOTHING,
+        counts: Column = NOTHING,
+        statuses: Column = b"",
+        busy_microseconds: Column = NOTHING,
+        peak_memory_bytes: Column = NOTHING,
+        attempts: Column = NOTHING,
+        failures: Iterable[FailedRun] = (),
+        omitted_runs: int = 0,
+        omitted_tasks: int = 0,
+        one_worker_of: int = 0,
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
-        self.cpu_permille = cpu_permille
-        self.resident_bytes = resident_bytes
-        self.objects = objects
-        self.object_bytes = object_bytes
-        self.tasks = list(tasks)
-        self.sent = list(sent)
-        self.received = list(received)
-        self.workers = list(workers)
-        self.clients = clients
+        self.sequence = sequence
+        self.unix_microseconds = unix_microseconds
+        self.end_microseconds = array("I") if end_microseconds is NOTHING else column("I", end_microseconds)
+        self.workers = array("I") if workers is NOTHING else column("I", workers)
+        self.processors = array("I") if processors is NOTHING else column("I", processors)
+        self.clients = array("I") if clients is NOTHING else column("I", clients)
+        self.functions = array("I") if functions is NOTHING else column("I", functions)
+        self.first_tasks = array("Q") if first_tasks is NOTHING else column("Q", first_tasks)
+        self.counts = array("I") if counts is NOTHING else column("I", counts)
+        self.statuses = statuses if type(statuses) is bytes else octets(statuses)
+        self.busy_microseconds = array("Q") if busy_microseconds is NOTHING else column("Q", busy_microseconds)
+        self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
+        self.attempts = array("H") if attempts is NOTHING else column("H", attempts)
+        self.failures = list(failures)
+        self.omitted_runs = omitted_runs
+        self.omitted_tasks = omitted_tasks
+        self.one_worker_of = one_worker_of
 
     def write(self, writer: Writer, at: int) -> bytes:
-        return _SCHEDULER_STATUS_WORDS.pack(
-            self.cpu_permille,
-            self.clients,
-            self.resident_bytes,
-            self.objects,
-            self.object_bytes,
+        return _TASK_RUNS_WORDS.pack(
+            self.sequence,
+            self.unix_microseconds,
+            self.omitted_runs,
+            self.omitted_tasks,
+            self.one_worker_of,
             writer.octets(self.scheduler_id, at) if self.scheduler_id else 0,
-            writer.structs(self.tasks, at + 1) if self.tasks else 0,
-            writer.structs(self.sent, at + 2) if self.sent else 0,
-            writer.structs(self.received, at + 3) if self.received else 0,
-            writer.structs(self.workers, at + 4) if self.workers else 0,
+            writer.column(self.end_microseconds, "I", at + 1) if self.end_microseconds else 0,
+            writer.column(self.workers, "I", at + 2) if self.workers else 0,
+            writer.column(self.processors, "I", at + 3) if self.processors else 0,
+            writer.column(self.clients, "I", at + 4) if self.clients else 0,
+            writer.column(self.functions, "I", at + 5) if self.functions else 0,
+            writer.column(self.first_tasks, "Q", at + 6) if self.first_tasks else 0,
+            writer.column(self.counts, "I", at + 7) if self.counts else 0,
+            writer.octets(self.statuses, at + 8) if self.statuses else 0,
+            writer.column(self.busy_microseconds, "Q", at + 9) if self.busy_microseconds else 0,
+            writer.column(self.peak_memory_bytes, "Q", at + 10) if self.peak_memory_bytes else 0,
+            writer.column(self.attempts, "H", at + 11) if self.attempts else 0,
+            writer.structs(self.failures, at + 12) if self.failures else 0,
         )
 
     @classmethod
-    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskRuns:
         self = cls.__new__(cls)
-        if data_words == 4 and pointer_words == 5:
-            words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
+        if data_words == 5 and pointer_words == 13:
+            words = _TASK_RUNS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 5))
+            words = _TASK_RUNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 13))
         (
-            self.cpu_permille,
-            self.clients,
-            self.resident_bytes,
-            self.objects,
-            self.object_bytes,
+            self.sequence,
+            self.unix_microseconds,
+            self.omitted_runs,
+            self.omitted_tasks,
+            self.one_worker_of,
             scheduler_id,
-            tasks,
-            sent,
-            received,
+            end_microseconds,
             workers,
+            processors,
+            clients,
+            functions,
+            first_tasks,
+            counts,
+            statuses,
+            busy_microseconds,
+            peak_memory_bytes,
+            attempts,
+            failures,
         ) = words
         at = start + data_words * 8
         self.scheduler_id = reader.octets(scheduler_id, segment, at) if scheduler_id else b""
-        self.tasks = reader.structs(tasks, segment, at + 8, Count.read) if tasks else []
-        self.sent = reader.structs(sent, segment, at + 16, Count.read) if sent else []
-        self.received = reader.structs(received, segment, at + 24, Count.read) if received else []
-        self.workers = reader.structs(workers, segment, at + 32, WorkerStatus.read) if workers else []
+        self.end_microseconds = (
+            reader.column(end_microseconds, segment, at + 8, "I", 4) if end_microseconds else array("I")
+        )
+        self.workers = reader.column(workers, segment, at + 16, "I", 4) if workers else array("I")
+        self.processors = reader.column(processors, segment, at + 24, "I", 4) if processors else array("I")
+        self.clients = reader.column(clients, segment, at + 32, "I", 4) if clients else array("I")
+        self.functions = reader.column(functions, segment, at + 40, "I", 4) if functions else array("I")
+        self.first_tasks = reader.column(first_tasks, segment, at + 48, "Q", 8) if first_tasks else array("Q")
+        self.counts = reader.column(counts, segment, at + 56, "I", 4) if counts else array("I")
+        self.statuses = reader.octets(statuses, segment, at + 64) if statuses else b""
+        self.busy_microseconds = (
+            reader.column(busy_microseconds, segment, at + 72, "Q", 8) if busy_microseconds else array("Q")
+        )
+        self.peak_memory_bytes = (
+            reader.column(peak_memory_bytes, segment, at + 80, "Q", 8) if peak_memory_bytes else array("Q")
+        )
+        self.attempts = reader.column(attempts, segment, at + 88, "H", 2) if attempts else array("H")
+        self.failures = reader.structs(failures, segment, at + 96, FailedRun.read) if failures else []
+        return self
+
+
+_FAILED_RUN_WORDS = struct.Struct("<I4xQ")
+
+
+class FailedRun(Struct):
+    __slots__ = ("entry", "failure")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    entry: int
+    failure: bytes
+
+    def __init__(self, *, entry: int = 0, failure: Union[bytes, bytearray, memoryview] = b"") -> None:
+        self.entry = entry
+        self.failure = failure if type(failure) is bytes else octets(failure)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _FAILED_RUN_WORDS.pack(
+            self.entry,
+            writer.octets(self.failure, at) if self.failure else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> FailedRun:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _FAILED_RUN_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _FAILED_RUN_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.entry,
+            failure,
+        ) = words
+        at = start + data_words * 8
+        self.failure = reader.octets(failure, segment, at) if failure else b""
         return self
 
 
@@ -1591,7 +2844,7 @@ class TaskEcho(Struct):
         return self
 
 
-_TASK_RESULT_WORDS = struct.Struct("<10Q")
+_TASK_RESULT_WORDS = struct.Struct("<13Q")
 
 
 class TaskResult(Struct):
@@ -1606,9 +2859,12 @@ class TaskResult(Struct):
         "cpu_microseconds",
         "peak_memory_bytes",
         "causes",
+        "run_counts",
+        "run_processors",
+        "run_microseconds",
     )
     DATA_WORDS = 1
-    POINTER_WORDS = 9
+    POINTER_WORDS = 12
 
     ids: array[int]
     statuses: bytes
@@ -1620,6 +2876,9 @@ class TaskResult(Struct):
     cpu_microseconds: array[int]
     peak_memory_bytes: array[int]
     causes: array[int]
+    run_counts: array[int]
+    run_processors: array[int]
+    run_microseconds: array[int]
 
     def __init__(
         self,
@@ -1634,6 +2893,9 @@ class TaskResult(Struct):
         cpu_microseconds: Column = NOTHING,
         peak_memory_bytes: Column = NOTHING,
         causes: Column = NOTHING,
+        run_counts: Column = NOTHING,
+        run_processors: Column = NOTHING,
+        run_microseconds: Column = NOTHING,
     ) -> None:
         self.ids = array("Q") if ids is NOTHING else column("Q", ids)
         self.statuses = statuses if type(statuses) is bytes else octets(statuses)
@@ -1647,6 +2909,9 @@ class TaskResult(Struct):
         self.cpu_microseconds = array("Q") if cpu_microseconds is NOTHING else column("Q", cpu_microseconds)
         self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
         self.causes = array("Q") if causes is NOTHING else column("Q", causes)
+        self.run_counts = array("I") if run_counts is NOTHING else column("I", run_counts)
+        self.run_processors = array("I") if run_processors is NOTHING else column("I", run_processors)
+        self.run_microseconds = array("Q") if run_microseconds is NOTHING else column("Q", run_microseconds)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_RESULT_WORDS.pack(
@@ -1660,15 +2925,18 @@ class TaskResult(Struct):
             writer.column(self.cpu_microseconds, "Q", at + 6) if self.cpu_microseconds else 0,
             writer.column(self.peak_memory_bytes, "Q", at + 7) if self.peak_memory_bytes else 0,
             writer.column(self.causes, "Q", at + 8) if self.causes else 0,
+            writer.column(self.run_counts, "I", at + 9) if self.run_counts else 0,
+            writer.column(self.run_processors, "I", at + 10) if self.run_processors else 0,
+            writer.column(self.run_microseconds, "Q", at + 11) if self.run_microseconds else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskResult:
         self = cls.__new__(cls)
-        if data_words == 1 and pointer_words == 9:
+        if data_words == 1 and pointer_words == 12:
             words = _TASK_RESULT_WORDS.unpack_from(reader.data, start)
         else:
-            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 9))
+            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 12))
         (
             self.busy_microseconds,
             ids,
@@ -1680,6 +2948,9 @@ class TaskResult(Struct):
             cpu_microseconds,
             peak_memory_bytes,
             causes,
+            run_counts,
+            run_processors,
+            run_microseconds,
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
@@ -1697,6 +2968,11 @@ class TaskResult(Struct):
             reader.column(peak_memory_bytes, segment, at + 56, "Q", 8) if peak_memory_bytes else array("Q")
         )
         self.causes = reader.column(causes, segment, at + 64, "Q", 8) if causes else array("Q")
+        self.run_counts = reader.column(run_counts, segment, at + 72, "I", 4) if run_counts else array("I")
+        self.run_processors = reader.column(run_processors, segment, at + 80, "I", 4) if run_processors else array("I")
+        self.run_microseconds = (
+            reader.column(run_microseconds, segment, at + 88, "Q", 8) if run_microseconds else array("Q")
+        )
         return self
 
 
@@ -2165,6 +3441,11 @@ Member = Union[
     SchedulerStatus,
     ExplanationRequest,
     Explanation,
+    InfoRequest,
+    Info,
+    TaskRuns,
+    WorkerShutdown,
+    WorkerShutdownResponse,
 ]
 Message = Union[Member, UnknownMessage]
 
@@ -2196,4 +3477,9 @@ MEMBERS: Tuple[Type[Member], ...] = (
     SchedulerStatus,
     ExplanationRequest,
     Explanation,
+    InfoRequest,
+    Info,
+    TaskRuns,
+    WorkerShutdown,
+    WorkerShutdownResponse,
 )
