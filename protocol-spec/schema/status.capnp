@@ -74,10 +74,12 @@ struct WorkerColumns {
   freeBytes @8 :List(UInt64);  # memory that its host has left
   latencyMicroseconds @9 :List(UInt32);
   states @10 :List(UInt8);  # bits: 1 congested, 2 leaving
+  processors @11 :List(UInt32);  # how many it has told of; 0: forget those that it had
 }
 
 struct ProcessorColumns {
-  # The processors of a worker are told together; they replace all that were known of that worker.
+  # Those of workers of which a heartbeat came. The processors of a worker are told together; they replace all that
+  # were known of that worker.
   workers @0 :List(UInt32);
   processIds @1 :List(UInt32);
   states @2 :List(UInt8);  # bits: 1 initialized, 2 has a task, 4 suspended

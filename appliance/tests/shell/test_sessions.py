@@ -11,11 +11,10 @@ from random import Random
 from typing import Callable
 
 import pytest
-import zmq
 from scheduler_harness import hello, task
 from scheduler_process import SchedulerProcess, check_others_work, wait_for
 
-from scaler_protocol import PROTOCOL_MAJOR, decode, encode
+from scaler_protocol import PROTOCOL_MAJOR, encode
 from scaler_protocol import messages as m
 
 Reason = m.RefusalReason
@@ -168,27 +167,6 @@ def test_a_message_beyond_the_limit_ends_the_connection(start: Callable[..., Sch
     assert client.welcome.limits.maximum_message_bytes == 100_000
     client.send(*task([1], [bytes(200_000)]))
     check_others_work(scheduler)
-
-
-def test_monitors_are_told_the_status(scheduler: SchedulerProcess) -> None:
-    worker, client = scheduler.worker(slots=3), scheduler.client()
-    client.submit(1)
-    worker.take_task_ids()
-    monitor = scheduler.context.socket(zmq.SUB)
-    monitor.subscribe(b"")
-    monitor.connect(scheduler.monitor_address)
-    try:
-        assert monitor.poll(20_000), "no status came"
-        status = decode(monitor.recv())
-    finally:
-        monitor.close(0)
-    assert isinstance(status, m.SchedulerStatus)
-    assert status.scheduler_id == client.welcome.scheduler_id
-    assert status.resident_bytes > 0 and status.clients == 1
-    (row,) = status.workers
-    assert (row.session, row.slots, row.tasks, row.host) == (worker.welcome.session, 3, 1, "here")
-    assert {count.name: count.value for count in status.tasks}["running"] == 1
-    assert {count.name: count.value for count in status.received}["Hello"] == 2
 
 
 def test_an_object_on_another_host_is_fetched_and_served(scheduler: SchedulerProcess) -> None:

@@ -63,7 +63,7 @@ class Run:
         deadline = world.now + LIVENESS_SECONDS
         world.run(deadline, self.is_finished)
         unfinished = sum(client.unfinished for client in self.clients)
-        assert self.is_finished(), f"{unfinished} tasks have no outcome; {world.core.state.running()} are at workers"
+        assert self.is_finished(), f"{unfinished} tasks have no outcome; {world.core.state.running} are at workers"
         self.check_all_is_free(deadline)
         return self.shut_down()
 

@@ -20,6 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
 
 from simulation.checker import Checker
+from simulation.monitors import Monitor
 
 from scaler_appliance.core.effects import (
     Effect,
@@ -46,6 +47,7 @@ SAFETY_SECONDS = (1.5, 3.0, 6.0)
 LIVENESS_SECONDS = 3000.0
 TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 16
+LARGE_BYTES = 12  # objects of which monitors are told one by one
 MUCH_UNREAD = 5  # messages
 
 
@@ -168,6 +170,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self._seed = seed
         self.rates = Rates.draw(self.random)
         self.now = 0.0
         self.is_calm = False  # faults have stopped
@@ -194,10 +197,12 @@ class World:
             max_number_of_tasks_waiting=self.random.choice((-1, -1, -1, 30)),
             object_memory_limit_bytes=self.random.choice((0, 1, 40, 200)),
             chunk_bytes=CHUNK_BYTES,
+            inline_bytes=LARGE_BYTES,
         )
         self.outcomes = 0
         self.start_scheduler()
         self.every(1.0, self._tick)
+        self.every(0.7, self._look)
 
     def start_scheduler(self) -> None:
         self.stopped = ""
@@ -209,6 +214,7 @@ class World:
         self.shared_objects.clear()
         self.starts.clear()
         self.core = Scheduler(self.settings)
+        self.monitor = Monitor(self._seed)
         self.checker = Checker(
             TIMEOUT_SECONDS, self.settings.maximum_attempts, self.settings.max_number_of_tasks_waiting >= 0
         )
@@ -309,6 +315,10 @@ class World:
             effects = self.core.take_effects()
         self.checker.round_ended()
         self._check_memory()
+
+    def _look(self) -> None:
+        if not self.stopped:
+            self.monitor.look(self.core, self.now)
 
     def _perform(self, effect: Effect, gone: List[bytes]) -> None:
         if isinstance(effect, Send):

@@ -43,6 +43,10 @@ class Acceptance:
         client.last_task_id = message.ids[-1]
         batch = TaskBatch(client.number, message, payload)
         client.add_batch(batch)
+        client.unfinished += len(batch)
+        function = self._state.objects.find(batch.function)
+        self._state.changes.begin(batch, function.name if function is not None else "")
+        self._state.changes.clients.touched[client.number] = client
         allowed = client.flow.allowed(len(batch), len(payload) - message.payload_sizes[-1])
         client.flow.submit(len(batch), len(payload))
         batch.is_charged = True

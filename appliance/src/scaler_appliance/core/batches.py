@@ -14,6 +14,7 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
+from scaler_appliance.core.changes import UNTALLIED
 from scaler_appliance.core.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 
@@ -57,7 +58,7 @@ class TaskBatch:
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
         "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies", "graph", "nodes",
-        "is_charged", "_offsets", "_dependency_offsets", "_kept",
+        "is_charged", "tally", "_offsets", "_dependency_offsets", "_kept",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.Task, payload: bytes) -> None:
@@ -82,6 +83,7 @@ class TaskBatch:
         self.graph: Optional[Graph] = None  # that the tasks are nodes of
         self.nodes: array[int] = _NO_NODES  # which ones
         self.is_charged = False  # to its client's flow
+        self.tally = UNTALLIED  # of its function
         self._kept = len(self.ids)  # tasks whose payload is still here
         self._offsets: Optional[array[int]] = None
         self._dependency_offsets: Optional[array[int]] = None

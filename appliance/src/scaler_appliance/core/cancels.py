@@ -79,7 +79,7 @@ class Cancels:
             self._outcomes.close(worker, dispatch, index, index + 1)
             apply(batch.states, index, index + 1, TaskEvent.CONFIRM_CANCEL)
             client.confirm_cancel(task_id, m.CancelOutcome.CANCELLED)
-            self._outcomes.finish(client, batch, index, index + 1)
+            self._outcomes.finish_cancelled(client, batch, index, index + 1, worker.number)
         else:
             # SCL-SCH-027
             text = f"instance {dispatch.instance_of(index)} was given to this worker, and it has not reported it"
@@ -102,7 +102,7 @@ class Cancels:
             for start, stop in unfinished:
                 apply(batch.states, start, stop, TaskEvent.CANCEL)
                 apply(batch.states, start, stop, TaskEvent.CONFIRM_CANCEL)
-                self._outcomes.finish(client, batch, start, stop)
+                self._outcomes.finish_cancelled(client, batch, start, stop)
         self._graphs.drop_all(client)
         self._state.ready.remove_client(client.number)
 

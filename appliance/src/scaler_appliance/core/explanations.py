@@ -23,6 +23,7 @@ from scaler_appliance.core.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 
 PATIENCE_SECONDS = 5.0
+MAXIMUM_REASONS = 100  # that monitors are told
 
 
 class Cause(Enum):
@@ -105,6 +106,7 @@ class Explanations:
     def watch(self, now: float) -> None:
         """Warn of tasks that cannot run, or wait for long; to be called now and then, when all has been placed."""
         waits: Dict[int, _Wait] = {}
+        reasons: List[str] = []
         causes: Dict[Tuple[Needs, bool], Cause] = {}
         for ready_class in self._state.ready.classes():
             wait = waits[id(ready_class)] = self._note_wait(now, ready_class)
@@ -115,8 +117,11 @@ class Explanations:
                 if key not in causes:
                     causes[key] = self._cause(client, needs)
                 if self._is_due(now, causes[key], wait):
-                    self._warn(client, ready_class, causes[key])
+                    text = self._warn(client, ready_class, causes[key])
+                    if text and len(reasons) < MAXIMUM_REASONS:
+                        reasons.append(f"{client.title}: {text}")
         self._waits = waits
+        self._state.changes.reasons = reasons
 
     def _note_wait(self, now: float, ready_class: ReadyClass) -> _Wait:
         wait = self._waits.get(id(ready_class))
@@ -135,16 +140,20 @@ class Explanations:
             return now - wait.last_progress > PATIENCE_SECONDS
         return cause != Cause.BUSY and any(self._placement.idle_workers()) and now - wait.began > PATIENCE_SECONDS
 
-    def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> None:
+    def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> str:
+        """Tell the client, unless it knows; returns what it is told, empty if there is nothing to be told."""
         count = ready_class.count_of(client.number)
         key = client.number, ready_class.requirement.needs, cause
-        if not count or key in self._told:
-            return
-        self._told.add(key)
+        if not count or (key in self._told and not self._state.is_watched):
+            return ""
         verb = "waits" if count == 1 else "wait"
         text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.needs)}"
+        if key in self._told:
+            return text
+        self._told.add(key)
         self._state.log("WARNING", f"{client.title}: {text}")
         self._state.send(client.peer, m.Explanation(text=text))
+        return text
 
     def forget_client(self, client: ClientSession) -> None:
         """The client is gone."""

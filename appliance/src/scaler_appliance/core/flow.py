@@ -24,6 +24,7 @@ class Flow:
     def on_congestion(self, session: Session, is_congested: bool) -> None:
         """A peer leaves much unread, or has read most of it."""
         session.is_congested = is_congested
+        self._state.touch_session(session)
         if isinstance(session, ClientSession):
             self.hold_or_resume(session)
         elif isinstance(session, WorkerSession):
@@ -51,3 +52,4 @@ class Flow:
                 freed_bytes = sum([batch.compact() for batch in client.batches() if batch.is_charged])
                 client.flow.release(0, freed_bytes)
                 client.touch()
+                self._state.changes.clients.touched[client.number] = client

@@ -50,7 +50,10 @@ class Graphs:
             return
         _check_graph(client, message, payload)
         client.last_task_id = message.ids[-1]
-        graph = Graph(client.number, message, payload)
+        tally = self._state.changes.begin_graph(client.number, message.ids[0], len(message.ids), self._state.now)
+        graph = Graph(client.number, message, payload, tally)
+        client.unfinished += len(graph)
+        self._state.touch_session(client)
         client.graphs[graph.ids[0]] = graph
         self._state.nodes_waiting += len(graph)
         self._state.advancing[graph] = None
@@ -108,6 +111,8 @@ class Graphs:
             record = self._state.objects.find(function)
             assert record is not None, f"function {function:x} of a graph is gone"
             record.references += 1
+            self._state.changes.begin(batch, record.name)
+            self._state.touch_graph(graph)
             client.add_graph_batch(batch)
             self._state.ready.add(Span(batch, 0, len(batch)), in_front=True)
 
@@ -142,13 +147,14 @@ class Graphs:
         """A large result: the client owns it if it wants it, and each dependant that waits needs it."""
         record = self._state.objects.find(object_id)
         assert record is not None
-        worker.objects.discard(object_id)
+        worker.drop_object(record)
         record.references += graph.dependants[node]
         if graph.dependants[node]:
             graph.results[node] = object_id
         if graph.is_target[node]:
             record.owner = client.number
-            client.objects.add(object_id)
+            client.hold_object(record)
+            self._state.changes.touch_object(record)
             client.large_results.add(object_id, record.size)
         else:
             self._outcomes.forget_object(record, self._state.objects.let_go(record))
@@ -197,6 +203,7 @@ class Graphs:
                 self._release(client, graph, ready)
         if not graph.unfinished:
             del client.graphs[graph.ids[0]]
+            self._state.changes.graphs.remove(graph.tally.number, graph.tally)
             for function in graph.held_functions:
                 self._outcomes.release(function)
 
@@ -239,7 +246,13 @@ class Graphs:
         """A node ends that has never been ready: nobody needs for it what it needed."""
         apply(graph.states, node, node + 1, event)
         self._state.nodes_waiting -= 1
+        graph.tally.waiting -= 1
+        graph.tally.ended[graph.states[node]] += 1
         self._state.finished[graph.states[node]] += 1
+        client.ended[graph.states[node]] += 1
+        client.unfinished -= 1
+        self._state.touch_graph(graph)
+        self._state.touch_session(client)
         self._state.advancing[graph] = None
         graph.unfinished -= 1
         graph.ended.append(node)
@@ -272,6 +285,7 @@ class Graphs:
             for function in graph.held_functions:
                 self._outcomes.release(function)
             self._state.advancing.pop(graph, None)
+            self._state.changes.graphs.remove(graph.tally.number, graph.tally)
         client.graphs.clear()
 
 

@@ -22,8 +22,9 @@ from itertools import accumulate
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler_appliance.core.batches import TaskBatch
+from scaler_appliance.core.changes import GraphTally
 from scaler_appliance.core.effects import Buffer
-from scaler_appliance.core.task_states import TaskEvent, TaskState, apply
+from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, TaskState, apply
 from scaler_protocol import messages as m
 
 RESULTS_MARK = 4  # the first word of a payload that begins with results
@@ -45,17 +46,20 @@ class Graph:
     Parameters:
         client: session.
         message: with columns that fit each other.
+        tally: how many of its nodes are in which state.
     """
 
     __slots__ = (
         "client", "ids", "functions", "codec", "options", "payload", "offsets", "dependencies", "dependency_offsets",
         "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states", "missing", "dependants",
         "is_target", "batches", "results", "failures", "ended", "unneeded", "unfinished", "is_forced", "held_functions",
+        "tally",
     )  # fmt: skip
 
-    def __init__(self, client: int, message: m.GraphTask, payload: bytes) -> None:
+    def __init__(self, client: int, message: m.GraphTask, payload: bytes, tally: GraphTally) -> None:
         count = len(message.ids)
         self.client = client
+        self.tally = tally
         self.ids: array[int] = message.ids
         self.functions: array[int] = message.functions
         self.codec = message.codec
@@ -126,7 +130,8 @@ class Graph:
         """Nodes in tasks [start, stop) of a batch have their outcome."""
         for index in range(start, stop):
             node = batch.nodes[index]
-            self.states[node] = batch.states[index]
+            state = self.states[node] = batch.states[index]
+            self.tally.ended[state] += 1
             self.batches[node] = None
             self.ended.append(node)
         self.unfinished -= stop - start
@@ -139,6 +144,7 @@ class Graph:
         sizes = array("I")
         counts = array("H")
         dependencies = array("Q")
+        self.tally.waiting -= len(nodes)
         for node in nodes:
             apply(self.states, node, node + 1, TaskEvent.RELEASE)
             before, objects_before = len(payloads), len(dependencies)
@@ -209,6 +215,10 @@ class Graph:
         """The counts are what the states say; called by State.check_invariants."""
         waiting = TaskState.WAITING
         untold = set(self.ended)
+        tally = self.tally
+        assert tally.waiting == self.states.count(waiting) and tally.nodes == len(self)
+        assert tally.ended == [self.states.count(state) if state in FINAL_STATES else 0 for state in TaskState]
+        assert 0 <= tally.running <= tally.running + tally.queued == self.states.count(TaskState.QUEUED)
         for node, state in enumerate(self.states):
             succeeded = [
                 self.states[each] == TaskState.SUCCEEDED and each not in untold for each in self.predecessors_of(node)

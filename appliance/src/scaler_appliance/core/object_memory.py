@@ -19,6 +19,7 @@ from collections import OrderedDict
 from enum import IntEnum
 from typing import TYPE_CHECKING, Dict, Iterable, List
 
+from scaler_appliance.core.changes import StatusChanges
 from scaler_appliance.core.effects import Effect, Log, SpillObject
 
 if TYPE_CHECKING:
@@ -45,10 +46,12 @@ class ObjectMemory:
     Parameters:
         limit_bytes: of what is in memory; 0: no limit.
         directory: where they leave for; for the log.
+        changes: where it is noted what monitors are to be told.
     """
 
-    def __init__(self, effects: List[Effect], limit_bytes: int, directory: str) -> None:
+    def __init__(self, effects: List[Effect], limit_bytes: int, directory: str, changes: StatusChanges) -> None:
         self._effects = effects
+        self._changes = changes
         self._directory = directory
         self.limit_bytes = limit_bytes
         self.resident: OrderedDict[int, ObjectRecord] = OrderedDict()  # least recently used first
@@ -163,6 +166,7 @@ class ObjectMemory:
         self.bytes[record.place] -= record.size
         self.bytes[place] += record.size
         record.place = place
+        self._changes.touch_object(record)
         if place == Place.RESIDENT:
             self.resident[record.object_id] = record
         elif place == Place.SPILLING:

@@ -45,7 +45,7 @@ class ObjectReactions:
             kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
             record = ObjectRecord(object_id, session.number, size, kind, name, message.codec)
             objects.add(record)
-            session.objects.add(object_id)
+            session.hold_object(record)
             if storage == m.ObjectStorage.INLINE or size == 0:
                 record.content = payload[offset : offset + size]
                 offset += size
@@ -53,6 +53,7 @@ class ObjectReactions:
                 objects.memory.enter(record)
             else:
                 objects.start_transfer(record, session.peer)
+        self._state.touch_session(session)
 
     def on_instruction_of_stranger(self, message: m.ObjectInstruction) -> None:
         """Objects of a session that has ended are announced: the files that came with them are nobody's."""
@@ -78,9 +79,10 @@ class ObjectReactions:
     def _let_go(self, session: Session, object_id: int) -> None:
         # SCL-OBJ-006
         if object_id in session.objects:
-            session.objects.discard(object_id)
             record = self._state.objects.find(object_id)
             assert record is not None
+            session.drop_object(record)
+            self._state.touch_session(session)
             if record.kind == m.ObjectKind.ARGUMENTS and isinstance(session, ClientSession):
                 record.charged_to = session.number  # from now on it is its task's alone
                 session.flow.submit(0, record.size)

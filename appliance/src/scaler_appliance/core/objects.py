@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
+from scaler_appliance.core.changes import StatusChanges
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
 from scaler_appliance.core.object_memory import ObjectMemory, Place
 from scaler_protocol import messages as m
@@ -69,10 +70,12 @@ class ObjectTable:
 
     Parameters:
         memory: where the files of all of them are noted.
+        changes: where it is noted what monitors are to be told.
     """
 
-    def __init__(self, effects: List[Effect], chunk_bytes: int, memory: ObjectMemory) -> None:
+    def __init__(self, effects: List[Effect], chunk_bytes: int, memory: ObjectMemory, changes: StatusChanges) -> None:
         self._effects = effects
+        self._changes = changes
         self.memory = memory
         self._chunk_bytes = chunk_bytes
         self._records: Dict[int, ObjectRecord] = {}
@@ -106,6 +109,8 @@ class ObjectTable:
         assert record.object_id not in self._records
         self._records[record.object_id] = record
         self.total_bytes += record.size
+        if self._changes.is_large(record):
+            self._changes.objects.add(record.object_id, record)
 
     def start_transfer(self, record: ObjectRecord, source: bytes) -> None:
         """Fetch an object whose bytes are with a peer on another host."""
@@ -136,6 +141,7 @@ class ObjectTable:
             self.memory.complete(record)
             record.source = None
             del self._arriving[record.object_id]
+            self._changes.touch_object(record)
         waiting, record.waiting = record.waiting, []
         for request in waiting:
             self.serve(record, request)
@@ -155,6 +161,7 @@ class ObjectTable:
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
         self._arriving.pop(record.object_id, None)
+        self._changes.touch_object(record)
         self._remove_file(record)
         self._refuse_waiting(record)
 
@@ -193,6 +200,7 @@ class ObjectTable:
     def let_go(self, record: ObjectRecord) -> List[int]:
         """The owner holds the object no more; returns the holders to be told if that was its end."""
         record.held = False
+        self._changes.touch_object(record)
         return self._remove_if_unused(record)
 
     def _remove_if_unused(self, record: ObjectRecord) -> List[int]:
@@ -203,6 +211,7 @@ class ObjectTable:
         self._arriving.pop(record.object_id, None)
         self.total_bytes -= record.size
         self._remove_file(record)
+        self._changes.objects.forget(record.object_id) if self._changes.is_large(record) else None
         self._refuse_waiting(record)
         return sorted(record.holders)
 

@@ -24,6 +24,7 @@ from scaler_appliance.core.objects import ObjectRecord
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
+from scaler_appliance.core.task_runs import Entry, Lane
 from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, TaskState, apply
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
@@ -56,6 +57,7 @@ class Outcomes:
         """Fence open instances: nothing that is heard of them later counts."""
         dispatch.close(start, stop)
         worker.unassign(dispatch, stop - start)
+        self._state.note_unassigned(dispatch, worker, stop - start)
         if dispatch.open_count == 0:
             del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
 
@@ -72,6 +74,26 @@ class Outcomes:
             client.report(batch.ids[start:stop], ResultSpan(sizes, failure * count, statuses=statuses))
         else:
             self._lose_nodes(client, batch, start, stop, failure)
+        if self._state.runs.is_watched:
+            entry = self._note_unrun(batch, start, count, m.TaskStatus.LOST, attempts)
+            self._state.runs.note_failure(entry, failure)
+        self.finish(client, batch, start, stop)
+
+    def _note_unrun(
+        self, batch: TaskBatch, start: int, count: int, status: m.TaskStatus, attempts: int = 1, worker: int = 0
+    ) -> Entry:
+        """Tell monitors of tasks that end without a worker's report."""
+        lane = Lane(worker, 0, batch.client, batch.tally.number, status)
+        return self._state.runs.note(self._state.now, lane, batch.ids[start], count, 0.0, attempts)
+
+    def finish_cancelled(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, worker: int = 0) -> None:
+        """Tasks of a batch are cancelled.
+
+        Parameters:
+            worker: session of the one that they were at, if it has dropped them.
+        """
+        if self._state.runs.is_watched:
+            self._note_unrun(batch, start, stop - start, m.TaskStatus.CANCELLED, worker=worker)
         self.finish(client, batch, start, stop)
 
     def _lose_nodes(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, payload: bytes) -> None:
@@ -93,7 +115,7 @@ class Outcomes:
         if before == TaskState.QUEUED:
             self._state.ready.count_cancelled(batch, 1)
             client.confirm_cancel(batch.ids[index], m.CancelOutcome.CANCELLED)
-            self.finish(client, batch, index, index + 1)
+            self.finish_cancelled(client, batch, index, index + 1)
         elif force or before == TaskState.ASSIGNED:
             dispatch = batch.dispatch_of(index)
             self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
@@ -101,14 +123,13 @@ class Outcomes:
     # SCL-SCH-001
     def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
         """Tasks of a batch reached their outcome: free what only they needed."""
-        counts = self._state.finished
         first_state = batch.states[start]
         alike = batch.states.count(first_state, start, stop)
-        counts[first_state] += alike
+        self._state.count_ended(client, batch.tally, first_state, alike)
         if alike < stop - start:
             for state in FINAL_STATES:
                 if state != first_state:
-                    counts[state] += batch.states.count(state, start, stop)
+                    self._state.count_ended(client, batch.tally, state, batch.states.count(state, start, stop))
         batch.unfinished -= stop - start
         if batch.is_charged:
             client.flow.release(stop - start, 0 if batch.unfinished else len(batch.payload))
@@ -117,6 +138,7 @@ class Outcomes:
                 self.release(object_id)
         if batch.graph is not None:
             batch.graph.note_ended(batch, start, stop)
+            self._state.touch_graph(batch.graph)
             self._state.advancing[batch.graph] = None
         if batch.unfinished == 0:
             client.remove_batch(batch)
@@ -138,6 +160,7 @@ class Outcomes:
             if client is not None:
                 client.flow.release(0, record.size)
                 client.touch()
+                self._state.changes.clients.touched[client.number] = client
         # SCL-OBJ-005
         for number in holders:
             self._state.workers[number].forget_object(object_id)

@@ -18,6 +18,7 @@ from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.results import OPTIONAL_COLUMNS, ResultSpan
+from scaler_appliance.core.run_reports import Measured, ReportsOfRuns, check_runs
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
 from scaler_appliance.core.task_states import TaskEvent, TaskState, apply, runs
@@ -40,11 +41,14 @@ class Reports:
         self._placement = placement
         self._outcomes = outcomes
         self._graphs = graphs
+        self._reports_of_runs = ReportsOfRuns(state)
 
     def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> None:
         """A worker reports outcomes."""
         ids = message.ids
         optional = _checked_columns(message, payload)
+        mean_microseconds = message.busy_microseconds / max(1, len(ids))
+        measured = Measured(worker, message, mean_microseconds)
         view = memoryview(payload)
         offset = position = 0
         functions: Set[object] = set()
@@ -56,19 +60,23 @@ class Reports:
                 self._check_objects(worker, message.objects[position:end])
                 functions.add(dispatch.batch.function_key)
                 span = _slice(message, optional, position, end, view[offset : offset + size])
+                self._reports_of_runs.note(measured, dispatch.batch, start, position, end, span)
                 self._report(worker, dispatch, start, stop, span)
             else:
                 self._state.stale_results += end - position
                 self._drop_result_objects(worker, message.objects[position:end])
             offset += size
             position = end
-        self._measure(functions, message.busy_microseconds / max(1, len(ids)))
+        self._measure(functions, mean_microseconds)
         self._placement.on_load_changed(worker)
 
     def _report(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int, span: ResultSpan) -> None:
         """Outcomes of open instances, in the order of their tasks: to the states and to the client."""
         batch = dispatch.batch
         client = self._state.clients[batch.client]
+        worker.finished += stop - start
+        if span.statuses:
+            worker.failed += stop - start - span.statuses.count(m.TaskStatus.SUCCESS)
         crossed = runs(batch.states, start, stop, TaskState.CANCELLING)
         self._outcomes.close(worker, dispatch, start, stop)
         if span.statuses:
@@ -108,16 +116,17 @@ class Reports:
             record = self._state.objects.find(object_id)
             assert record is not None
             # SCL-OBJ-014
-            worker.objects.discard(object_id)
+            worker.drop_object(record)
             record.owner = client.number
-            client.objects.add(object_id)
+            client.hold_object(record)
+            self._state.changes.touch_object(record)
             client.large_results.add(object_id, record.size)
 
     def _drop_result_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
         for object_id in filter(None, object_ids):
             record = self._state.objects.get(object_id)
             if record is not None and record.owner == worker.number:
-                worker.objects.discard(object_id)
+                worker.drop_object(record)
                 self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
     def _measure(self, functions: Set[object], microseconds: float) -> None:
@@ -151,6 +160,8 @@ def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[
         if len(message.statuses) != count or message.statuses.strip(_KNOWN_STATUSES):
             text = "TaskResult: statuses do not fit the ids, or are unknown"
             raise PeerError(m.RefusalReason.MALFORMED, text)
+    if message.run_counts:
+        check_runs(message)
     optional = {}
     for name in OPTIONAL_COLUMNS:
         column = getattr(message, name)

@@ -54,7 +54,7 @@ class Returns:
             apply(batch.states, first, end, TaskEvent.RETURN)
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.CANCELLED)
-            self._outcomes.finish(client, batch, first, end)
+            self._outcomes.finish_cancelled(client, batch, first, end)
 
     def _count_losses(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
         """Count an attempt of each task; those that have no more are lost.

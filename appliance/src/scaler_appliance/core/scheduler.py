@@ -18,6 +18,7 @@ from math import inf
 from typing import Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.acceptance import Acceptance, check_capabilities
+from scaler_appliance.core.batches import dispatch_number, position_in_dispatch
 from scaler_appliance.core.cancels import Cancels
 from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
@@ -29,8 +30,9 @@ from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.reports import Reports
 from scaler_appliance.core.returns import Returns
-from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.sessions import ClientSession, RunningTask, Session, WorkerSession
 from scaler_appliance.core.state import Settings, State
+from scaler_appliance.core.status import Status
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
 
@@ -41,6 +43,7 @@ MAXIMUM_SESSIONS = (1 << 24) - 1  # a session number is the upper part of object
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """What a peer may still send that has just left, because it had been asked to."""
 
+_NO_TASK = RunningTask()
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
@@ -64,6 +67,7 @@ class Scheduler:
         self._returns = Returns(self.state, self._placement, outcomes)
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
+        self.status = Status(self.state)
         self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
         self._now = 0.0
@@ -98,7 +102,7 @@ class Scheduler:
 
     def on_message(self, now: float, peer: bytes, message: object, payload: bytes = b"") -> None:
         """A well-formed message arrived from a peer."""
-        self._now = now
+        self._now = self.state.now = now
         try:
             if isinstance(message, m.Hello):
                 self._on_hello(peer, message)
@@ -132,7 +136,7 @@ class Scheduler:
 
     def on_peer_error(self, now: float, peer: bytes, error: PeerError) -> None:
         """A peer broke the protocol (also: it sent bytes that are no message)."""
-        self._now = now
+        self._now = self.state.now = now
         session = self.state.sessions.get(peer)
         if session is not None:
             # SCL-SEC-001
@@ -143,7 +147,7 @@ class Scheduler:
     # SCL-SES-017
     def on_peer_gone(self, now: float, peer: bytes) -> None:
         """The connection to a peer does not exist any more."""
-        self._now = now
+        self._now = self.state.now = now
         session = self.state.sessions.get(peer)
         if session is not None:
             loses_nothing = isinstance(session, ClientSession) and not any(session.batches())
@@ -178,7 +182,7 @@ class Scheduler:
 
     def tick(self, now: float) -> None:
         """Place tasks, flush what has gathered, look after silent peers."""
-        self._now = now
+        self._now = self.state.now = now
         is_watching = now >= self._next_watch
         if is_watching:
             self._next_watch = now + WATCH_INTERVAL_SECONDS
@@ -206,6 +210,20 @@ class Scheduler:
         self.state.effects.clear()
         return effects
 
+    # Monitors -------------------------------------------------------------------------------------------------------
+
+    def watch(self, has_status: bool, has_runs: bool) -> None:
+        """Somebody watches the status or the runs of tasks, or nobody does (any more).
+
+        Who begins to watch gets a snapshot first: `status.take(is_snapshot=True)`.
+        """
+        state = self.state
+        state.is_watched = has_status or has_runs
+        if has_status != state.changes.is_watched:
+            state.changes.watch(has_status)
+        if has_runs != state.runs.is_watched:
+            state.runs.watch(has_runs)
+
     def shut_down(self, now: float, why: str) -> None:
         """Tell all peers to leave; `Stop` follows when they have, or after a grace period."""
         if self._stopping_at is not None:
@@ -218,6 +236,7 @@ class Scheduler:
                 self._remove(session, "of the shutdown", is_fault=False)
             else:
                 session.leaving = True
+                self.state.touch_session(session)
         self._stopping_at = now + SHUTDOWN_GRACE_SECONDS  # and from here on, nobody is let in
         self._stop_if_alone()
 
@@ -237,10 +256,12 @@ class Scheduler:
             flow = ClientFlow(self.state.settings.client_tasks_in_flight, self.state.settings.client_bytes_in_flight)
             client = ClientSession(number, peer, hello, self._now, self.state.touched, flow)
             session = self.state.clients[number] = client
+            self.state.changes.clients.add(number, client)
         else:
             queue_limit = self.state.settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, queue_limit)
             session = self.state.workers[number] = worker
+            self.state.changes.workers.add(number, worker)
             self.state.total_slots += worker.slots
             self._placement.add_worker(worker)
         self.state.sessions[peer] = session
@@ -337,11 +358,14 @@ class Scheduler:
             self._objects.on_session_gone(session)
             self._explanations.forget_client(session)
             del self.state.clients[session.number]
+            self.state.changes.clients.remove(session.number, session)
         elif isinstance(session, WorkerSession):
             self._placement.remove_worker(session)
             self._returns.return_all(session, why, is_fault)
             self._objects.on_session_gone(session)
             del self.state.workers[session.number]
+            self.state.changes.workers.remove(session.number, session)
+            self.state.changes.beats.pop(session.number, None)
             self.state.total_slots -= session.hello.slots
         self.state.touched.pop(session.number, None)
         self.state.effects.append(Forget(session.peer, session.number))
@@ -360,14 +384,35 @@ class Scheduler:
     # Staying --------------------------------------------------------------------------------------------------------
 
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
+        is_worker = isinstance(session, WorkerSession)
         if isinstance(session, WorkerSession):
-            session.on_heartbeat(message)
+            session.on_heartbeat(message, self._running_tasks(session, message))
             self._placement.on_load_changed(session)
+            self.state.changes.beats[session.number] = session
+            self.state.touch_session(session)
         # SCL-SES-014
         echo = m.HeartbeatEcho(
-            sequence=message.sequence, slots=self.state.total_slots, tasks_waiting=len(self.state.ready)
+            sequence=message.sequence,
+            slots=self.state.total_slots,
+            tasks_waiting=len(self.state.ready),
+            is_watched=is_worker and self.state.is_watched,
         )
         self.state.send(session.peer, echo)
+
+    def _running_tasks(self, worker: WorkerSession, heartbeat: m.Heartbeat) -> List[RunningTask]:
+        """What its processors run, as far as the worker says so and it is true."""
+        tasks = []
+        for processor in heartbeat.processors:
+            task = _NO_TASK
+            if processor.instance:
+                dispatch = self.state.dispatches.get(dispatch_number(processor.instance))
+                place = position_in_dispatch(processor.instance)
+                if dispatch is not None and dispatch.worker == worker.number and place < len(dispatch.ids):
+                    batch = dispatch.batch
+                    task_id = batch.ids[dispatch.start + place]
+                    task = RunningTask(batch.client, task_id, batch.tally.number, processor.task_microseconds)
+            tasks.append(task)
+        return tasks
 
     def _watch(self) -> None:
         """Remove peers that were silent for too long; ask those that missed a heartbeat.

@@ -10,17 +10,28 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_appliance.core.batches import Dispatch, Needs, Requirement, TaskBatch
 from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.graphs import Graph
+from scaler_appliance.core.objects import ObjectRecord
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
+from scaler_appliance.core.task_states import TaskState
 from scaler_protocol import messages as m
 
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
 
 Capabilities = Tuple[Tuple[str, float], ...]
+
+
+class RunningTask(NamedTuple):
+    """What a processor runs, by its worker's last heartbeat."""
+
+    client: int = 0  # session
+    task_id: int = 0  # at the client
+    function: int = 0  # number of its tally
+    microseconds: int = 0  # that it has run for
 
 
 class Session:
@@ -37,6 +48,17 @@ class Session:
         self.leaving = False
         self.is_congested = False  # much of what was sent to it is unread
         self.objects: Set[int] = set()  # ids of objects it owns
+        self.object_bytes = 0  # of all of them
+
+    def hold_object(self, record: ObjectRecord) -> None:
+        """It owns an object from now on."""
+        self.objects.add(record.object_id)
+        self.object_bytes += record.size
+
+    def drop_object(self, record: ObjectRecord) -> None:
+        """It owns an object of its own no longer."""
+        self.objects.remove(record.object_id)
+        self.object_bytes -= record.size
 
     @property
     def title(self) -> str:
@@ -82,6 +104,8 @@ class ClientSession(Session):
         super().__init__(number, peer, hello, now, touched)
         self.last_task_id = -1
         self.flow = flow
+        self.unfinished = 0  # tasks, and nodes of graphs
+        self.ended = [0] * len(TaskState)  # tasks and nodes by state
         self.large_results = LargeResults()
         self.outbox = ResultOutbox()
         self.running_ids: array[int] = array("Q")  # confirmed as running: to be told before any result
@@ -178,20 +202,23 @@ class WorkerSession(Session):
         self._free = dict(self.capabilities)  # what its tasks leave of them
         self.dispatches: Dict[int, Dispatch] = {}
         self.assigned = 0
+        self.sent = self.finished = self.failed = 0  # totals of tasks; what failed or was lost has finished, too
         self.load_microseconds = 0.0
         self.known_objects: Set[int] = set()
         self.forgotten_objects: array[int] = array("Q")
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
+        self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
-    def on_heartbeat(self, heartbeat: m.Heartbeat) -> None:
-        """Take note of its figures.
+    def on_heartbeat(self, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
+        """Take note of its figures, and of what its processors run.
 
         A processor whose task waits for tasks of its own lends its slot to a spare one: the worker runs as many more.
         """
         self.heartbeat = heartbeat
+        self.processor_tasks = tasks
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.batches import Dispatch, TaskBatch
+from scaler_appliance.core.changes import FunctionTally, StatusChanges
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.object_memory import ObjectMemory
 from scaler_appliance.core.objects import ObjectTable
 from scaler_appliance.core.ready import ReadyQueues
 from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.task_runs import TaskRuns
 from scaler_appliance.core.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 
@@ -50,6 +52,8 @@ class Settings(NamedTuple):
 class State:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.now = 0.0  # by the clock of whoever calls, at the last event
+        self.is_watched = False  # by monitors
         self.effects: List[Effect] = []
         self.sessions: Dict[bytes, Session] = {}  # by peer
         self.clients: Dict[int, ClientSession] = {}  # by session number
@@ -57,8 +61,11 @@ class State:
         self.total_slots = 0  # of all workers
         self.last_session = settings.last_session
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
-        memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, settings.object_spill_directory)
-        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory)
+        self.changes = StatusChanges(settings.inline_bytes)
+        self.runs = TaskRuns()
+        directory = settings.object_spill_directory
+        memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes)
+        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes)
         self.ready = ReadyQueues()
         self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
         self.nodes_waiting = 0  # nodes of graphs that wait for others
@@ -67,6 +74,7 @@ class State:
         self.durations: Dict[object, float] = {}  # mean task duration in microseconds, by function
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
+        self.running = 0  # tasks at workers
 
     def log(self, level: str, text: str) -> None:
         self.effects.append(Log(level, text))
@@ -78,9 +86,54 @@ class State:
         """How many tasks are at no worker yet: they wait for one, or for other tasks."""
         return len(self.ready) + self.nodes_waiting
 
-    def running(self) -> int:
-        """How many tasks are at workers."""
-        return sum(worker.assigned for worker in self.workers.values())
+    # Totals, and what monitors are to be told -------------------------------------------------------------------------
+
+    def note_assigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
+        """A worker was given tasks."""
+        batch, changes = dispatch.batch, self.changes
+        tally = batch.tally
+        self.running += count
+        tally.running += count
+        worker.sent += count
+        changes.workers.touched[worker.number] = worker
+        changes.functions.touched[tally.number] = tally
+        if batch.graph is not None:
+            batch.graph.tally.running += count
+            self.touch_graph(batch.graph)
+
+    def note_unassigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
+        """Tasks are at a worker no longer."""
+        batch, changes = dispatch.batch, self.changes
+        tally = batch.tally
+        self.running -= count
+        tally.running -= count
+        changes.workers.touched[worker.number] = worker
+        changes.functions.touched[tally.number] = tally
+        if batch.graph is not None:
+            batch.graph.tally.running -= count
+            self.touch_graph(batch.graph)
+
+    def count_ended(self, client: ClientSession, tally: FunctionTally, state: int, count: int) -> None:
+        """Tasks of batches ended in `state`."""
+        self.finished[state] += count
+        client.ended[state] += count
+        tally.ended[state] += count
+        client.unfinished -= count
+        self.changes.end(tally, count)
+        self.changes.clients.touched[client.number] = client
+
+    def touch_graph(self, graph: Graph) -> None:
+        """Figures of a graph changed."""
+        self.changes.graphs.touched[graph.tally.number] = graph.tally
+
+    def touch_session(self, session: Session) -> None:
+        """Figures of a peer changed."""
+        if isinstance(session, ClientSession):
+            self.changes.clients.touched[session.number] = session
+        elif isinstance(session, WorkerSession):
+            self.changes.workers.touched[session.number] = session
+
+    # Checking -------------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
         """Cross-check all indexes; costs time in proportion to everything there is."""
@@ -111,6 +164,38 @@ class State:
         assert len(self.sessions) == len(self.clients) + len(self.workers)
         self._check_graphs(references)
         self._check_objects(references)
+        self._check_totals()
+
+    def _check_totals(self) -> None:
+        """What is counted for monitors is what there is."""
+        changes = self.changes
+        changes.check_invariants()
+        unfinished: Dict[int, int] = {}
+        running: Dict[int, int] = {}
+        ended = [0] * len(TaskState)
+        for client in self.clients.values():
+            ended = [before + more for before, more in zip(ended, client.ended)]
+            open_nodes = sum(graph.unfinished for graph in client.graphs.values())
+            open_tasks = sum(batch.unfinished for batch in client.batches() if batch.graph is None)
+            assert client.unfinished == open_tasks + open_nodes, f"{client.title}: {client.unfinished} counted"
+            for batch in client.batches():
+                at_workers = sum(dispatch.open_count for dispatch in batch.dispatches.values())
+                number = batch.tally.number
+                unfinished[number] = unfinished.get(number, 0) + batch.unfinished
+                running[number] = running.get(number, 0) + at_workers
+            for graph in client.graphs.values():
+                dispatches = {id(each): each for batch in graph.batches if batch for each in batch.dispatches.values()}
+                assert graph.tally.running == sum(dispatch.open_count for dispatch in dispatches.values())
+        assert all(total >= known for total, known in zip(self.finished, ended))
+        for tally in changes.tallies():
+            assert tally.unfinished == unfinished.get(tally.number, 0), f"{tally.name}: {tally.unfinished} unfinished"
+            assert tally.running == running.get(tally.number, 0), f"{tally.name}: {tally.running} at workers"
+        assert self.running == sum(worker.assigned for worker in self.workers.values())
+        for worker in self.workers.values():
+            assert 0 <= worker.failed <= worker.finished <= worker.sent - worker.assigned
+        for session in self.sessions.values():
+            sizes = [record.size for record in map(self.objects.find, session.objects) if record is not None]
+            assert session.object_bytes == sum(sizes), f"{session.title}: {session.object_bytes} bytes counted"
 
     def _check_batch(self, batch: TaskBatch) -> int:
         """Each task at a worker is an open instance of one dispatch; returns how many are QUEUED."""

@@ -2,7 +2,8 @@
 
 Rules:
 - Publishing never blocks: what a monitor does not take is dropped, on purpose.
-- A monitor can make no demands: nothing that it sends is read.
+- A monitor can say that it wants a topic, or no longer; nothing else that it sends is heeded, nor read if it is long.
+- The socket's file is its owner's alone from the moment on that it is there.
 - A scheduler that was killed leaves its monitor's socket file behind; the next one to start removes it.
 """
 
@@ -13,16 +14,30 @@ import re
 import socket
 import stat
 import time
+from typing import NamedTuple, Set
 
 import zmq
 
-HIGH_WATER_MARK_MESSAGES = 1000
+STATUS = b"status"
+RUNS = b"tasks"
+UNSENT_MESSAGES = 20  # to one monitor; some ten seconds' worth
+UNREAD_MESSAGES = 100  # from one monitor
+MAXIMUM_MESSAGE_BYTES = 1024  # from a monitor; one that sends more is disconnected
+REQUESTS_AT_ONCE = 1000
 ABANDONED_AFTER_SECONDS = 60.0
 _DEFAULT_NAME = re.compile(r"[0-9a-z.]+_\d+_monitor")
 
 
+class Interest(NamedTuple):
+    """What monitors want."""
+
+    has_status: bool
+    has_runs: bool
+    is_new: bool  # somebody has asked for the status since the last time
+
+
 class Monitor:
-    """A PUB socket.
+    """An XPUB socket: to monitors, a PUB socket.
 
     Raises OSError when one cannot listen at the address.
     """
@@ -31,18 +46,45 @@ class Monitor:
         self.address = ""
         sweep_abandoned(os.path.dirname(address[len("ipc://") :]) if address.startswith("ipc:///") else "")
         self._context = zmq.Context(io_threads)
-        self._publisher = self._context.socket(zmq.PUB)
-        self._publisher.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK_MESSAGES)
+        self._topics: Set[bytes] = set()  # wanted, as far as they may concern us
+        self._publisher = self._context.socket(zmq.XPUB)
+        self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)  # be told of everybody who comes, not of the first only
+        self._publisher.setsockopt(zmq.SNDHWM, UNSENT_MESSAGES)
+        self._publisher.setsockopt(zmq.RCVHWM, UNREAD_MESSAGES)
+        self._publisher.setsockopt(zmq.MAXMSGSIZE, MAXIMUM_MESSAGE_BYTES)
         self._publisher.setsockopt(zmq.LINGER, 0)
         self._publisher.setsockopt(zmq.IPV6, int("[" in address))
+        umask = os.umask(0o177)  # nobody else may connect to the file that bind makes
         try:
             self._publisher.bind(address)
         except zmq.ZMQError as error:
             self.close()
             raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
+        finally:
+            os.umask(umask)
         self.address = self._publisher.getsockopt_string(zmq.LAST_ENDPOINT)
 
+    def interest(self) -> Interest:
+        """What monitors want now."""
+        is_new = False
+        for _ in range(REQUESTS_AT_ONCE):
+            try:
+                request = self._publisher.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            is_wanted, topic = request[:1], request[1:]
+            if not (STATUS.startswith(topic) or RUNS.startswith(topic)):
+                continue
+            if is_wanted == b"\1":
+                self._topics.add(topic)
+                is_new |= STATUS.startswith(topic)
+            elif is_wanted == b"\0":  # nobody wants it any more
+                self._topics.discard(topic)
+        has_status, has_runs = (any(map(topic.startswith, self._topics)) for topic in (STATUS, RUNS))
+        return Interest(has_status, has_runs, is_new)
+
     def publish(self, topic: bytes, header: bytes) -> None:
+        """Send a message to whoever wants the topic."""
         self._publisher.send_multipart((topic, header), zmq.NOBLOCK)
 
     def close(self) -> None:

@@ -66,7 +66,8 @@ class Server:
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
-        self._reporter = StatusReporter(core, monitor, self.sent, self.received)
+        now = self._loop.time()
+        self._reporter = StatusReporter(core, monitor, peers.address, self.sent, self.received, now)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
             SendChunk: self._send_chunk,
@@ -148,8 +149,14 @@ class Server:
         self._drain()
         self._peers.sweep()
         self._sweep_files()
-        self._reporter.report(self._loop.time())
+        self._report_status()
         self._service_manager.working(self._loop.time())
+
+    def _report_status(self) -> None:
+        try:
+            self._reporter.report(self._loop.time())
+        except Exception:  # monitors are no reason to stop
+            logger.exception("Scheduler: internal error; monitors miss a publication")
 
     def _on_signal(self, name: str) -> None:
         if self._stopped.done():

@@ -1,108 +1,117 @@
-"""What the scheduler tells monitors: one SchedulerStatus a second on the PUB socket.
+"""What the scheduler tells monitors, once a second, and what telling it costs.
 
-Rules: figures about this process come from the operating system's own files; nothing here changes the core.
+    Monitor.interest() ──▶ anybody? ──no──▶ nothing is built, noted or sent
+                               └──yes─▶ core.status.take(…), core.state.runs.take(…) ──▶ Monitor.publish(…)
+
+Rules:
+- Somebody new on `status` makes the next publication a snapshot, for all. Snapshots cost what there is, so they take
+  SNAPSHOT_SHARE of the time at most, however often somebody comes.
+- Figures about this process come from the operating system's own files; nothing here decides anything.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import socket
 import time
 from typing import Counter, List
 
 from scaler_appliance.core.scheduler import Scheduler
-from scaler_appliance.core.task_states import FINAL_STATES
-from scaler_appliance.shell.monitor import Monitor
+from scaler_appliance.shell.monitor import RUNS, STATUS, Monitor
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 
+SNAPSHOT_SHARE = 0.02
+
 
 class StatusReporter:
-    def __init__(self, core: Scheduler, monitor: Monitor, sent: Counter[str], received: Counter[str]) -> None:
+    """Publishes for one scheduler.
+
+    Parameters:
+        address: where clients and workers connect.
+        sent, received: how many messages of each name were, kept by whoever sends and receives them.
+        now: the core's clock.
+    """
+
+    def __init__(
+        self,
+        core: Scheduler,
+        monitor: Monitor,
+        address: str,
+        sent: Counter[str],
+        received: Counter[str],
+        now: float,
+    ) -> None:
         self._core = core
         self._monitor = monitor
+        self._address = address
+        self._host = socket.gethostname()
         self._sent = sent
         self._received = received
-        self._last_report = 0.0
-        self._last_cpu_seconds = 0.0
-        self._sequence = 0
         self._started = int(time.time() * 1e6)
+        core.status.unix_offset_microseconds = self._started - int(now * 1e6)
+        self._last_sample = now
+        self._last_cpu_seconds = 0.0
+        self._cpu_permille = 0
+        self._status_seconds = 0.0
+        self._has_status = self._has_runs = False
+        self._snapshot_is_due = False
+        self._next_snapshot = now
 
     def report(self, now: float) -> None:
-        """Publish the status of this moment; `now` is in seconds."""
-        self._monitor.publish(b"status", encode(self._status(now)))
+        """Publish what changed, if anybody wants it; to be called once a second."""
+        begin = time.thread_time()
+        interest = self._monitor.interest()
+        self._snapshot_is_due = interest.has_status and (self._snapshot_is_due or interest.is_new)
+        self._sample(now)
+        has_status = interest.has_status and (self._has_status or now >= self._next_snapshot)
+        if (has_status, interest.has_runs) != (self._has_status, self._has_runs):
+            self._has_status, self._has_runs = has_status, interest.has_runs
+            self._core.watch(has_status, interest.has_runs)
+        if has_status:
+            self._publish_status(now)
+        if interest.has_runs and len(self._core.state.runs):
+            self._publish_runs(now)
+        self._status_seconds += time.thread_time() - begin
 
-    def _status(self, now: float) -> m.SchedulerStatus:
+    def _publish_status(self, now: float) -> None:
+        begin = time.thread_time()
+        is_snapshot = self._snapshot_is_due and now >= self._next_snapshot
+        status = self._core.status.take(is_snapshot)
+        self._add_figures(status)
+        self._monitor.publish(STATUS, encode(status))
+        if is_snapshot:
+            self._snapshot_is_due = False
+            self._next_snapshot = now + (time.thread_time() - begin) / SNAPSHOT_SHARE
+
+    def _publish_runs(self, now: float) -> None:
+        core = self._core
+        runs = core.state.runs.take(now, core.state.settings.scheduler_id, int(time.time() * 1e6))
+        self._monitor.publish(RUNS, encode(runs))
+
+    def _sample(self, now: float) -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         cpu_seconds = usage.ru_utime + usage.ru_stime
-        elapsed_seconds = max(1e-6, now - self._last_report)
-        cpu_permille = int(1000 * (cpu_seconds - self._last_cpu_seconds) / elapsed_seconds)
-        self._last_report, self._last_cpu_seconds = now, cpu_seconds
-        state = self._core.state
-        counts = {"unassigned": len(state.ready), "running": state.running()}
-        counts.update({outcome.name.lower(): state.finished[outcome] for outcome in FINAL_STATES})
-        self._sequence += 1
-        workers = list(state.workers.values())
-        beats = [worker.heartbeat or m.Heartbeat() for worker in workers]
-        processors = [(worker.number, each) for worker, beat in zip(workers, beats) for each in beat.processors]
-        return m.SchedulerStatus(
-            scheduler_id=state.settings.scheduler_id,
-            sequence=self._sequence,
-            is_snapshot=True,
-            unix_microseconds=int(time.time() * 1e6),
-            started_unix_microseconds=self._started,
-            implementation=state.settings.implementation,
-            process_id=os.getpid(),
-            is_protected=state.settings.protected,
-            cpu_permille=min(cpu_permille, 0xFFFFFFFF),
-            resident_bytes=resident_bytes(),
-            objects=len(state.objects),
-            object_bytes=state.objects.total_bytes,
-            slots=state.total_slots,
-            tasks=_counts(counts),
-            sent=_counts(self._sent),
-            received=_counts(self._received),
-            workers=m.WorkerColumns(
-                sessions=[worker.number for worker in workers],
-                tasks=[worker.assigned for worker in workers],
-                queued=[beat.queued for beat in beats],
-                sent=[0 for _ in workers],
-                finished=[0 for _ in workers],
-                failed=[0 for _ in workers],
-                cpu_permille=[beat.cpu_permille for beat in beats],
-                resident_bytes=[beat.resident_bytes for beat in beats],
-                free_bytes=[beat.free_bytes for beat in beats],
-                latency_microseconds=[beat.latency_microseconds for beat in beats],
-                states=bytes(len(workers)),
-            ),
-            processors=m.ProcessorColumns(
-                workers=[number for number, _ in processors],
-                process_ids=[each.process_id for _, each in processors],
-                states=bytes(each.initialized | each.has_task << 1 | each.suspended << 2 for _, each in processors),
-                cpu_permille=[each.cpu_permille for _, each in processors],
-                resident_bytes=[each.resident_bytes for _, each in processors],
-                queued=[each.queued for _, each in processors],
-                task_clients=[0 for _ in processors],
-                task_ids=[0 for _ in processors],
-                task_functions=[0 for _ in processors],
-                task_microseconds=[0 for _ in processors],
-            ),
-            new_workers=[
-                m.WorkerIdentity(
-                    session=worker.number,
-                    name=worker.hello.name,
-                    host=worker.hello.host,
-                    process_id=worker.hello.process_id,
-                    slots=worker.slots,
-                    implementation=worker.hello.implementation,
-                    capabilities=worker.hello.capabilities,
-                )
-                for worker in workers
-            ],
-        )
+        elapsed_seconds = max(1e-3, now - self._last_sample)
+        self._cpu_permille = int(1000 * (cpu_seconds - self._last_cpu_seconds) / elapsed_seconds)
+        self._last_sample, self._last_cpu_seconds = now, cpu_seconds
+
+    def _add_figures(self, status: m.SchedulerStatus) -> None:
+        """What the core does not know."""
+        status.unix_microseconds = int(time.time() * 1e6)
+        status.started_unix_microseconds = self._started
+        status.address = self._address
+        status.host = self._host
+        status.process_id = os.getpid()
+        status.cpu_permille = min(self._cpu_permille, 0xFFFFFFFF)
+        status.resident_bytes = resident_bytes()
+        status.status_microseconds = int(self._status_seconds * 1e6)
+        status.sent = _counts(self._sent)
+        status.received = _counts(self._received)
 
 
-def _counts(counter: dict[str, int]) -> List[m.Count]:
+def _counts(counter: Counter[str]) -> List[m.Count]:
     return [m.Count(name=name, value=value) for name, value in sorted(counter.items())]
 
 

@@ -1783,7 +1783,7 @@ class WorkerIdentity(Struct):
         return self
 
 
-_WORKER_COLUMNS_WORDS = struct.Struct("<11Q")
+_WORKER_COLUMNS_WORDS = struct.Struct("<12Q")
 
 
 class WorkerColumns(Struct):
@@ -1799,9 +1799,10 @@ class WorkerColumns(Struct):
         "free_bytes",
         "latency_microseconds",
         "states",
+        "processors",
     )
     DATA_WORDS = 0
-    POINTER_WORDS = 11
+    POINTER_WORDS = 12
 
     sessions: array[int]
     tasks: array[int]
@@ -1814,6 +1815,7 @@ class WorkerColumns(Struct):
     free_bytes: array[int]
     latency_microseconds: array[int]
     states: bytes
+    processors: array[int]
 
     def __init__(
         self,
@@ -1829,6 +1831,7 @@ class WorkerColumns(Struct):
         free_bytes: Column = NOTHING,
         latency_microseconds: Column = NOTHING,
         states: Column = b"",
+        processors: Column = NOTHING,
     ) -> None:
         self.sessions = array("I") if sessions is NOTHING else column("I", sessions)
         self.tasks = array("I") if tasks is NOTHING else column("I", tasks)
@@ -1841,6 +1844,7 @@ class WorkerColumns(Struct):
         self.free_bytes = array("Q") if free_bytes is NOTHING else column("Q", free_bytes)
         self.latency_microseconds = array("I") if latency_microseconds is NOTHING else column("I", latency_microseconds)
         self.states = states if type(states) is bytes else octets(states)
+        self.processors = array("I") if processors is NOTHING else column("I", processors)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _WORKER_COLUMNS_WORDS.pack(
@@ -1855,15 +1859,16 @@ class WorkerColumns(Struct):
             writer.column(self.free_bytes, "Q", at + 8) if self.free_bytes else 0,
             writer.column(self.latency_microseconds, "I", at + 9) if self.latency_microseconds else 0,
             writer.octets(self.states, at + 10) if self.states else 0,
+            writer.column(self.processors, "I", at + 11) if self.processors else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerColumns:
         self = cls.__new__(cls)
-        if data_words == 0 and pointer_words == 11:
+        if data_words == 0 and pointer_words == 12:
             words = _WORKER_COLUMNS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _WORKER_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 11))
+            words = _WORKER_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 12))
         (
             sessions,
             tasks,
@@ -1876,6 +1881,7 @@ class WorkerColumns(Struct):
             free_bytes,
             latency_microseconds,
             states,
+            processors,
         ) = words
         at = start + data_words * 8
         self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else array("I")
@@ -1891,6 +1897,7 @@ class WorkerColumns(Struct):
             reader.column(latency_microseconds, segment, at + 72, "I", 4) if latency_microseconds else array("I")
         )
         self.states = reader.octets(states, segment, at + 80) if states else b""
+        self.processors = reader.column(processors, segment, at + 88, "I", 4) if processors else array("I")
         return self
 
 
