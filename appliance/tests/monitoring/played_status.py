@@ -187,6 +187,7 @@ class PlayedScheduler:
                 free_bytes=[8_000_000_000] * count,
                 latency_microseconds=[figures.randrange(200, 2000) for _ in sessions],
                 states=bytes(count),
+                processors=[self.slots] * count,
             ),
             processors=m.ProcessorColumns(
                 workers=[worker for worker, _ in processors],

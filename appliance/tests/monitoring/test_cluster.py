@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from monitoring.played_status import FUNCTIONS, PlayedScheduler
 
@@ -61,6 +63,17 @@ def test_workers_come_and_go() -> None:
     gone, new = played.lose_worker(), played.add_worker()
     cluster.apply(played.step()[0])
     assert gone not in cluster.workers and cluster.workers[new].name == f"worker-{new}"
+
+
+def test_a_worker_that_told_of_no_processors_has_none() -> None:
+    played = PlayedScheduler(workers=1, slots=2)
+    cluster = after(played)
+    assert len(cluster.workers[played.sessions[0]].processors) == 2
+    status = played.step()[0]
+    status.workers.processors = array("I", [0])
+    status.processors = m.ProcessorColumns()
+    cluster.apply(status)
+    assert cluster.workers[played.sessions[0]].processors == []
 
 
 def test_a_snapshot_forgets_what_it_does_not_speak_of() -> None:

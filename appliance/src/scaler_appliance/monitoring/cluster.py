@@ -117,9 +117,10 @@ class Cluster:
         c = status.workers
         for (
             session, tasks, queued, sent, finished, failed, cpu_permille, resident, free, latency, bits,
+            processors,
         ) in _rows(
             c.sessions, c.tasks, c.queued, c.sent, c.finished, c.failed, c.cpu_permille, c.resident_bytes,
-            c.free_bytes, c.latency_microseconds, c.states,
+            c.free_bytes, c.latency_microseconds, c.states, c.processors,
         ):  # fmt: skip
             worker = _known(self.workers, session, "worker")
             if elapsed_seconds > 0:
@@ -130,6 +131,8 @@ class Cluster:
             worker.cpu_permille, worker.resident_bytes, worker.free_bytes = cpu_permille, resident, free
             worker.latency_microseconds = latency
             worker.is_congested, worker.is_leaving = bool(bits & 1), bool(bits & 2)
+            if not processors:
+                worker.processors = []
         for session, worker in self._busy_workers.items():
             if session not in busy:
                 worker.finished_per_second = 0.0
