@@ -90,6 +90,10 @@ checksums:  ## write the checksums of all files in dist/release anew
 .PHONY: venv
 venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools of development
 
+.PHONY: configuration-page
+configuration-page: .venv/.packages  ## write the tables in docs/configuration.md anew, from the programs' options
+	@$(IN_VENV) .ci/configuration_page.py --write
+
 .PHONY: clean
 clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv*)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -99,6 +99,7 @@ def _bash_function(program: Program, name: str) -> str:
         f"{_function(name)}() {{",
         '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"',
     ]
+    lines.append("    COMPREPLY=()")
     for word in _command_words(program):
         inner = _function(f"{name} {word}")
         lines.append(f'    [[ $COMP_CWORD -gt 1 && "${{COMP_WORDS[1]}}" == {word} ]] && {{ {inner}; return; }}')
@@ -106,14 +107,14 @@ def _bash_function(program: Program, name: str) -> str:
     for flag in _flags(program):
         if flag.takes_value:
             action = _bash_action(flag.completes, flag.words)
-            lines.append(f"        {'|'.join(flag.flags)}) {action} return ;;")
+            lines.append(f"        {'|'.join(flag.flags)}) {action}return ;;")
     every_flag = " ".join(text for flag in _flags(program) for text in flag.flags)
     lines += [
         "    esac",
         '    if [[ "$current" == -* ]]; then',
         f"        mapfile -t COMPREPLY < <(compgen -W '{every_flag}' -- \"$current\")",
         "    else",
-        f"        {_bash_action(_argument_completes(program), tuple(_command_words(program))) or ':'}",
+        f"        {_bash_action(_argument_completes(program), tuple(_command_words(program))) or ':'}".rstrip(),
         "    fi",
         "}",
         "",
@@ -126,7 +127,7 @@ def _bash_action(completes: str, words: Tuple[str, ...]) -> str:
     if not given:
         return ""
     prefix = "compopt -o filenames 2>/dev/null; " if completes else ""
-    return f'{prefix}mapfile -t COMPREPLY < <(compgen{given} -- "$current");'
+    return f'{prefix}mapfile -t COMPREPLY < <(compgen{given} -- "$current"); '
 
 
 # zsh ------------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class Kind:
     """Text, and what other kinds have in common.
 
     Attributes:
-        expects: what to write, as in "expected a whole number above 0".
+        expects: what to write, as in "expected a whole number, 1 or more".
         metavar: what stands for the value in help texts.
         completes: what a shell offers: "" for nothing, "file" or "directory".
     """
@@ -87,7 +87,7 @@ class _Number(Kind):
         self.expects = f"a {self.noun}"
         if minimum is not None:
             self.expects += (
-                f" above {minimum:g}{self.unit}" if is_minimum_excluded else f", {minimum:g}{self.unit} or more"
+                f", above {minimum:g}{self.unit}" if is_minimum_excluded else f", {minimum:g}{self.unit} or more"
             )
 
     def _read(self, text: str) -> float:
@@ -184,6 +184,9 @@ class Seconds(_Number):
 
     def from_toml(self, value: Any) -> Any:
         return self.parse(value) if isinstance(value, str) else float(super().from_toml(value))
+
+    def to_toml(self, value: Any) -> str:
+        return toml_of(float(value))
 
     def show(self, value: Any) -> str:
         for unit, seconds in (("h", 3600), ("m", 60)):
