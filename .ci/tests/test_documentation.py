@@ -36,7 +36,7 @@ FENCE = re.compile(
 ADDRESS = re.compile(r"tcp://(?:127\.0\.0\.1|localhost):\d+")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
 LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
-PROGRAM = re.compile(r"scaler[_-]\w+")
+PROGRAM = re.compile(r"scaler([_-]\w+)?")
 
 TIME_LIMIT_SECONDS = 60
 

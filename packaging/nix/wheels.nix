@@ -38,4 +38,15 @@ in
       pyzmq "pp39" "pypy39_pp73" "manylinux_2_26_aarch64.manylinux_2_28_aarch64"
         "sha256-mrcu53sxPQZYRHIEyCAfmzFRRukjtIxW6n29AF1GSpE=";
   };
+  # PyPy before 3.11 does not read TOML by itself.
+  tomli.any.any = {
+    pname = "tomli";
+    version = "2.5.0";
+    format = "wheel";
+    dist = "py3";
+    python = "py3";
+    abi = "none";
+    platform = "any";
+    hash = "sha256-Mqe3msV6LoNnDOMpzPZ1eYvFoglHg6Y2doZrcFA/Lis=";
+  };
 }

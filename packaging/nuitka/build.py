@@ -36,7 +36,7 @@ LEFT_OUT = (
     *("zmq.tests", "cffi", "pycparser", "gevent", "tornado", "uvloop"),
     # Of the standard library: what asyncio, argparse and logging could use and do not here.
     *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "email", "http", "xml", "xmlrpc", "unittest", "doctest"),
-    *("pdb", "pydoc", "tomllib", "decimal", "_decimal", "tarfile", "zipfile"),
+    *("pdb", "pydoc", "decimal", "_decimal", "tarfile", "zipfile"),
     *("_codecs_cn", "_codecs_hk", "_codecs_iso2022", "_codecs_jp", "_codecs_kr", "_codecs_tw"),
 )
 

@@ -104,6 +104,7 @@
             "pytest"
             "pytest-timeout"
             "pyzmq"
+            "tomli"
           ] ofHost;
 
           withDependencies =
