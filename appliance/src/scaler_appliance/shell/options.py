@@ -163,6 +163,13 @@ _NETWORK = [
         default_text="ipc:///tmp/HOST_PORT_monitor",
         group="network",
     ),
+    Option(
+        "--announce",
+        Switch(),
+        "let clients, workers and monitors of the same user on this host find this scheduler without an address",
+        default=True,
+        group="network",
+    ),
     Option("--io-threads", Whole(1), "ZeroMQ's threads, for monitors", default=1, group="network"),
     Option(
         "--maximum-message-bytes",

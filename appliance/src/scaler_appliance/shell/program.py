@@ -20,6 +20,7 @@ from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.addresses import monitor_address_of
+from scaler_appliance.shell.announcing import announced
 from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
 from scaler_appliance.shell.options import SCHEDULER
@@ -84,6 +85,8 @@ async def _serve(options: argparse.Namespace) -> None:
         server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
+        if options.announce:
+            closing.enter_context(announced(peers.address, monitor.address))
         if options.address_file is not None:
             with open(options.address_file, "w", encoding="utf-8") as address_file:
                 address_file.write(f"{peers.address}\n{monitor.address}\n")

@@ -23,8 +23,8 @@ from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
 from scaler.texts import description_of
 from scaler_protocol import messages as m
+from scaler_protocol.discovery import address_given_or_found
 
-ADDRESS_VARIABLE = "SCALER_ADDRESS"
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 
 _shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
@@ -37,7 +37,7 @@ class Client(Submitter):
 
     Parameters:
         address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
-            says; inside a task, the scheduler that the task came from.
+            says; inside a task, the scheduler that the task came from; else the newest one of this user on this host.
         profiling: measure every task, for `ScalerFuture.profiling_info`.
         timeout_seconds: after so long without a scheduler, unfinished futures fail with DisconnectedError. Before that,
             a client that has lost its scheduler looks for it, or for its successor at the same address.
@@ -52,7 +52,7 @@ class Client(Submitter):
         NotASchedulerError: who listens there is no Scaler scheduler.
         ProtocolVersionError: client and scheduler have no protocol version in common.
         SchedulerRefusedError: the scheduler refused for another reason.
-        ValueError: the address is none.
+        ValueError: the address is none; or none is given, and no scheduler is found.
 
     It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
     reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
@@ -68,13 +68,7 @@ class Client(Submitter):
         connect_timeout_seconds: float = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
     ) -> None:
-        address = address or os.environ.get(ADDRESS_VARIABLE)
-        if not address:
-            raise ValueError(
-                "no scheduler address: pass address='tcp://HOST:PORT',"
-                f" or set the environment variable {ADDRESS_VARIABLE}"
-            )
-        self._address = address
+        self._address = address or address_given_or_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
         self._timeout_seconds = timeout_seconds

@@ -68,6 +68,7 @@ class Scheduler(SchedulerProcess):
 
     Parameters:
         address: where it listens; None chooses a free port of this machine.
+        announce: whether `Client()` and `scaler_cluster` without an address find it, in other programs too.
         Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them.
 
     Which program that is, `SchedulerProcess` says.
@@ -91,6 +92,7 @@ class Scheduler(SchedulerProcess):
         logging_paths: Sequence[str] = ("/dev/stdout",),
         logging_level: str = "INFO",
         logging_config_file: Optional[str] = None,
+        announce: bool = False,
     ) -> None:
         super().__init__(
             [
@@ -112,6 +114,7 @@ class Scheduler(SchedulerProcess):
                     logging_paths=list(logging_paths),
                     logging_level=logging_level,
                     logging_config_file=logging_config_file,
+                    announce=announce,
                 ),
             ]
         )

@@ -22,6 +22,7 @@ from scaler_protocol.program_options import (
     Address,
     Bytes,
     Choice,
+    ConfigurationError,
     Kind,
     Option,
     Program,
@@ -120,12 +121,17 @@ class _EventLoop(Choice):
 
 
 def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
-    """The address of the scheduler that the same file is about."""
+    """The address of the scheduler that the same file is about, else of one that is found on this host."""
     for section in sections.get("scheduler", ()):
         address = section.get("address")
         if isinstance(address, str) and address:
             return address, "the file's [scheduler]"
-    return None
+    from scaler_protocol.discovery import DiscoveryError, find_scheduler
+
+    try:
+        return find_scheduler().address, "found on this host"
+    except DiscoveryError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _faults(options: argparse.Namespace) -> List[str]:
@@ -279,7 +285,8 @@ CLUSTER = Program(
         Option(
             "address",
             Address(),
-            "address of the scheduler, such as tcp://127.0.0.1:8516; by default that of the file's [scheduler]",
+            "address of the scheduler, such as tcp://127.0.0.1:8516",
+            default_text="that of the file's [scheduler], else that of the newest scheduler of this user on this host",
             is_required=True,
             environment=("SCALER_ADDRESS",),
             find=_scheduler_of,

@@ -84,6 +84,7 @@ def run(options: argparse.Namespace, note: str = "") -> int:
         settings.heartbeat_interval_seconds,
         settings.object_retention_seconds,
     )
+    logger.info("ClusterProcess: the scheduler is at %s", settings.address)
     _raise_descriptor_limit()
     page = ProgressPage()
     nursery, nursery_process_id = start_nursery(page, NurserySettings(settings.address, options.preload))
