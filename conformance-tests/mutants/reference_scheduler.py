@@ -29,7 +29,7 @@ from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
 BOTH = {"Heartbeat", "HeartbeatEcho", "DisconnectRequest", "DisconnectResponse", "Hello",
         "ObjectInstruction", "ObjectRequest", "ObjectResponse"}  # fmt: skip
 SENT_BY = {
-    "client": BOTH | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest"},
+    "client": BOTH | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest"},
     "worker": BOTH | {"TaskResult", "TaskCancelConfirm", "TaskLog", "BalanceResponse"},
 }
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
@@ -304,6 +304,24 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
 
     def on_explanation_request(self, peer: Peer, message: Message) -> None:
         self.send(peer, "Explanation", requestId=message.requestId, text="It waits for a worker.")
+
+    def on_info_request(self, peer: Peer, message: Message) -> None:
+        self.send(peer, "Info", **self.info(message))
+
+    def info(self, request: Message) -> Dict[str, Any]:
+        workers = [each for each in self.sessions.values() if isinstance(each, Worker)]
+        return {
+            "requestId": request.requestId,
+            "clients": len(self.sessions) - len(workers),
+            "workerCount": len(workers),
+            "slots": sum(each.slots for each in workers),
+            "slotsFree": sum(max(0, each.slots - len(each.held)) for each in workers),
+            "tasksRunning": sum(len(each.held) for each in workers),
+            "workers": [
+                {"name": each.hello.name, "slots": each.slots, "tasks": len(each.held)}
+                for each in workers[: request.maximumWorkers]
+            ],
+        }
 
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:
         self.send(peer, "ClientShutdownResponse", accepted=not self.is_protected)

@@ -363,6 +363,25 @@ class AnswersNoQuestions(ReferenceScheduler):
         self.send(peer, "Explanation", requestId=1, text="It waits.")
 
 
+@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
+class TellsOfTheClusterUnderItsOwnNumber(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        return {**super().info(request), "requestId": 1}
+
+
+@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
+class CountsOnlyIdleWorkers(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        told = super().info(request)
+        return {**told, "tasksRunning": 0, "slotsFree": told["slots"]}
+
+
+@mutant(breaks="SCL-SCH-035", caught_by="scheduler/questions/no-more-workers-are-listed-than-wanted")
+class ListsAllWorkers(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        return super().info(Message("InfoRequest", {"requestId": request.requestId, "maximumWorkers": 1000}, b"", 0))
+
+
 @mutant(breaks="SCL-SCH-024", caught_by="scheduler/questions/protected-scheduler-goes-on")
 class ObeysAlthoughProtected(ReferenceScheduler):
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:

@@ -46,6 +46,7 @@ def test_client_and_workers_need_no_address(scheduler: Scheduler) -> None:
 def test_a_client_inside_a_task_finds_the_scheduler_of_its_task(scheduler: Scheduler) -> None:
     command = [sys.executable, "-m", "scaler.worker", "-n", "1", "--exit-when-stdin-closes"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as worker, Client() as client:
+        assert client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1  # the worker has chosen its scheduler
         with Scheduler(announce=True, logging_level="WARNING") as newer:
             assert entries(SCHEDULER)[0].process_id == newer.pid
             future = client.submit(address_of_nested_client)

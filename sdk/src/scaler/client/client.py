@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional, Tuple, Type, Union
 
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
+from scaler.client.info import ClusterInfo
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
@@ -129,6 +130,22 @@ class Client(Submitter):
         if future._client._core is not self._core:
             raise ValueError("explain() tells of the futures of its own client: ask the one that submitted the task")
         return self._core.explaining.explain(self._core, future, timeout_seconds)
+
+    def info(self, maximum_workers: int = 100, timeout_seconds: float = 10.0) -> ClusterInfo:
+        """Say how large the cluster is and what it has to do, as its scheduler sees it now.
+
+        Parameters:
+            maximum_workers: list so many workers at most; all of them are counted. A scheduler lists 1000 at most.
+            timeout_seconds: how long to wait for the scheduler's answer.
+
+        Raises:
+            DisconnectedError: this client is disconnected, or the scheduler does not answer.
+            ValueError: `maximum_workers` is below 0.
+        """
+        if maximum_workers < 0:
+            raise ValueError(f"maximum_workers must be at least 0, not {maximum_workers}")
+        wanted = min(maximum_workers, (1 << 32) - 1)
+        return self._core.informing.ask(self._core, self._address, wanted, timeout_seconds)
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
