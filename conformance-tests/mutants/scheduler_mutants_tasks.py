@@ -364,9 +364,12 @@ class AnswersNoQuestions(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
-class TellsOfTheClusterUnderItsOwnNumber(ReferenceScheduler):
+class TellsOfTheClusterUnderTheSameNumber(ReferenceScheduler):
+    number = 0
+
     def info(self, request: Message) -> Dict[str, Any]:
-        return {**super().info(request), "requestId": 1}
+        self.number = self.number or request.requestId
+        return {**super().info(request), "requestId": self.number}
 
 
 @mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
