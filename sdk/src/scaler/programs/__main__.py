@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Dict, List, Optional, Sequence
 
-COMMANDS: Dict[str, str] = {}
+COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev"}
 """The module of each command, by its word."""
 
 
