@@ -11,7 +11,7 @@ import queue
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, Dict, Optional, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
@@ -20,11 +20,13 @@ from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
 from scaler.exceptions import DisconnectedError, SerializeObjectError
+from scaler.notebook import Link, Row, card
 from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
 from scaler.texts import description_of
 from scaler_protocol import messages as m
-from scaler_protocol.discovery import address_given_or_found
+from scaler_protocol.addresses import parse_address
+from scaler_protocol.discovery import address_given_or_found, link_to
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 
@@ -212,10 +214,26 @@ class Client(Submitter):
             self._core = core
 
     def __repr__(self) -> str:
-        state = (
-            "disconnected" if self._core.closed_because is not None else f"{len(self._core.futures)} unfinished tasks"
-        )
-        return f"<Client {self._address}, {state}>"
+        return f"<Client {self._address}, {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        core = self._core
+        is_local = parse_address(self._address).is_local
+        rows: List[Row] = [
+            ("scheduler", self._address),
+            ("implementation", f"{core.welcome.implementation.name} {core.welcome.implementation.version}"),
+            ("state", self._state()),
+            ("slots", core.slots or ""),  # none has been heard of yet
+            ("user interface", Link(link_to(core.welcome.monitor_address) if is_local else "")),
+        ]
+        return card("Client", rows)
+
+    def _state(self) -> str:
+        core = self._core
+        if core.closed_because is not None:
+            return "disconnected"
+        unfinished = f"{len(core.futures)} unfinished task{'' if len(core.futures) == 1 else 's'}"
+        return unfinished if core.is_connected else f"{unfinished}, looking for its scheduler"
 
 
 def _close_all() -> None:

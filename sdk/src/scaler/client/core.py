@@ -67,6 +67,7 @@ class ClientCore:
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}")
         hello.heartbeat_interval_milliseconds = int(heartbeat_interval_seconds * 1000)
+        self.address = address
         self._transport = Transport(address, hello, connect_timeout_seconds)
         self.welcome = self._transport.welcome
         self.is_connected = True
