@@ -2,7 +2,7 @@
 
 Rules, for README.md, the README.md of each distribution, and docs/:
 - Every ```python fence is a whole program. It runs by itself, in a process of its own, and must not fail.
-  An address in it stands for that of a cluster which the test has ready; where the program starts a cluster
+  An address in it, or none, stands for that of a cluster which the test has ready; where the program starts a cluster
   itself, for one that is free.
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
 - `<!-- example: output -->` above a fence of any kind: this is exactly what the last program prints,
@@ -14,6 +14,7 @@ Rules, for README.md, the README.md of each distribution, and docs/:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import socket
@@ -98,6 +99,7 @@ def test_program_runs(
     finished = subprocess.run(
         [sys.executable, str(program)],
         cwd=tmp_path,
+        env={**os.environ, "SCALER_ADDRESS": address},  # for `Client()`
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
