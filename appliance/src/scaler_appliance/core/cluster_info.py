@@ -40,7 +40,7 @@ class ClusterInfo:
             # A processor whose task waits for others lends its slot, so there may be more than it joined with.
             slots_free=sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values()),
             tasks_waiting=state.waiting(),
-            tasks_running=state.running(),
+            tasks_running=state.running,
             workers=[_about(worker) for worker in islice(state.workers.values(), listed)],
         )
         state.send(client.peer, info)
