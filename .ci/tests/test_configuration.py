@@ -71,6 +71,14 @@ def test_every_program_has_a_table() -> None:
     assert scripts - {"scaler_worker"} == set(page.PROGRAMS), "scaler_worker is scaler_cluster"
 
 
+def test_the_options_of_a_command_are_documented_where_it_is() -> None:
+    text = (TREE / "docs/cluster.md").read_text(encoding="utf-8")
+    section = re.search(r"^## `scaler dev`$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    told = set(LONG_OPTION.findall(output_of("scaler", "dev", "-h")))
+    assert set(LONG_OPTION.findall(section[1])) == told - EVERY_PROGRAMS
+
+
 def test_the_page_is_what_the_tables_say() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.page_of(text) == text, "make configuration-page"

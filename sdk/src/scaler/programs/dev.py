@@ -18,7 +18,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from types import FrameType
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from scaler.client import Client
 from scaler.cluster.cluster import Cluster
@@ -26,12 +26,10 @@ from scaler.cluster.interface import interface_command
 from scaler.cluster.program import Program
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import ScalerError
+from scaler.programs.options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
 from scaler_protocol.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
-from scaler_protocol.program_logging import LEVELS
 
 HOST = "127.0.0.1"
-DEFAULT_PORT = 2345
-DEFAULT_UI_PORT = 8081
 START_TIMEOUT_SECONDS = 60.0
 LOOK_INTERVAL_SECONDS = 0.05
 EXIT_FAILED = 1
@@ -43,67 +41,9 @@ class _Ended(Exception):
     """This program is to end: somebody said so by a signal."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="scaler dev",
-        description="Start a scheduler, workers and the user interface on this machine, and say how to use them."
-        " Ctrl-C stops all of it.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = parser.add_argument
-    add(
-        *("-n", "--num-of-workers"),
-        type=_whole_number(1, 1 << 16),
-        default=_cpu_count(),
-        metavar="N",
-        help="worker processes, each of which runs one task at a time",
-    )
-    add(
-        "--port",
-        type=_whole_number(0, 65535),
-        default=None,
-        metavar="PORT",
-        help=f"where the scheduler listens; by default {DEFAULT_PORT}, or any free port if that is taken; 0: any",
-    )
-    add(
-        "--ui-port",
-        type=_whole_number(0, 65535),
-        default=None,
-        metavar="PORT",
-        help=f"where the user interface listens; by default {DEFAULT_UI_PORT}, or any free port if that is taken",
-    )
-    add("--ui", action=argparse.BooleanOptionalAction, default=True, help="start the user interface")
-    add(
-        *("-ll", "--logging-level"),
-        type=str.upper,
-        choices=LEVELS,
-        default="INFO",
-        help="the least important lines that scheduler and workers log",
-    )
-    return parser
-
-
-def _whole_number(minimum: int, maximum: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not minimum <= value <= maximum:
-            raise argparse.ArgumentTypeError(f"{text} is not from {minimum} to {maximum}")
-        return value
-
-    parse.__name__ = "whole number"  # for the error "invalid … value"
-    return parse
-
-
-def _cpu_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the program; its exit code: 0 stopped as asked, 1 something did not start, or ended by itself."""
-    parser = make_parser()
-    options = parser.parse_args(list(arguments))
+    options = DEV.read(arguments)
     for number in _ENDING:
         signal.signal(number, _on_signal)
     with ExitStack() as running:
