@@ -20,16 +20,17 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.monitoring.cluster import Cluster
 from scaler_appliance.top import text
-from scaler_appliance.top.lines import FAINT, NOTICE, PLAIN, SORTED, TITLE, Line, Span, clip, line, padded
+from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, width_of
 from scaler_appliance.top.panel import LEAST_COLUMNS, MOST_COLUMNS, panel
 from scaler_appliance.top.rows import COLUMNS, Column, Row, Rows
-from scaler_appliance.top.sections import header
+from scaler_appliance.top.sections import SEPARATOR, header
 from scaler_appliance.top.view import KEYS, Extent, View
 
 LEAST_NAME_COLUMNS = 12
 USUAL_NAME_COLUMNS = 24
 MOST_NAME_COLUMNS = 48
 MOST_REASONS = 3
+LEAST_LINES_FOR_SECTIONS = 12
 
 # Columns in the order in which they go; the panel beside them went before.
 _SACRIFICES = ("ITL", "agt_rss", "agt_cpu", "lag", "free", "queued", "rss", "sent", "cpu")
@@ -105,15 +106,11 @@ def _above(cluster: Cluster, view: View, source: Source, size: Size, matching: i
     notices = _notices(cluster, view, source, size.lines is None)
     total = _total(cluster, view, matching)
     room = 1000 if size.lines is None else size.lines
-    if room < 9:
+    if room < LEAST_LINES_FOR_SECTIONS:
         return [*notices[: max(0, room - 4)], total]
     lines = header(cluster, size.columns, max(6, room // 3) if room > 14 else room - 8)
-    ruler = line("-" * min(size.columns, max(map(_length, lines))), FAINT)
+    ruler = line("-" * min(size.columns, max(map(width_of, lines))), FAINT)
     return [*lines, ruler, _shortcuts(size.columns), *(notices or [line("")]), total]
-
-
-def _length(content: Line) -> int:
-    return sum(text.width(span.text) for span in content)
 
 
 def _shortcuts(columns: int) -> Line:
@@ -178,29 +175,30 @@ def _below(cluster: Cluster, view: View, rows: List[Row], columns: int, most_lin
     def table_columns() -> int:
         return sum(widths[column.title] + 1 for column in shown) - 1
 
-    beside = _columns_beside(columns, table_columns(), widths)
+    lines_beside = _lines_beside(cluster, most_lines)
+    wanted = max(map(width_of, panel(cluster, MOST_COLUMNS, lines_beside)), default=0)
+    beside = _columns_beside(columns, table_columns(), widths["worker"], wanted)
     for title in _SACRIFICES:
         if table_columns() - widths["worker"] + LEAST_NAME_COLUMNS <= columns:
             break
         if title != view.sort:
             shown = [column for column in shown if column.title != title]
-    room = columns - (beside + 3 if beside else 0)
+    room = columns - (beside + len(SEPARATOR) if beside else 0)
     widths["worker"] = max(1, min(widths["worker"], room - (table_columns() - widths["worker"])))
     table = [_heading_line(shown, headings, widths, view)]
     for index in range(len(rows)):
         table.append(line(" ".join(_cell(column, cells[column.title][index], widths) for column in shown)))
     if not beside:
         return table
-    lines_beside = panel(cluster, beside, _lines_beside(cluster, most_lines))
-    return _side_by_side(table, table_columns(), lines_beside)
+    return _side_by_side(table, table_columns(), panel(cluster, beside, lines_beside))
 
 
-def _columns_beside(columns: int, table: int, widths: dict[str, int]) -> int:
+def _columns_beside(columns: int, table: int, name: int, wanted: int) -> int:
     """How wide the panel is; 0: there is no room for it. Names of workers give some of theirs."""
-    room = columns - table - 3
-    if room < MOST_COLUMNS:
-        room += max(0, min(widths["worker"] - USUAL_NAME_COLUMNS, MOST_COLUMNS - room))
-    return min(room, MOST_COLUMNS) if room >= LEAST_COLUMNS else 0
+    room = columns - table - len(SEPARATOR)
+    if room < wanted:
+        room += max(0, min(name - USUAL_NAME_COLUMNS, wanted - room))
+    return min(room, wanted) if room >= min(wanted, LEAST_COLUMNS) else 0
 
 
 def _lines_beside(cluster: Cluster, most_lines: Optional[int]) -> int:
@@ -234,8 +232,5 @@ def _side_by_side(table: List[Line], columns: int, beside: List[Line]) -> List[L
     for index in range(max(len(table), len(beside))):
         at_left: Line = table[index] if index < len(table) else ()
         at_right: Tuple[Span, ...] = beside[index] if index < len(beside) else ()
-        lines.append((*padded(at_left, columns), Span(" | ", FAINT), *at_right))
+        lines.append((*padded(at_left, columns), Span(SEPARATOR, FAINT), *at_right))
     return lines
-
-
-__all__ = ["Frame", "PLAIN", "Size", "Source", "render"]

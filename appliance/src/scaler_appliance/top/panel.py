@@ -25,14 +25,14 @@ class _Entry(NamedTuple):
 
 
 def panel(cluster: Cluster, columns: int, most_lines: int) -> List[Line]:
-    """Lines of that width. Of the lines, clients may take up to half, and what functions leave."""
+    """Lines of at most that width. Of the lines, clients may take up to half, and what functions leave."""
     clients = sorted(cluster.clients.values(), key=lambda each: (-each.tasks, each.session))
     functions = [each for each in cluster.functions.values() if not each.has_gone]
     functions.sort(key=lambda each: (-(each.running + each.waiting), -each.finished_per_second, each.number))
     functions_lines = 1 + len(functions)
     clients_lines = max(min(1 + len(clients), most_lines // 2), most_lines - 1 - functions_lines)
     lines = _table("client_manager", ("tasks", "finished"), [_client(c) for c in clients], columns, clients_lines)
-    lines.append((Span(" " * columns),))
+    lines.append((Span(""),))
     lines += _table(
         "func_to_num_tasks",
         ("tasks", "per s", "median"),
@@ -90,5 +90,5 @@ def _table(
         cells = "".join(" " + text.right(cell, width) for cell, width in zip(entry.cells, widths))
         lines.append((Span(text.left(entry.name, names) + cells),))
     if hidden and most_lines > 1:
-        lines.append((Span(text.left(f"{text.count(hidden)} more", columns), FAINT),))
+        lines.append((Span(text.fit(f"{text.count(hidden)} more", columns), FAINT),))
     return lines

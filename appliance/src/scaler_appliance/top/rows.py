@@ -131,7 +131,7 @@ OTHER_TITLES = {"working": "sent", "w": "sent", "name": "worker"}
 
 
 class Rows:
-    """All rows whose name has `wanted` in it, the largest by `sort`, the title of a column, first; names from A to Z."""
+    """The rows whose name has `wanted` in it, the largest by `sort`, a title of a column, first; names from A to Z."""
 
     def __init__(self, cluster: Cluster, sort: str, is_reversed: bool, wanted: str) -> None:
         order = BY_TITLE[sort].order

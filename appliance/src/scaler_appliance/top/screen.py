@@ -21,6 +21,8 @@ from scaler_appliance.top.frame import Size
 from scaler_appliance.top.lines import BAD, FAINT, NOTICE, PLAIN, SORTED, TITLE, Line
 
 ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
+# DEC's, which descriptions of terminals often forget, and all terminals obey or ignore.
+WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGTSTP)
 QUITTING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
@@ -111,14 +113,11 @@ class Screen:
         self._shown = []
         with terminal.cbreak():
             try:
-                self._write(f"{terminal.enter_fullscreen}{terminal.hide_cursor}{terminal.disable_line_wrap}")
+                self._write(f"{terminal.enter_fullscreen}{terminal.hide_cursor}{WRAP_OFF}")
                 yield
             finally:
                 with contextlib.suppress(OSError):  # it has gone
-                    self._write(
-                        f"{terminal.normal}{terminal.enable_line_wrap}{terminal.normal_cursor}"
-                        f"{terminal.exit_fullscreen}"
-                    )
+                    self._write(f"{terminal.normal}{WRAP_ON}{terminal.normal_cursor}{terminal.exit_fullscreen}")
 
     @property
     def size(self) -> Size:
@@ -135,7 +134,8 @@ class Screen:
         for number in range(size.lines):
             content = painted[number] if number < len(painted) else ""
             if number >= len(self._shown) or content != self._shown[number]:
-                parts.append(f"{self._terminal.move_xy(0, number)}{content}{self._terminal.clear_eol}")
+                # Cleared first: behind a full line, the cursor still stands on its last character.
+                parts.append(f"{self._terminal.move_xy(0, number)}{self._terminal.clear_eol}{content}")
         self._shown = painted + [""] * (size.lines - len(painted))
         self._write("".join(parts))
 
