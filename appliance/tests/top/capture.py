@@ -31,7 +31,10 @@ def capture(folder: Path) -> str:
     )
     try:
         scheduler.wait_until_ready()
-        with Load(scheduler.address, WORKERS), Terminal(folder, COLUMNS, LINES) as terminal:
+        with (
+            Load(scheduler.address, WORKERS, tasks=2000, pause_seconds=0),
+            Terminal(folder, COLUMNS, LINES) as terminal,
+        ):
             terminal.run(sys.executable, "-m", "scaler_appliance.top", scheduler.monitor_address)
             screen = terminal.wait_for(
                 lambda now: re.search(r"up +12 s", "\n".join(now)) and re.search(r"success .*/s", "\n".join(now)),

@@ -111,21 +111,24 @@ def fail(value):
 
 with Client(address=sys.argv[1]) as client:
     while True:
-        futures = [client.submit(prepare, 0.01) for _ in range(20)] + [client.submit(fail, 1)]
+        futures = [client.submit(prepare, 0.01) for _ in range(int(sys.argv[2]))] + [client.submit(fail, 1)]
         client.map(abs, range(1000))
-        time.sleep(0.2)
         for future in futures:
             future.exception()
+        time.sleep(float(sys.argv[3]))
 """
 
 
 class Load:
-    """Workers and a client at an address, as programs of their own, for a `with` block."""
+    """Workers and a client at an address, as programs of their own, for a `with` block.
 
-    def __init__(self, address: str, workers: int) -> None:
+    The client has so many tasks at a time, and pauses when it has all results.
+    """
+
+    def __init__(self, address: str, workers: int, tasks: int = 20, pause_seconds: float = 0.2) -> None:
         self._commands = [
             [sys.executable, "-m", "scaler.worker", address, "-n", str(workers), "-ll", "WARNING"],
-            [sys.executable, "-c", LOAD, address],
+            [sys.executable, "-c", LOAD, address, str(tasks), str(pause_seconds)],
         ]
 
     def __enter__(self) -> Load:

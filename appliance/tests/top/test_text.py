@@ -62,6 +62,8 @@ def test_any_text_fits_where_it_shall(name: str, columns: int) -> None:
         (text.size, 136_419_738, "130.1m"),
         (text.size, 1024**3 - 1, "1.0g"),
         (text.size, 2**64 - 1, "16.0e"),
+        (text.lag, 0, "0ms"),
+        (text.lag, 45, "45us"),
         (text.lag, 700, "0.7ms"),
         (text.lag, 1000, "1ms"),
         (text.lag, 9949, "9.9ms"),

@@ -114,7 +114,9 @@ def size(number_of_bytes: int) -> str:
 
 
 def lag(microseconds: int) -> str:
-    """Such as 0.7ms."""
+    """Such as 0.7ms; 45us where that would be nothing."""
+    if 0 < microseconds < 100:
+        return f"{microseconds}us"
     if microseconds < 9950:
         tenths = f"{microseconds / 1000:.1f}"
         return f"{tenths[:-2] if tenths.endswith('.0') else tenths}ms"
