@@ -61,6 +61,7 @@ def workers(names: Sequence[str], **columns: Any) -> Dict[str, Any]:
         "free_bytes": [mib(2000)] * count,
         "latency_microseconds": [700] * count,
         "states": bytes(count),
+        "processors": [1] * count,
     }
     worker_columns.update(columns)
     return {

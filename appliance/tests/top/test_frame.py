@@ -146,7 +146,7 @@ def test_workers_that_leave_or_do_not_read_are_counted() -> None:
 
 
 def test_a_worker_without_processors_has_a_row() -> None:
-    frame = shown(cluster(status(processors=None)))
+    frame = shown(cluster(status(processors=None, of_workers={"processors": [0] * 3})))
     assert sum(line.split()[3:5] == ["-", "-"] for line in frame) == 3
     assert "Total 3 worker(s), 0 processors" in frame
 
