@@ -17,7 +17,7 @@ from monitoring.played_status import PlayedScheduler, Publisher
 from top.sample import clients, cluster, functions, status
 
 from scaler_appliance.top.json_lines import SCHEMA, describe
-from scaler_appliance.top.options import make_parser
+from scaler_appliance.top.options import TOP, find_monitor
 
 DEADLINE_SECONDS = 30.0
 DOCUMENT = Path(__file__).parents[3] / "docs/monitoring.md"
@@ -94,7 +94,7 @@ def test_once_filters_and_reverses(address: str) -> None:
 
 
 def test_once_without_a_scheduler_says_what_to_look_for(tmp_path: Path) -> None:
-    finished = run("--once", f"ipc://{tmp_path}/nobody", "--timeout", "0.2")
+    finished = run("--once", f"ipc://{tmp_path}/nobody", "--timeout-seconds", "0.2")
     assert finished.returncode == 1
     assert finished.stdout == ""
     assert "nothing was published at ipc://" in finished.stderr
@@ -102,7 +102,7 @@ def test_once_without_a_scheduler_says_what_to_look_for(tmp_path: Path) -> None:
 
 
 def test_json_prints_an_object_for_each_publication_until_it_is_asked_to_stop(address: str) -> None:
-    process = start("--json", "--interval", "0.01", address)
+    process = start("--json", "--interval-seconds", "0.01", address)
     assert process.stdout is not None
     objects: List[Dict[str, Any]] = [json.loads(process.stdout.readline()) for _ in range(4)]
     process.send_signal(signal.SIGTERM)
@@ -121,7 +121,7 @@ def test_json_once_is_one_object(address: str) -> None:
 
 
 def test_who_reads_may_have_enough(address: str) -> None:
-    process = start("--json", "--interval", "0.01", address)
+    process = start("--json", "--interval-seconds", "0.01", address)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
@@ -142,8 +142,9 @@ def test_frames_need_a_terminal(address: str) -> None:
     ("arguments", "message"),
     [
         (["nonsense"], "'nonsense' is no scheduler address"),
-        (["--sort", "colour", "ipc:///x"], "'colour' is no column to sort by; there are worker, agt_cpu"),
-        (["--interval", "0", "ipc:///x"], "0 is no time above 0"),
+        ([], "which scheduler? Name its monitor address"),
+        (["--sort", "colour", "ipc:///x"], "invalid choice: 'colour' (choose from"),
+        (["--interval-seconds", "0", "ipc:///x"], "expected a duration such as 90, 1.5s or 10m, above 0s, not '0'"),
     ],
 )
 def test_a_wrong_command_line_is_named(arguments: List[str], message: str) -> None:
@@ -152,8 +153,19 @@ def test_a_wrong_command_line_is_named(arguments: List[str], message: str) -> No
     assert message in finished.stderr
 
 
+def test_the_file_of_a_cluster_says_where_its_scheduler_publishes(tmp_path: Path, address: str) -> None:
+    path = tmp_path / "scaler.toml"
+    path.write_text(f'[scheduler]\naddress = "tcp://127.0.0.1:1"\nmonitor-address = "{address}"\n')
+    assert run("--config", str(path), "--once").returncode == 0
+    assert find_monitor({"scheduler": [{"address": "tcp://127.0.0.1:2345"}]}) == (
+        "ipc:///tmp/127.0.0.1_2345_monitor",
+        "[scheduler] address",
+    )
+    assert find_monitor({"scheduler": [{}]}) is None
+
+
 def test_help_teaches_keys_and_columns() -> None:
-    words = make_parser().format_help()
+    words = TOP.parser().format_help()
     for taught in ("agt_cpu", "page up/down", "space", "monitor", "--once", "quit (earlier versions"):
         assert taught in words
 

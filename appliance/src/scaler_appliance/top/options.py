@@ -1,16 +1,20 @@
-"""What the command line of `scaler_top` may say."""
+"""The options of `scaler_top`: one table, from which its help, its section of a configuration file, its variables and
+its part of the documentation are made (see `scaler_protocol.program_options`)."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Optional
+from typing import Any, Mapping, Optional, Sequence, Tuple
 
+from scaler_appliance import __version__
+from scaler_appliance.shell.addresses import monitor_address_of
 from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, SORTABLE
 from scaler_appliance.top.view import KEYS
+from scaler_protocol.addresses import AddressError
+from scaler_protocol.program_options import Address, Choice, Kind, Option, Program, Seconds, Switch
 
-DESCRIPTION = """\
+_DESCRIPTION = """\
 Show what a Scaler cluster does, as top shows a machine: the scheduler, how many tasks are where, messages, and each
-worker, newest figures each second. It only listens: it slows nothing down, and works while the scheduler is restarted.
+worker, anew each second. It only listens: it slows nothing down, and stays while the scheduler is restarted.
 
   scaler_top ipc:///tmp/127.0.0.1_2345_monitor              the address that scheduler printed when it started
   scaler_top --sort rss ADDRESS                             the largest first
@@ -19,70 +23,83 @@ worker, newest figures each second. It only listens: it slows nothing down, and 
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
-    keys = "\n".join(f"  {names:>18}  {meaning}" for names, meaning in KEYS)
-    columns = "\n".join(f"  {column.title:>18}  {column.meaning}" for column in COLUMNS)
-    parser = argparse.ArgumentParser(
-        prog="scaler_top",
-        description=DESCRIPTION,
-        epilog=f"keys:\n{keys}\n\ncolumns; a row is a processor with its worker's agent:\n{columns}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "address",
-        metavar="MONITOR_ADDRESS",
-        nargs="?",
-        help="where the scheduler publishes its status: ipc:///tmp/HOST_PORT_monitor, unless it was told otherwise;"
-        " without one, a scheduler of this user on this host is looked for",
-    )
-    parser.add_argument(
-        "-s",
-        "--sort",
-        type=_column,
-        default="cpu",
-        metavar="COLUMN",
-        help=f"largest first by {', '.join(SORTABLE[1:])}; or by {SORTABLE[0]} from A to Z (default: cpu)",
-    )
-    parser.add_argument("-r", "--reverse", action="store_true", help="the other way round")
-    parser.add_argument("-f", "--filter", default="", metavar="TEXT", help="only workers with that in their name")
-    parser.add_argument(
-        "-i",
-        "--interval",
-        type=_seconds,
-        default=1.0,
-        metavar="SECONDS",
-        help="at least so long between two frames, or two objects of --json (default: 1, as often as there is news)",
-    )
-    output = parser.add_argument_group("without a terminal")
-    output.add_argument("--once", action="store_true", help="print one frame with all rows as plain text, then end")
-    output.add_argument(
-        "--json", action="store_true", help="print a JSON object a line, schema 1, as docs/monitoring.md tells"
-    )
-    output.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="--once waits so long for a scheduler, then ends with code 1 (default: 10)",
-    )
-    parser.add_argument("--version", action="store_true", help="print versions and exit")
-    return parser
+class _Column(Choice):
+    """A column, by any of its names."""
+
+    def parse(self, text: str) -> Any:
+        return super().parse(OTHER_TITLES.get(text, text))
 
 
-def default_address() -> Optional[str]:
-    """The monitor address of a scheduler of this user on this host; None if there is none to be found."""
+def find_monitor(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optional[Tuple[str, str]]:
+    """The monitor address of the scheduler that is nearest, and how it was found: the one in the same file."""
+    for scheduler in sections.get("scheduler", ()):
+        keys = {str(key).replace("-", "_"): value for key, value in scheduler.items()}
+        if isinstance(keys.get("monitor_address"), str):
+            return keys["monitor_address"], "[scheduler] monitor_address"
+        try:
+            return monitor_address_of(str(keys.get("address"))), "[scheduler] address"
+        except AddressError:
+            pass
     return None
 
 
-def _column(name: str) -> str:
-    title = OTHER_TITLES.get(name, name)
-    if title not in SORTABLE:
-        raise argparse.ArgumentTypeError(f"{name!r} is no column to sort by; there are {', '.join(SORTABLE)}")
-    return title
+def _epilog() -> str:
+    keys = "\n".join(f"  {names:>18}  {meaning}" for names, meaning in KEYS)
+    columns = "\n".join(f"  {column.title:>18}  {column.meaning}" for column in COLUMNS)
+    return f"keys:\n{keys}\n\ncolumns; a row is a processor with its worker's agent:\n{columns}"
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is no time above 0")
-    return value
+TOP = Program(
+    name="scaler_top",
+    section="top",
+    description=_DESCRIPTION,
+    epilog=_epilog(),
+    version=lambda: f"scaler_top {__version__}",
+    options=[
+        Option(
+            "address",
+            Address(),
+            "where the scheduler publishes its status: ipc:///tmp/HOST_PORT_monitor, unless it was told otherwise",
+            metavar="MONITOR_ADDRESS",
+            default_text="that of a scheduler in the same file",
+            find=find_monitor,
+        ),
+        Option(
+            "-s --sort",
+            _Column(SORTABLE),
+            "largest first by that column; by worker, from A to Z",
+            default="cpu",
+        ),
+        Option("-r --reverse", Switch(has_negation=False), "sort the other way round", default=False),
+        Option("-f --filter", Kind(), "only workers with that in their name, host or process id"),
+        Option(
+            "-i --interval --interval-seconds",
+            Seconds(0, is_minimum_excluded=True),
+            "at least so long between two frames, or two objects of --json; the scheduler has news each second",
+            default=1.0,
+        ),
+        Option(
+            "--once",
+            Switch(has_negation=False),
+            "print one frame with all rows as plain text, then end",
+            default=False,
+            group="without a terminal",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--json",
+            Switch(has_negation=False),
+            "print a JSON object a line; docs/monitoring.md describes its schema 1",
+            default=False,
+            group="without a terminal",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--timeout --timeout-seconds",
+            Seconds(0, is_minimum_excluded=True),
+            "--once waits so long for a scheduler, then ends with code 1",
+            default=10.0,
+            group="without a terminal",
+        ),
+    ],
+)

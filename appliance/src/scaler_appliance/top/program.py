@@ -11,16 +11,14 @@ import sys
 import time
 from typing import List, Optional
 
-from scaler_appliance import __version__
 from scaler_appliance.monitoring.feed import Feed
 from scaler_appliance.top.frame import Size, Source, render
 from scaler_appliance.top.json_lines import describe
 from scaler_appliance.top.lines import plain
-from scaler_appliance.top.options import default_address, make_parser
+from scaler_appliance.top.options import TOP
 from scaler_appliance.top.screen import QUITTING, NoTerminalError, Screen, Signals, suspend
 from scaler_appliance.top.view import View
 from scaler_appliance.top.watch import Watch
-from scaler_protocol.addresses import AddressError
 
 RATES_COME_WITHIN_SECONDS = 2.5  # after the first publication
 COLUMNS_WITHOUT_TERMINAL = 160
@@ -29,21 +27,13 @@ TICK_SECONDS = 1.0  # what counts seconds on the screen moves by itself
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code: 0, or 1 if there was nothing to show, or 2 for a wrong command line."""
-    parser = make_parser()
-    options = parser.parse_args(arguments)
-    if options.version:
-        print(f"scaler_top {__version__}")
-        return 0
-    options.address = options.address or default_address()
+    options = TOP.read(arguments)
     if options.address is None:
-        parser.error(
+        TOP.parser().error(
             "which scheduler? Name its monitor address, which it prints when it starts:"
             " scaler_top ipc:///tmp/127.0.0.1_2345_monitor"
         )
-    try:
-        feed = Feed(options.address, wants_tasks=False)
-    except AddressError as error:
-        parser.error(str(error))
+    feed = Feed(options.address, wants_tasks=False)
     try:
         return _run(options, feed)
     except NoTerminalError as error:
@@ -60,7 +50,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _run(options: argparse.Namespace, feed: Feed) -> int:
-    view = View(sort=options.sort, is_reversed=options.reverse, wanted=options.filter)
+    view = View(sort=options.sort, is_reversed=options.reverse, wanted=options.filter or "")
     if options.once or options.json:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.once:
@@ -71,9 +61,9 @@ def _run(options: argparse.Namespace, feed: Feed) -> int:
 
 
 def _print_once(options: argparse.Namespace, feed: Feed, view: View) -> int:
-    if not _wait_for_figures(feed, options.timeout):
+    if not _wait_for_figures(feed, options.timeout_seconds):
         print(
-            f"scaler_top: nothing was published at {options.address} within {options.timeout:g} s."
+            f"scaler_top: nothing was published at {options.address} within {options.timeout_seconds:g} s."
             " Does the scheduler run, and is that its monitor address, which it prints when it starts?",
             file=sys.stderr,
         )
@@ -112,7 +102,7 @@ def _print_json(options: argparse.Namespace, feed: Feed) -> int:
         # A little early is early enough: publications come each second, more or less.
         if scheduler is not None and scheduler is not published and time.monotonic() >= next_at:
             print(json.dumps(describe(feed.cluster, feed.address)), flush=True)
-            published, next_at = scheduler, time.monotonic() + options.interval - TICK_SECONDS / 2
+            published, next_at = scheduler, time.monotonic() + options.interval_seconds - TICK_SECONDS / 2
 
 
 def _show(options: argparse.Namespace, watch: Watch, feed: Feed) -> int:
@@ -134,7 +124,7 @@ def _show_until_left(options: argparse.Namespace, watch: Watch, feed: Feed, scre
         if is_due:
             size = screen.size
             screen.show(watch.frame(size).lines, size)
-            is_due, next_frame_at = False, time.monotonic() + options.interval - TICK_SECONDS / 2
+            is_due, next_frame_at = False, time.monotonic() + options.interval_seconds - TICK_SECONDS / 2
         screen.wait(TICK_SECONDS, feed, signals)
         received = signals.take()
         if received & QUITTING:
