@@ -20,6 +20,8 @@ def make_parser(program: Program, name: str) -> argparse.ArgumentParser:
         prog=name,
         description=program.description,
         epilog=program.epilog or None,
+        # Texts that were written in lines keep them.
+        formatter_class=argparse.RawDescriptionHelpFormatter if "\n" in program.epilog else argparse.HelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", action=_Print, nargs=0, text=program.version, help="print versions and exit")
