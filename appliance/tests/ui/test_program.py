@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from monitoring.played_status import PlayedScheduler, Publisher
 from scheduler_process import INTERPRETERS, unavailable
 
 DEADLINE_SECONDS = 30.0
+LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 MODULE = ["-m", "scaler_appliance.ui"]
 
 
@@ -283,3 +285,11 @@ def test_help_names_every_option_with_its_default(interpreter: str) -> None:
         "/metrics",
     ):
         assert part in text
+
+
+def test_the_documentation_names_exactly_the_options_there_are(interpreter: str) -> None:
+    shown = subprocess.run([interpreter, *MODULE, "-h"], capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    page = (Path(__file__).resolve().parents[3] / "docs/monitoring.md").read_text(encoding="utf-8")
+    table = page.partition("## scaler_ui\n")[2].partition("\n## ")[0].partition("| option |")[2]
+    named = {name for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in LONG_OPTION.findall(row)}
+    assert named == set(LONG_OPTION.findall(shown.stdout)) - {"--help"}

@@ -15,6 +15,9 @@ from scaler_appliance.monitoring.entities import Worker
 from scaler_appliance.monitoring.task_log import TaskLog
 from scaler_appliance.ui.history import History
 
+SCHEMA = 1
+"""Of all JSON: one more when a key goes, or means something else."""
+
 
 class Watched(Protocol):
     """What `monitoring.feed.Feed` offers."""
@@ -88,6 +91,7 @@ class State:
         finished, failed = self.finished_and_failed_per_second()
         rates = {"finished": finished, "failed": failed, **cluster.rates}
         head: Dict[str, Any] = {
+            "schema": SCHEMA,
             "clock": round(self.unix_time(), 3),
             "address": "",
             "monitor": self.feed.address,
