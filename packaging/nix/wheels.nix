@@ -1,8 +1,9 @@
 # What the appliance needs on PyPy, as its makers publish it: by name and hash, for each PyPy and system.
 #
-# A program of the appliance that needs more gets a further entry here, also for what that needs in turn; `any` in place of a PyPy's tag, and of a system's
-# name, is a wheel of pure Python. `pip download --no-deps --only-binary :all: --implementation pp --python-version 311
-# --abi pypy311_pp73 --platform manylinux_2_28_x86_64 pyzmq` fetches one; `nix hash file` says the hash.
+# A program of the appliance that needs more gets a further entry here, also for what that needs in turn; `any` in place
+# of a PyPy's tag, and of a system's name, is a wheel of pure Python. `pip download --no-deps --only-binary :all:
+# --implementation pp --python-version 311 --abi pypy311_pp73 --platform manylinux_2_28_x86_64 pyzmq` fetches one;
+# `nix hash file` says the hash.
 #
 # pyzmq 27.2 is the last with wheels for the interface of PyPy 7.3 for Python 3.11, `pypy311_pp73`: those of 27.3 are for
 # PyPy 8 (`pypy311_pp80`), which nixpkgs 25.05 does not have.
