@@ -18,11 +18,12 @@ from scaler.programs.options import SCALER
 from scaler.worker.options import CLUSTER
 from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.top.options import TOP
+from scaler_appliance.ui.options import UI
 from scaler_protocol.program_options import Option, Program, Switch
 from scaler_protocol.program_options.command_line import default_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/configuration.md"
-PROGRAMS: Dict[str, Program] = {program.name: program for program in (SCALER, SCHEDULER, CLUSTER, TOP)}
+PROGRAMS: Dict[str, Program] = {program.name: program for program in (SCALER, SCHEDULER, CLUSTER, UI, TOP)}
 MARKED = re.compile(r"(<!-- options: (?P<program>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

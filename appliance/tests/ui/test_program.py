@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from monitoring.played_status import PlayedScheduler, Publisher
 from scheduler_process import INTERPRETERS, unavailable
 
 DEADLINE_SECONDS = 30.0
-LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 MODULE = ["-m", "scaler_appliance.ui"]
 
 
@@ -259,8 +257,9 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        ([], "are required: MONITOR_ADDRESS"),
         (["nowhere"], "is no scheduler address"),
-        (["ipc:///tmp/x", "--port", "70000"], "70000 is no port"),
+        (["ipc:///tmp/x", "--port", "70000"], "a port, 0 to 65535"),
         (["ipc:///tmp/x", "--token-file", "/nonexistent/token"], "/nonexistent/token"),
         (["ipc:///tmp/x", "--token-file", "/dev/null"], "at least 16"),
     ],
@@ -277,19 +276,25 @@ def test_help_names_every_option_with_its_default(interpreter: str) -> None:
     shown = subprocess.run([interpreter, *MODULE, "-h"], capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     text = " ".join(shown.stdout.split())
     for part in (
-        "MONITOR_ADDRESS",
+        "where the scheduler publishes its status",
         "--port PORT",
-        "(default: 8081)",
-        "(default: 127.0.0.1)",
+        "default: 8081",
+        "default: 127.0.0.1",
+        "SCALER_UI_TOKEN",
         "--allow-actions",
         "/metrics",
     ):
         assert part in text
 
 
-def test_the_documentation_names_exactly_the_options_there_are(interpreter: str) -> None:
-    shown = subprocess.run([interpreter, *MODULE, "-h"], capture_output=True, text=True, timeout=DEADLINE_SECONDS)
-    page = (Path(__file__).resolve().parents[3] / "docs/monitoring.md").read_text(encoding="utf-8")
-    table = page.partition("## scaler_ui\n")[2].partition("\n## ")[0].partition("| option |")[2]
-    named = {name for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in LONG_OPTION.findall(row)}
-    assert named == set(LONG_OPTION.findall(shown.stdout)) - {"--help"}
+def test_the_scheduler_of_the_same_file_is_watched(interpreter: str, tmp_path: Path) -> None:
+    path = tmp_path / "scaler.toml"
+    for scheduler, watched in (
+        ('address = "tcp://127.0.0.1:7001"', "ipc:///tmp/127.0.0.1_7001_monitor"),
+        ('address = "tcp://127.0.0.1:7001"\nmonitor-address = "tcp://127.0.0.1:7002"', "tcp://127.0.0.1:7002"),
+    ):
+        path.write_text(f"[scheduler]\n{scheduler}\n[ui]\nport = 7003\n")
+        command = [interpreter, *MODULE, "--config", str(path), "--print-config"]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        assert f'monitor_address = "{watched}"' in shown.stdout
+        assert "port = 7003" in shown.stdout

@@ -1,7 +1,7 @@
 """The command line of `scaler_ui`.
 
-Rules: every option appears under -h with its default, and does what it says. Exit codes: 0 stopped as asked, 1 failed
-to start, 2 wrong command line. A token never stands on a command line, where other users may read it, nor in a log.
+Rules: every option, as the table in `options` has it, does what it says. Exit codes: 0 stopped as asked, 1 failed to
+start, 2 wrong command line or configuration. A token is in no log.
 """
 
 from __future__ import annotations
@@ -11,129 +11,33 @@ import asyncio
 import contextlib
 import logging
 import os
-import platform
 import secrets
 import socket
 import stat
 import sys
-from typing import List, Optional, Tuple
+from typing import List, Optional
 from urllib.parse import quote
 
-from scaler_appliance import __version__
-from scaler_appliance.ui.finding import NotFoundError, announced, find_monitor_address
-from scaler_protocol.addresses import AddressError, parse_address
-from scaler_protocol.program_logging import LEVELS, setup_logging
+from scaler_appliance.ui.access import is_loopback
+from scaler_appliance.ui.announcing import announced
+from scaler_appliance.ui.options import UI, given_token
+from scaler_protocol.program_logging import setup_logging
 
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8081
-TOKEN_VARIABLE = "SCALER_UI_TOKEN"
-SHORTEST_TOKEN = 16
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 
 logger = logging.getLogger("scaler")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="scaler_ui",
-        description="Show a Scaler cluster in the browser, and its figures to Prometheus (at /metrics) and to scripts"
-        " (at /api/workers and the like). It listens to what the scheduler publishes, and may be started before it.",
-        epilog="The scheduler logs its monitor address when it starts:  scaler_ui ipc:///tmp/127.0.0.1_2345_monitor",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument(
-        "monitor_address",
-        metavar="MONITOR_ADDRESS",
-        nargs="?",
-        default=None,
-        help="where the scheduler publishes its status: ipc:///path or tcp://HOST:PORT",
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"scaler_ui {__version__}, Python {platform.python_version()}"
-    )
-    page = parser.add_argument_group("the page")
-    page.add_argument(
-        "--host",
-        default=DEFAULT_HOST,
-        metavar="HOST",
-        help="which interface to listen at; 0.0.0.0: all. Other than loopback addresses need a token",
-    )
-    page.add_argument("--port", type=_port, default=DEFAULT_PORT, metavar="PORT", help="0: any free one")
-    page.add_argument(
-        "--token-file",
-        default=None,
-        metavar="PATH",
-        help=f"whoever looks must know the token in this file, or in the environment variable {TOKEN_VARIABLE}; by"
-        " default one is made and printed where one is needed",
-    )
-    page.add_argument(
-        "--allowed-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a name by which browsers reach this server through a proxy, where no token is needed; may be given"
-        " several times",
-    )
-    page.add_argument(
-        "--allow-actions",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="let who looks drain and stop workers, if the scheduler is not protected",
-    )
-    logs = parser.add_argument_group("logging")
-    logs.add_argument(
-        "-lp",
-        "--logging-paths",
-        nargs="*",
-        default=["/dev/stdout"],
-        metavar="PATH",
-        help="/dev/stdout, /dev/stderr, or files (rotated daily)",
-    )
-    logs.add_argument(
-        "-ll", "--logging-level", default="INFO", choices=LEVELS, help="least severe level that is logged"
-    )
-    logs.add_argument(
-        "-lc",
-        "--logging-config-file",
-        default=None,
-        metavar="PATH",
-        help="a logging.config file, which then decides everything about logging",
-    )
-    service = parser.add_argument_group("running under another program")
-    service.add_argument(
-        "--link-file",
-        default=None,
-        metavar="PATH",
-        help="when listening, write the link to the page to this file, which nobody else may read",
-    )
-    service.add_argument(
-        "--exit-when-stdin-closes",
-        action="store_true",
-        help="stop when standard input ends: when it is a pipe, its other end is the life line",
-    )
-    return parser
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
-    return value
-
-
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code."""
-    parser = make_parser()
-    options = parser.parse_args(arguments)
+    options = UI.read(arguments)
     try:
-        monitor_address = options.monitor_address or find_monitor_address()
-        parse_address(monitor_address)
-        token, is_made = _token(options)
-        setup_logging(options.logging_paths, options.logging_level, options.logging_config_file)
-    except (AddressError, NotFoundError, OSError, KeyError, ValueError) as error:
-        parser.error(str(error))
+        token = given_token(options.token_file)
+        setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
+    except (OSError, KeyError, ValueError) as error:
+        UI.parser().error(str(error))
     try:
-        asyncio.run(_serve(options, monitor_address, token, is_made))
+        asyncio.run(_serve(options, token))
     except OSError as error:
         logger.error("scaler_ui: %s", error)
         print(f"scaler_ui: {error}", file=sys.stderr)
@@ -141,7 +45,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return 0
 
 
-async def _serve(options: argparse.Namespace, monitor_address: str, token: Optional[str], is_made: bool) -> None:
+async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
     # Only now, so that -h and what is wrong with the command line are told at once.
     from scaler_appliance.monitoring.feed import Feed
     from scaler_appliance.ui.application import make_application
@@ -149,19 +53,22 @@ async def _serve(options: argparse.Namespace, monitor_address: str, token: Optio
     from scaler_appliance.ui.state import State
     from scaler_appliance.ui.watching import Watch
 
-    logging.getLogger("uvicorn").handlers = logger.handlers
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    _log_for_uvicorn()
+    _warn_about(options.token_file)
+    is_made = token is None and not is_loopback(options.host)
+    if is_made:
+        token = secrets.token_urlsafe(24)
     with contextlib.ExitStack() as closing:
         listener = closing.enter_context(listen(options.host, options.port))
-        feed = Feed(monitor_address)
+        feed = Feed(options.monitor_address)
         closing.callback(feed.close)
         state = State(feed, options.allow_actions)
         watch = Watch(feed, state)
         application = make_application(state, watch, token, options.allowed_host)
         url = _url(options.host, listener.getsockname()[1])
         link = f"{url}?token={quote(token)}" if token is not None else url
-        closing.enter_context(announced(monitor_address, link))
-        logger.info("scaler_ui: watching %s", monitor_address)
+        closing.enter_context(announced(options.monitor_address, link))
+        logger.info("scaler_ui: watching %s", options.monitor_address)
         logger.info("scaler_ui: listening at %s", url)
         if is_made:
             print(f"scaler_ui: open {link}", flush=True)
@@ -171,32 +78,15 @@ async def _serve(options: argparse.Namespace, monitor_address: str, token: Optio
         logger.info("scaler_ui: stopped")
 
 
-def _token(options: argparse.Namespace) -> Tuple[Optional[str], bool]:
-    """The token, None where none is needed; and whether it was made here.
-
-    Raises OSError and ValueError when the given one cannot be used.
-    """
-    from scaler_appliance.ui.access import is_loopback
-
-    if options.token_file is not None:
-        with open(options.token_file, encoding="utf-8") as token_file:
-            if os.fstat(token_file.fileno()).st_mode & (stat.S_IRGRP | stat.S_IROTH):
-                logger.warning("scaler_ui: others may read %s: chmod 600 %s", options.token_file, options.token_file)
-            return _checked(token_file.readline().strip(), options.token_file), False
-    if os.environ.get(TOKEN_VARIABLE):
-        return _checked(os.environ[TOKEN_VARIABLE], TOKEN_VARIABLE), False
-    if is_loopback(options.host):
-        return None, False
-    return secrets.token_urlsafe(24), True
+def _log_for_uvicorn() -> None:
+    """What it has to say beyond what it is told goes where our lines go."""
+    logging.getLogger("uvicorn").handlers = logger.handlers
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _checked(token: str, where: str) -> str:
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise ValueError(
-            f"{where}: a token has at least {SHORTEST_TOKEN} printable ASCII characters, such as those of"
-            " `python3 -c 'import secrets; print(secrets.token_urlsafe())'`"
-        )
-    return token
+def _warn_about(token_file: Optional[str]) -> None:
+    if token_file is not None and os.stat(token_file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        logger.warning("scaler_ui: others may read %s: chmod 600 %s", token_file, token_file)
 
 
 def _url(host: str, port: int) -> str:
