@@ -193,6 +193,7 @@ def test_plain_numbers_stay_themselves(kind: Kind, value: float) -> None:
         (Seconds(), "1 week"),
         (Seconds(), "inf"),
         (Seconds(), "10mm"),
+        (Whole(0, maximum=65535), "65536"),
         (Seconds(0, is_minimum_excluded=True), "0"),
         (Switch(), "perhaps"),
         (Choice(("a", "b")), "c"),

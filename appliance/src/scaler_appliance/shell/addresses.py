@@ -16,8 +16,9 @@ def monitor_address_of(address: str) -> str:
 
 
 def monitor_address_in(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optional[Tuple[str, str]]:
-    """The monitor address of the scheduler that a configuration file is about, and where the file has it from; None when
-    it says nothing of it. For `Option.find` of monitors.
+    """The monitor address of the scheduler that a configuration file is about, and where it is said; None if not.
+
+    For `Option.find` of monitors.
     """
     for section in sections.get("scheduler", ()):
         written = section.get("monitor_address", section.get("monitor-address"))
