@@ -13,7 +13,7 @@ import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
-from scaler_appliance.shell.addresses import monitor_address_in, monitor_address_of
+from scaler_appliance.shell.addresses import monitor_address_of
 from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.shell.program import main
 from scaler_protocol import messages as m
@@ -215,15 +215,3 @@ def test_the_monitor_has_an_address_of_its_own() -> None:
     assert monitor_address_of("tcp://127.0.0.1:80") == "ipc:///tmp/127.0.0.1_80_monitor"
     assert monitor_address_of("tcp://[::1]:80") == "ipc:///tmp/..1_80_monitor"
     assert monitor_address_of("ipc:///tmp/x") == "ipc:///tmp/x_monitor"
-
-
-def test_a_monitor_finds_its_address_in_the_schedulers_section() -> None:
-    def found(**scheduler: object) -> Optional[str]:
-        address = monitor_address_in({"scheduler": [scheduler]})
-        return None if address is None else address[0]
-
-    assert found(address="tcp://127.0.0.1:80") == "ipc:///tmp/127.0.0.1_80_monitor"
-    assert found(**{"address": "tcp://127.0.0.1:80", "monitor-address": "ipc:///m"}) == "ipc:///m"
-    assert found(address="tcp://127.0.0.1:0") is None, "nobody knows its port yet"
-    assert found(address=5) is None and found(address="nowhere") is None and found() is None
-    assert monitor_address_in({}) is None

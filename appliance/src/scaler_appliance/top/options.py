@@ -3,13 +3,12 @@ its part of the documentation are made (see `scaler_protocol.program_options`)."
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from scaler_appliance import __version__
-from scaler_appliance.shell.addresses import monitor_address_of
+from scaler_appliance.monitoring.finding import find_monitor
 from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, SORTABLE
 from scaler_appliance.top.view import KEYS
-from scaler_protocol.addresses import AddressError
 from scaler_protocol.program_options import Address, Choice, Kind, Option, Program, Seconds, Switch
 
 _DESCRIPTION = """\
@@ -30,19 +29,6 @@ class _Column(Choice):
         return super().parse(OTHER_TITLES.get(text, text))
 
 
-def find_monitor(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optional[Tuple[str, str]]:
-    """The monitor address of the scheduler that is nearest, and how it was found: the one in the same file."""
-    for scheduler in sections.get("scheduler", ()):
-        keys = {str(key).replace("-", "_"): value for key, value in scheduler.items()}
-        if isinstance(keys.get("monitor_address"), str):
-            return keys["monitor_address"], "[scheduler] monitor_address"
-        try:
-            return monitor_address_of(str(keys.get("address"))), "[scheduler] address"
-        except AddressError:
-            pass
-    return None
-
-
 def _epilog() -> str:
     keys = "\n".join(f"  {names:>18}  {meaning}" for names, meaning in KEYS)
     columns = "\n".join(f"  {column.title:>18}  {column.meaning}" for column in COLUMNS)
@@ -61,7 +47,8 @@ TOP = Program(
             Address(),
             "where the scheduler publishes its status: ipc:///tmp/HOST_PORT_monitor, unless it was told otherwise",
             metavar="MONITOR_ADDRESS",
-            default_text="that of a scheduler in the same file",
+            default_text="that of the file's [scheduler], else that of the newest scheduler of this user on this host",
+            is_required=True,
             find=find_monitor,
         ),
         Option(
