@@ -112,18 +112,22 @@ def test_values_of_one_reading_are_not_those_of_the_next() -> None:
     assert read()[0].tags == ["a"]
 
 
-def test_a_value_can_be_found_when_nobody_gives_one(file: Any) -> None:
+def test_a_value_can_be_found_when_nobody_gives_one(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def find(sections: Mapping[str, Any]) -> Optional[Tuple[str, str]]:
         if "scheduler" not in sections:
             raise ConfigurationError("there is none")
         return str(sections["scheduler"][0]["address"]), "[scheduler]"
 
-    program = Program("scaler_top", "top", "", str, [Option("address", Address(), "", find=find)])
+    program = Program("scaler_top", "top", "", str, [Option("address", Address(), "", is_required=True, find=find)])
     path = file(f"[scheduler]\naddress = '{ADDRESS}'\n")
     values, origins, _ = read("-c", path, program=program)
     assert (values.address, origins["address"]) == (ADDRESS, "[scheduler]")
     assert read("-c", path, "ipc:///x", program=program)[0].address == "ipc:///x"
-    assert read(program=program)[2] == ["there is none"]
+    assert run([], capsys, program) == (2, "", "scaler_top: error: there is none\n")
+    assert run(["--check"], capsys, program) == (1, "scaler_top: there is none\n", "")
+    assert run(["--print-config"], capsys, program)[0] == 0
+    printed = run(["--print-config", "-c", path], capsys, program)[1]
+    assert printed == f'[top]\n# address = "{ADDRESS}"  # [scheduler]\n', "it is found again"
 
 
 # What values look like.
@@ -193,6 +197,7 @@ def test_plain_numbers_stay_themselves(kind: Kind, value: float) -> None:
         (Seconds(), "1 week"),
         (Seconds(), "inf"),
         (Seconds(), "10mm"),
+        (Whole(0, maximum=65535), "65536"),
         (Seconds(0, is_minimum_excluded=True), "0"),
         (Switch(), "perhaps"),
         (Choice(("a", "b")), "c"),

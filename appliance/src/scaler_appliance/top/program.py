@@ -28,11 +28,6 @@ TICK_SECONDS = 1.0  # what counts seconds on the screen moves by itself
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code: 0, or 1 if there was nothing to show, or 2 for a wrong command line."""
     options = TOP.read(arguments)
-    if options.address is None:
-        TOP.parser().error(
-            "which scheduler? Name its monitor address, which it prints when it starts:"
-            " scaler_top ipc:///tmp/127.0.0.1_2345_monitor"
-        )
     feed = Feed(options.address, wants_tasks=False)
     try:
         return _run(options, feed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from typing import Any, List, Optional
+from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.monitoring.finding import find_monitor
@@ -30,19 +30,6 @@ from scaler_protocol.program_options import (
 TOKEN_VARIABLE = "SCALER_UI_TOKEN"
 SHORTEST_TOKEN = 16
 LAST_PORT = 65535
-
-
-class _Port(Whole):
-    metavar = "PORT"
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.expects = f"a port, 0 to {LAST_PORT}"
-
-    def _in_range(self, value: float, given: Any) -> Any:
-        if value > LAST_PORT:
-            raise self._wrong(given)
-        return super()._in_range(value, given)
 
 
 class _Host(Kind):
@@ -96,7 +83,7 @@ UI = Program(
             Address(),
             "where the scheduler publishes its status: ipc:///path or tcp://HOST:PORT",
             metavar="MONITOR_ADDRESS",
-            default_text="that of a scheduler in the same file, or of this user on this host",
+            default_text="that of the file's [scheduler], else that of the newest scheduler of this user on this host",
             is_required=True,
             find=find_monitor,
         ),
@@ -107,7 +94,14 @@ UI = Program(
             default="127.0.0.1",
             group="the page",
         ),
-        Option("--port", _Port(), "0: any free one", default=8081, group="the page"),
+        Option(
+            "--port",
+            Whole(0, maximum=LAST_PORT),
+            "0: any free one",
+            default=8081,
+            group="the page",
+            metavar="PORT",
+        ),
         Option(
             "--token-file",
             ExistingFile(),

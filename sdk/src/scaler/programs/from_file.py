@@ -148,7 +148,8 @@ class Session:
     def run(self) -> int:
         """Start all, wait, end all; the exit code."""
         for number in _ENDING:
-            signal.signal(number, self._on_signal)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # which nohup has set
+                signal.signal(number, self._on_signal)
         try:
             for part in self._parts:
                 self._start(part)

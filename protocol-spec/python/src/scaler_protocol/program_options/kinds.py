@@ -76,16 +76,22 @@ class _Number(Kind):
     Parameters:
         minimum: the least value; None for no limit.
         is_minimum_excluded: the value must be more than the least.
+        maximum: the greatest value; None for no limit.
     """
 
     noun = "number"
     unit = ""
 
-    def __init__(self, minimum: Optional[float] = None, is_minimum_excluded: bool = False) -> None:
+    def __init__(
+        self, minimum: Optional[float] = None, is_minimum_excluded: bool = False, maximum: Optional[float] = None
+    ) -> None:
         self.minimum = minimum
         self.is_minimum_excluded = is_minimum_excluded
+        self.maximum = maximum
         self.expects = f"a {self.noun}"
-        if minimum is not None:
+        if minimum is not None and maximum is not None and not is_minimum_excluded:
+            self.expects += f", {minimum:g}{self.unit} to {maximum:g}{self.unit}"
+        elif minimum is not None:
             self.expects += (
                 f", above {minimum:g}{self.unit}" if is_minimum_excluded else f", {minimum:g}{self.unit} or more"
             )
@@ -108,7 +114,8 @@ class _Number(Kind):
     def _in_range(self, value: float, given: Any) -> Any:
         low = self.minimum
         is_low = low is not None and (value <= low if self.is_minimum_excluded else value < low)
-        if is_low or not math.isfinite(value):
+        is_high = self.maximum is not None and value > self.maximum
+        if is_low or is_high or not math.isfinite(value):
             raise self._wrong(given)
         return value
 

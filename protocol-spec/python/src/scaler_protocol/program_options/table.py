@@ -147,8 +147,9 @@ class Program:
         if self.is_configured and (given.check or given.print_config):
             sys.exit(self._check(parser.prog, reading, given) if given.check else self._print(parser.prog, reading))
         missing = reading.missing()
-        if reading.faults:
-            parser.exit(EXIT_USAGE, "".join(f"{parser.prog}: error: {fault}\n" for fault in reading.faults))
+        faults = [*reading.faults, *filter(None, missing.values())]
+        if faults:
+            parser.exit(EXIT_USAGE, "".join(f"{parser.prog}: error: {fault}\n" for fault in faults))
         if missing:
             parser.error(f"the following arguments are required: {', '.join(missing)}")
         wrong = self.faults(reading.values) if self.faults is not None else []
@@ -157,7 +158,8 @@ class Program:
         return reading.values
 
     def _check(self, name: str, reading: Reading, given: argparse.Namespace) -> int:
-        faults = [*reading.faults, *(f"{title} is not given, and has no default" for title in reading.missing())]
+        faults = list(reading.faults)
+        faults += [why or f"{title} is not given, and has no default" for title, why in reading.missing().items()]
         if not faults and self.faults is not None:
             faults += self.faults(reading.values)
         for option in self.options:
@@ -196,6 +198,7 @@ class Reading:
         self.faults: List[str] = []
         self._sections: Sections = {}
         self._found: Set[str] = set()  # keys of values that nobody has given
+        self._not_found: Dict[str, str] = {}  # why, by key
         in_file = self._read_file(given.get("config_entry"))
         for option in program.options:
             value, self.origins[option.key] = self._value_of(option, given, in_file)
@@ -255,14 +258,16 @@ class Reading:
                     self._found.add(option.key)
                     return found
             except ConfigurationError as error:
-                self.faults.append(str(error))
+                self._not_found[option.key] = str(error)
         # Each reading has a list of its own.
         return (list(option.default) if isinstance(option.default, list) else option.default), FROM_DEFAULT
 
-    def missing(self) -> List[str]:
-        """What has no value and needs one."""
-        options = (option for option in self._program.options if option.is_required)
-        return [option.title for option in options if getattr(self.values, option.key) is None]
+    def missing(self) -> Dict[str, str]:
+        """What has no value and needs one, each with what to do if more is known of that."""
+        missing = [
+            each for each in self._program.options if each.is_required and getattr(self.values, each.key) is None
+        ]
+        return {option.title: self._not_found.get(option.key, "") for option in missing}
 
     def place(self, option: Option) -> str:
         """Where an option has its value from, for errors."""
