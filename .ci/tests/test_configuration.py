@@ -122,7 +122,7 @@ def test_shells_complete_exactly_the_options_of_the_table(program: Program, shel
     found = set(LONG_OPTION.findall(script))
     if shell == "fish":
         found = {f"--{name}" for name in re.findall(r" -l ([a-z][a-z-]*)", script)}
-    assert found == long_options(program)
+    assert found == long_options(program).union(*map(long_options, program.commands))
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "cluster.md"])
