@@ -31,7 +31,7 @@ class _Column(Choice):
 
 
 def find_monitor(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optional[Tuple[str, str]]:
-    """The monitor address of the scheduler that is nearest, and how it was found: the one in the same file."""
+    """The monitor address of the scheduler that is nearest, and how it was found: in the file, else on this host."""
     for scheduler in sections.get("scheduler", ()):
         keys = {str(key).replace("-", "_"): value for key, value in scheduler.items()}
         if isinstance(keys.get("monitor_address"), str):
@@ -40,7 +40,12 @@ def find_monitor(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optiona
             return monitor_address_of(str(keys.get("address"))), "[scheduler] address"
         except AddressError:
             pass
-    return None
+    from scaler_protocol.discovery import DiscoveryError, find_scheduler
+
+    try:
+        return find_scheduler().details["monitor_address"], "found on this host"
+    except (DiscoveryError, KeyError):
+        return None
 
 
 def _epilog() -> str:
@@ -61,7 +66,7 @@ TOP = Program(
             Address(),
             "where the scheduler publishes its status: ipc:///tmp/HOST_PORT_monitor, unless it was told otherwise",
             metavar="MONITOR_ADDRESS",
-            default_text="that of a scheduler in the same file",
+            default_text="that of a scheduler in the same file, else of the newest one of this user on this host",
             find=find_monitor,
         ),
         Option(
