@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scaler import Client
 from scaler.client import graph_columns, graph_matrices, graph_order
 from scaler.client.graph_order import GraphOrder
 from scaler.exceptions import GraphKeyError
@@ -286,6 +287,22 @@ class UnhashableFunction:
 def test_functions_that_are_not_hashable_or_that_are_keys() -> None:
     odd = UnhashableFunction()
     assert_same({"a": (odd,), "b": (odd, "a", 1), function: (function, "b", "a"), "c": (function, function)}, ["c"])
+
+
+@needs_graphblas
+def test_a_cluster_runs_what_matrices_sorted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graph_matrices.load()
+    monkeypatch.setattr(graph_order, "FEWEST_FOR_MATRICES", 0)
+    monkeypatch.setattr(graph_order, "SMALL_PART", 1_000_000)
+    monkeypatch.setattr(graph_matrices, "FEWEST_TASKS_PER_LEVEL", 0)
+    monkeypatch.setattr(graph_order, "sort_depth_first", None)
+    graph: Graph = {("leaf", index): (abs, -index) for index in range(1000)}
+    graph["tens"] = 10
+    graph.update({("sum", index): (sum, [("leaf", index), ("leaf", 999 - index), "tens"]) for index in range(500)})
+    graph["all"] = (sum, [("sum", index) for index in range(500)])
+    graph["unused"] = (abs, "all")
+    graph["both"] = (max, "all", ("leaf", 3), "tens")
+    assert client.get(graph, ["both", ("sum", 7), "tens"]) == {"both": 504_500, ("sum", 7): 1009, "tens": 10}
 
 
 # The choice -----------------------------------------------------------------------------------------------------------

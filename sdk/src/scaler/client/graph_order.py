@@ -41,8 +41,8 @@ _NOTHING = object()
 FEWEST_FOR_MATRICES = 10_000
 """So many entries must a graph have, if GraphBLAS is imported. To import it, and NumPy before, is paid once a process:
 if they are not, there must be as many more as save that at once, whatever the graph looks like."""
-FEWEST_TO_IMPORT_GRAPHBLAS = 100_000
-FEWEST_TO_IMPORT_NUMPY = 300_000
+FEWEST_TO_IMPORT_GRAPHBLAS = 200_000
+FEWEST_TO_IMPORT_NUMPY = 500_000
 SMALL_PART = 8
 """If less than one in so many entries is needed, these are looked at alone. Nobody knows beforehand, and so that many
 are looked at in any case."""
