@@ -257,9 +257,9 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "are required: MONITOR_ADDRESS"),
+        ([], "which scheduler? None of this user runs on this host"),
         (["nowhere"], "is no scheduler address"),
-        (["ipc:///tmp/x", "--port", "70000"], "a port, 0 to 65535"),
+        (["ipc:///tmp/x", "--port", "70000"], "a whole number, 0 to 65535"),
         (["ipc:///tmp/x", "--token-file", "/nonexistent/token"], "/nonexistent/token"),
         (["ipc:///tmp/x", "--token-file", "/dev/null"], "at least 16"),
     ],
