@@ -43,6 +43,11 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol here: dist/conformance/index.html
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
 
+.PHONY: mutants
+mutants: .venv/.tools  ## run all wrong peers against all conformance cases, and record who catches whom (ARGS=--anew: all of it)
+	@mkdir -p build
+	@cd conformance-tests && nice $(CURDIR)/$(IN_VENV) -m mutants.record $(ARGS) 2> $(CURDIR)/build/mutants.log
+
 .PHONY: cpp-worker
 cpp-worker:  ## build the worker in C++ in build/cpp-worker
 	@$(PREPARE) cpp_worker

@@ -52,6 +52,8 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         self.is_protected = variant == "protected"
         self.timeout_seconds = 0.4 if variant == "short-timeout" else 60.0
         self.interval_milliseconds = 100 if variant == "short-timeout" else 2000
+        self.handshake_seconds = 0.3 if variant == "short-handshake" else 30.0
+        self.unread_limit = 16 << 20 if variant == "little-unread" else 1 << 30
         if variant == "small-limits":
             self.tasks_limit, self.bytes_limit = 16, 256 * 1024
         self.message_limit = 80 << 20
@@ -86,10 +88,18 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
             elif not connection.is_closed:
                 self.on_frames(connection, frames)
         self.look_for_silence(time.monotonic())
+        self.server.cut_unfinished(self.most_handshake_seconds())
+        self.server.cut_unread(self.most_unread_bytes())
         self.settle()
         if self.is_terminated and self.shutdown_ends is None:
             self.begin_shutdown()
         self.see_whether_all_left()
+
+    def most_handshake_seconds(self) -> float:
+        return self.handshake_seconds
+
+    def most_unread_bytes(self) -> int:
+        return self.unread_limit
 
     def terminate(self) -> None:
         """Ask it to end, from another thread or a signal handler."""

@@ -174,6 +174,7 @@ class Client(Submitter):
             answer = self._core.ask_shutdown(SHUTDOWN_TIMEOUT_SECONDS)
         except queue.Empty:
             raise DisconnectedError("the scheduler did not answer the request to shut down") from None
+        # SCL-CLT-014
         if not answer.accepted:
             raise ValueError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
         self.disconnect()
