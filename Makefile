@@ -29,7 +29,7 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker  ## run all tests
+test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser  ## run all tests
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 .PHONY: check
@@ -51,6 +51,10 @@ mutants: .venv/.tools  ## run all wrong peers against all conformance cases, and
 .PHONY: cpp-worker
 cpp-worker:  ## build the worker in C++ in build/cpp-worker
 	@$(PREPARE) cpp_worker
+
+.PHONY: browser
+browser:  ## set up what the tests of scaler_ui's pages need, in build/browser
+	@$(PREPARE) browser
 
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on

@@ -21,7 +21,9 @@ import { colour, onTheme } from "./theme.js";
  * @property {boolean} [steps]
  */
 
+const WHOLE = Array.from({ length: 16 }, (_nothing, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_nothing, power) => 2 ** power);
+const STEPS = [null, WHOLE, POWERS_OF_TWO];
 
 export class Chart {
   /**
@@ -29,13 +31,13 @@ export class Chart {
    * @param {Line[]} lines
    * @param {(value: number | null) => string} format of the axis and the legend
    * @param {number} least the scale reaches at least to this
-   * @param {boolean} [isBinary] its axis has steps of powers of two
+   * @param {number} [steps] 1: its axis has steps of whole numbers; 2: of powers of two
    */
-  constructor(title, lines, format, least, isBinary = false) {
+  constructor(title, lines, format, least, steps = 0) {
     this.lines = lines;
     this.format = format;
     this.least = least;
-    this.isBinary = isBinary;
+    this.steps = STEPS[steps];
     /** @type {(number | null)[][]} */
     this.data = [[], ...lines.map(() => [])];
     /** @type {uPlot | null} */
@@ -108,7 +110,7 @@ export class Chart {
         scales: { x: { time: true }, y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(this.least, (high || 0) * 1.08)] } },
         axes: [
           { ...axis, size: 24, space: 70, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits, /** @type {any} */ _index, /** @type {any} */ _space, /** @type {number} */ step) => splits.map((split) => (step < 60 ? clock(split) : clock(split).slice(0, 5))) },
-          { ...axis, size: 58, space: 34, gap: 6, ...(this.isBinary ? { incrs: POWERS_OF_TWO } : {}), values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map((split) => this.format(split)) },
+          { ...axis, size: 58, space: 34, gap: 6, ...(this.steps ? { incrs: this.steps } : {}), values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map((split) => this.format(split)) },
         ],
         series: [
           {},

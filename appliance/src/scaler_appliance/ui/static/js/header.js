@@ -88,7 +88,7 @@ export class Header {
     setAttribute(this.where, "title", `Status from ${head.monitor || "?"}; the server's clock: ${clock(head.clock)}`);
     setText(this.vitals.rate, rate(head.rates?.finished));
     setText(this.vitals.running, short(tasks.running));
-    setText(this.vitals.waiting, short(tasks.unassigned));
+    setText(this.vitals.waiting, short((tasks.unassigned || 0) + (tasks.waiting || 0)));
     setText(this.vitals.workers, count(head.workers));
     const share = head.slots ? head.busy / head.slots : 0;
     setText(this.vitals.busy, head.slots ? `${short(head.busy)} / ${short(head.slots)}` : "–");

@@ -13,7 +13,7 @@ import { nextTheme } from "./theme.js";
 /** @type {[string[], string][]} */
 const KEYS = [
   [["1", "…", "8"], "go to a page"],
-  [["/"], "search or filter; Escape leaves the field"],
+  [["/"], "search or filter; Escape empties and leaves the field"],
   [["space"], "pause, and go on"],
   [["t"], "theme: as the system, light, dark"],
   [["?"], "this help"],

@@ -42,6 +42,7 @@ export function openList(context, settings) {
   const searchName = settings.searchName || "filter";
   let query = new URLSearchParams();
   let matching = 0;
+  let isClosed = false;
   /** @type {any} */
   let body = {};
 
@@ -98,6 +99,8 @@ export function openList(context, settings) {
    * @param {boolean} [isLarge] "back" undoes it
    */
   function change(changes, isLarge = false) {
+    // A field that is taken off the page tells that it changed, when the reader is elsewhere already.
+    if (isClosed) return;
     const next = new URLSearchParams(query);
     for (const [name, value] of Object.entries(changes)) {
       if (value === null || value === "") next.delete(name);
@@ -183,6 +186,7 @@ export function openList(context, settings) {
       return true;
     },
     close() {
+      isClosed = true;
       typed.cancel();
     },
   };

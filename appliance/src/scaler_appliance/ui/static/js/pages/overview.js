@@ -1,8 +1,8 @@
 /**
  * The overview: is it healthy, how fast is it, what is it busy with?
  *
- * Rules: history comes once, then only new points; what is kept is bounded by time. All charts show the same span of time,
- * also where there are no points for it: a cluster that is five minutes old does not look as if it were an hour old.
+ * Rules: history comes once, then only new points; what is kept is bounded by time. All charts show the same span of time, at
+ * least a minute, also where there are no points for it.
  */
 
 import { Chart } from "../chart.js";
@@ -16,6 +16,7 @@ import { drawFailures } from "./lists.js";
 /** @typedef {import("../main.js").Context} Context */
 
 const MOST_POINTS = 8000;
+const LEAST_SECONDS = 60;
 /** @type {[number, string][]} */
 const SPANS = [
   [300, "5 min"],
@@ -34,9 +35,9 @@ export function openOverview(context) {
 
   const charts = [
     new Chart("Throughput", [{ key: "finished", label: "finished/s", colour: "chart-1", fills: true }, { key: "failed", label: "failed/s", colour: "bad", dash: [4, 3] }], rate, 1),
-    new Chart("Queue", [{ key: "waiting", label: "waiting", colour: "chart-2", fills: true }, { key: "running", label: "running", colour: "chart-1", dash: [6, 3] }], short, 4),
-    new Chart("Workers", [{ key: "slots", label: "slots", colour: "chart-3", fills: true, steps: true }, { key: "workers", label: "workers", colour: "chart-1", dash: [6, 3], steps: true }], short, 4),
-    new Chart("Memory", [{ key: "workers_rss", label: "workers", colour: "chart-4", fills: true }, { key: "object_bytes", label: "objects", colour: "chart-2", dash: [6, 3] }, { key: "scheduler_rss", label: "scheduler", colour: "chart-1", dash: [2, 3] }], bytes, 64 * 2 ** 20, true),
+    new Chart("Queue", [{ key: "waiting", label: "waiting", colour: "chart-2", fills: true }, { key: "running", label: "running", colour: "chart-1", dash: [6, 3] }], short, 4, 1),
+    new Chart("Workers", [{ key: "slots", label: "slots", colour: "chart-3", fills: true, steps: true }, { key: "workers", label: "workers", colour: "chart-1", dash: [6, 3], steps: true }], short, 4, 1),
+    new Chart("Memory", [{ key: "workers_rss", label: "workers", colour: "chart-4", fills: true }, { key: "object_bytes", label: "objects", colour: "chart-2", dash: [6, 3] }, { key: "scheduler_rss", label: "scheduler", colour: "chart-1", dash: [2, 3] }], bytes, 64 * 2 ** 20, 2),
     new Chart("Scheduler", [{ key: "scheduler_cpu", label: "processor time", colour: "chart-5", fills: true }], percent, 25),
   ];
 
@@ -83,8 +84,9 @@ export function openOverview(context) {
     }
     let first = time.findIndex((at) => at >= last - seconds);
     if (first < 0) first = 0;
-    const isYoung = time[first] > last - seconds + 5;
-    const shown = isYoung ? [last - seconds, ...time.slice(first)] : time.slice(first);
+    const begin = Math.max(last - seconds, Math.min(time[first], last - LEAST_SECONDS));
+    const isYoung = time[first] > begin + 1.5;
+    const shown = isYoung ? [begin, ...time.slice(first)] : time.slice(first);
     /** @type {Record<string, (number | null)[]>} */
     const columns = {};
     for (const [key, values] of Object.entries(series)) columns[key] = isYoung ? [null, ...values.slice(first)] : values.slice(first);
@@ -160,7 +162,7 @@ const OUTCOMES = [
   ["failed", "failed", "✕", (tasks) => (tasks.failed || 0) + (tasks.lost || 0)],
   ["canceled", "cancelled", "⊘", (tasks) => tasks.canceled || 0],
   ["running", "at workers", "▶", (tasks) => tasks.running || 0],
-  ["waiting", "waiting", "…", (tasks) => tasks.unassigned || 0],
+  ["waiting", "waiting", "…", (tasks) => (tasks.unassigned || 0) + (tasks.waiting || 0)],
 ];
 
 /** @param {HTMLElement} panel */

@@ -296,8 +296,8 @@ class StreamPage {
     try {
       const answer = await fetch(`api/stream?${query}`, { signal: asking.signal });
       if (!answer.ok || this.isClosed) return;
-      const body = await answer.json();
-      if (this.isClosed || this.isFollowing) return;
+      const { body } = await answer.json();
+      if (!body || this.isClosed || this.isFollowing) return;
       this.history.clear();
       for (const [number, text] of Object.entries(body.functions || {})) this.painter.functions.set(Number(number), name(text));
       this.history.append(body);

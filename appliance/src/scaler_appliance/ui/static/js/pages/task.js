@@ -31,7 +31,8 @@ export function openTask(_context, where) {
       const body = await answer.json().catch(() => ({}));
       if (isClosed) return;
       if (answer.ok) show(shown, body);
-      else fill(shown, element("p", { class: "empty-title", text: "This task is not known" }), element("p", { text: body.error || `The server answered ${answer.status}.` }));
+      else if (answer.status === 404) fill(shown, element("p", { class: "empty-title", text: "This task is not known" }), element("p", { text: "It may still wait or run: tasks are listed once they have ended. Or it ended so long ago, or in such a crowd, that it is not kept." }));
+      else fill(shown, element("p", { class: "empty-title", text: "This task could not be asked for" }), element("p", { text: name(body.error, `The server answered ${answer.status}.`) }));
     } catch {
       if (!isClosed) fill(shown, element("p", { class: "empty-title", text: "scaler_ui does not answer" }), element("p", { text: "Ask again once it does." }));
     }

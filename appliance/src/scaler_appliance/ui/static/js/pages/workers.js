@@ -159,8 +159,8 @@ function confirmAction(context, action, row) {
 async function post(address, verb, row) {
   try {
     const answer = await fetch(address, { method: "POST", headers: { "X-Scaler-UI": "1" } });
-    if (answer.ok) return `${verb} ${name(row.name)}: the scheduler has been told.`;
     const told = await answer.json().catch(() => ({}));
+    if (answer.ok) return `${verb} ${name(row.name)}: ${name(told.message, "the scheduler has been told.")}`;
     return `${verb} ${name(row.name)} did not work: ${told.error || `the server answered ${answer.status}`}`;
   } catch {
     return `${verb} ${name(row.name)} did not work: scaler_ui does not answer.`;
