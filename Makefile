@@ -56,6 +56,10 @@ cpp-worker:  ## build the worker in C++ in build/cpp-worker
 browser:  ## set up what the tests of scaler_ui's pages need, in build/browser
 	@$(PREPARE) browser
 
+.PHONY: screenshots
+screenshots: .venv/.tools browser  ## take the pictures of docs/monitoring.md anew, in some minutes
+	@$(IN_VENV) docs/take_screenshots.py $(ARGS)
+
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
 	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)

@@ -112,6 +112,10 @@ class Browser:
         """Wait until an expression of the page is true; returns its value."""
         return self._do("wait", condition=condition)
 
+    def wait_long(self, condition: str, seconds: float) -> Any:
+        """Likewise, for what takes longer than a reader would wait."""
+        return self._do("wait", condition=condition, milliseconds=seconds * 1000)
+
     def wait_for_text(self, selector: str, text: str) -> None:
         self.wait(
             f"[...document.querySelectorAll({json.dumps(selector)})].some((it) =>"

@@ -84,9 +84,9 @@ const commands = {
   back: () => page.goBack().then(() => null),
   evaluate: ({ script }) => page.evaluate(script),
   // The driver's own waiting evaluates text within the page, which the page's Content-Security-Policy forbids.
-  wait: ({ condition }) =>
+  wait: ({ condition, milliseconds = MILLISECONDS }) =>
     page.evaluate(`new Promise((resolve, reject) => {
-      const end = performance.now() + ${MILLISECONDS};
+      const end = performance.now() + ${milliseconds};
       const look = () => {
         const value = (() => { try { return ${condition}; } catch { return null; } })();
         if (value) resolve(value);

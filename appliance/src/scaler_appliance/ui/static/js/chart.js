@@ -109,7 +109,7 @@ export class Chart {
         cursor: { sync: { key: "overview" }, drag: { x: false, y: false }, y: false, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(this.least, (high || 0) * 1.08)] } },
         axes: [
-          { ...axis, size: 24, space: 70, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits, /** @type {any} */ _index, /** @type {any} */ _space, /** @type {number} */ step) => splits.map((split) => (step < 60 ? clock(split) : clock(split).slice(0, 5))) },
+          { ...axis, size: 24, space: 56, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits, /** @type {any} */ _index, /** @type {any} */ _space, /** @type {number} */ step) => splits.map((split) => (step < 60 ? clock(split) : clock(split).slice(0, 5))) },
           { ...axis, size: 58, space: 34, gap: 6, ...(this.steps ? { incrs: this.steps } : {}), values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map((split) => this.format(split)) },
         ],
         series: [

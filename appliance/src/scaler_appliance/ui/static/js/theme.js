@@ -80,7 +80,8 @@ export function colour(name) {
   return value;
 }
 
-export const FUNCTION_COLOURS = 18; // --function-0 … in theme.css
+const FUNCTION_COLOURS = 18; // --function-0 … in theme.css
+const DISTINCT_COLOURS = 8; // the first of them, which nobody takes for one another
 
 /** @type {Map<string, number>} */
 const slots = new Map();
@@ -98,9 +99,10 @@ export function functionSlot(name) {
   if (slot !== undefined) return slot;
   let hash = 2166136261;
   for (let index = 0; index < name.length; index++) hash = Math.imul(hash ^ name.charCodeAt(index), 16777619);
-  const least = Math.min(...uses);
-  slot = (hash >>> 0) % FUNCTION_COLOURS;
-  while (uses[slot] > least) slot = (slot + 1) % FUNCTION_COLOURS;
+  const range = uses.slice(0, DISTINCT_COLOURS).includes(0) ? DISTINCT_COLOURS : FUNCTION_COLOURS;
+  const least = Math.min(...uses.slice(0, range));
+  slot = (hash >>> 0) % range;
+  while (uses[slot] > least) slot = (slot + 1) % range;
   uses[slot] += 1;
   if (slots.size < 10_000) slots.set(name, slot);
   return slot;

@@ -24,6 +24,7 @@ const FIRST_SECONDS = 60;
 const LIVE_WINDOWS = [60, 120, 300, 900, 3600];
 const SETTLE_MILLISECONDS = 160;
 const LEGEND_MILLISECONDS = 1000;
+const LEGEND_NAMES = 12;
 
 /** @param {Context} context */
 export function openStream(context) {
@@ -366,17 +367,22 @@ class StreamPage {
     const now = performance.now();
     if (now - this.legendAt < LEGEND_MILLISECONDS) return;
     this.legendAt = now;
-    const all = [...this.live.busy].sort((one, other) => other[1] - one[1]);
+    /** @type {Map<string, number>} several clients may have functions of one name */
+    const byName = new Map();
+    for (const [number, seconds] of this.live.busy) {
+      const text = this.painter.functions.get(number) || `function ${number}`;
+      byName.set(text, (byName.get(text) || 0) + seconds);
+    }
+    const all = [...byName].sort((one, other) => other[1] - one[1]);
     const total = all.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
-    const top = all.slice(0, 12);
-    const wanted = top.map(([number, seconds]) => `${number}:${Math.round((100 * seconds) / total)}`).join() + this.painter.highlighted + (this.live.failures > 0);
+    const top = all.slice(0, LEGEND_NAMES);
+    const wanted = top.map(([text, seconds]) => `${text}:${Math.round((100 * seconds) / total)}`).join() + this.painter.highlighted + (this.live.failures > 0);
     if (this.legend.dataset.key === wanted) return;
     this.legend.dataset.key = wanted;
-    const items = top.map(([number, seconds]) => {
-      const text = this.painter.functions.get(number) || `function ${number}`;
-      const pressed = this.painter.highlighted === number;
-      const button = element("button", { type: "button", class: "quiet", "aria-pressed": pressed ? "true" : "false", title: "Show this function only", on: { click: () => this.#highlight(pressed ? null : number) } }, element("i", { class: "swatch", "data-slot": functionSlot(text) }), element("span", { class: "legend-name", text }), element("small", { text: `${Math.round((100 * seconds) / total)} %` }));
-      return element("li", {}, button);
+    const items = top.map(([text, seconds]) => {
+      const pressed = this.painter.highlighted === text;
+      const shown = element("button", { type: "button", class: "quiet", "aria-pressed": pressed ? "true" : "false", title: "Show this function only", on: { click: () => this.#highlight(pressed ? null : text) } }, element("i", { class: "swatch", "data-slot": functionSlot(text) }), element("span", { class: "legend-name", text }), element("small", { text: `${Math.round((100 * seconds) / total)} %` }));
+      return element("li", {}, shown);
     });
     if (all.length > top.length) items.push(element("li", { class: "muted", text: `and ${all.length - top.length} more` }));
     if (this.live.failures > 0) items.push(element("li", {}, element("a", { href: address("tasks", [], { state: "failed" }) }, element("i", { class: "swatch hatched" }), "failed")));
@@ -387,9 +393,9 @@ class StreamPage {
     setAttribute(this.canvas, "aria-label", `Task stream of ${this.painter.lanes.length} processors; ${count(this.live.size)} runs of ${all.length} functions, ${count(this.live.failures)} failed. The page Tasks lists them.`);
   }
 
-  /** @param {number | null} number */
-  #highlight(number) {
-    this.painter.highlighted = number;
+  /** @param {string | null} text name of a function; null: all */
+  #highlight(text) {
+    this.painter.highlighted = text;
     this.painter.invalidate();
     this.legendAt = 0;
     this.#showLegend();

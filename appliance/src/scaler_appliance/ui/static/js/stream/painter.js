@@ -14,7 +14,7 @@ import { isFailure } from "./runs.js";
 
 export const AXIS_HEIGHT = 26;
 const LEAST_ROW = 9;
-const MOST_ROW = 30;
+const MOST_ROW = 40;
 const NICE_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
 
 /** @typedef {{id: number, worker: number, processor: number, title: string, host: string, is_gone?: boolean}} Lane */
@@ -32,8 +32,10 @@ export class Painter {
     this.rows = new Map();
     /** @type {Map<number, string>} names of functions */
     this.functions = new Map();
-    /** @type {number | null} */
+    /** @type {string | null} name of a function */
     this.highlighted = null;
+    /** @type {Map<string, number>} widths of names, in device pixels */
+    this.nameWidths = new Map();
     this.width = 0;
     this.height = 0;
     this.gutter = 0;
@@ -65,6 +67,7 @@ export class Painter {
     const scale = Math.min(2, window.devicePixelRatio || 1);
     if (width === this.width && height === this.height && scale === this.scale) return;
     Object.assign(this, { width, height, scale });
+    this.nameWidths.clear();
     this.gutter = width < 560 ? 64 : Math.min(190, width * 0.16);
     this.canvas.width = Math.max(1, Math.round(width * scale));
     this.canvas.height = Math.max(1, Math.round(height * scale));
@@ -219,7 +222,8 @@ export class Painter {
     const y = Math.round((row * this.rowHeight + pad) * scale);
     const height = Math.max(2, Math.round((this.rowHeight - 2 * pad) * scale));
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.globalAlpha = this.highlighted !== null && this.highlighted !== number ? 0.16 : 1;
+    const name = this.functions.get(number) || "";
+    context.globalAlpha = this.highlighted !== null && this.highlighted !== name ? 0.16 : 1;
     if (isFailure(status)) {
       const wide = Math.max(width, 3);
       context.fillStyle = this.#hatch();
@@ -232,30 +236,39 @@ export class Painter {
       context.lineWidth = scale;
       context.strokeRect(x + scale / 2, y + scale / 2, Math.max(1, width - scale), Math.max(1, height - scale));
     } else {
-      context.fillStyle = functionColour(this.functions.get(number) || "");
+      context.fillStyle = functionColour(name);
       context.fillRect(x, y, width, height);
       if (count > 1 && width > 3 && height > 8) {
         context.fillStyle = colour("stream-many");
         context.fillRect(x, y + height - 2 * scale, width, 2 * scale);
       }
-      this.#name(x, y, width, height, number);
+      this.#name(x, y, width, height, name);
     }
     context.globalAlpha = 1;
   }
 
-  /** @param {number} x @param {number} y @param {number} width @param {number} height @param {number} number */
-  #name(x, y, width, height, number) {
-    if (width < 54 * this.scale || height < 12 * this.scale) return;
+  /**
+   * Write a name in its bar, where it fits.
+   *
+   * @param {number} x
+   * @param {number} y
+   * @param {number} width
+   * @param {number} height
+   * @param {string} name
+   */
+  #name(x, y, width, height, name) {
+    if (width < 30 * this.scale || height < 12 * this.scale || !name) return;
     const context = this.tapeContext;
-    context.save();
-    context.beginPath();
-    context.rect(x, y, width - 4, height);
-    context.clip();
-    context.fillStyle = colour("stream-ink");
     context.font = `${Math.round(11 * this.scale)}px ui-sans-serif, system-ui, sans-serif`;
+    let needed = this.nameWidths.get(name);
+    if (needed === undefined) {
+      needed = context.measureText(name).width;
+      this.nameWidths.set(name, needed);
+    }
+    if (needed + 8 * this.scale > width) return;
+    context.fillStyle = colour("stream-ink");
     context.textBaseline = "middle";
-    context.fillText(this.functions.get(number) || "", x + 5 * this.scale, y + height / 2 + 0.5);
-    context.restore();
+    context.fillText(name, x + 4 * this.scale, y + height / 2 + 0.5);
   }
 
   #hatch() {
@@ -328,8 +341,9 @@ export class Painter {
       if (width <= 0) continue;
       const y = AXIS_HEIGHT + row * this.rowHeight + pad;
       const height = this.rowHeight - 2 * pad;
-      const own = functionColour(this.functions.get(run.function) || "");
-      const isDim = this.highlighted !== null && this.highlighted !== run.function;
+      const name = this.functions.get(run.function) || "";
+      const own = functionColour(name);
+      const isDim = this.highlighted !== null && this.highlighted !== name;
       context.fillStyle = own;
       context.globalAlpha = isDim ? 0.08 : 0.34;
       context.fillRect(x, y, width, height);
