@@ -3,8 +3,8 @@
 Rules:
 - Live, a browser gets the window once and then what is new; it is told all anew (`is_reset`) when what it has does not
   go together with that.
-- An event has at most MAXIMUM_RUNS runs, and a past window MAXIMUM_PAST_RUNS: beyond that every so-manieth is told, but
-  failures before others.
+- An event has at most MAXIMUM_RUNS runs, and a past window MAXIMUM_PAST_RUNS: beyond that the longest are told, and
+  every so-manieth of the others, but failures before all.
 - Columns of the log are read as columns: a run becomes a row only when it is told.
 """
 
@@ -173,12 +173,22 @@ def _told(publications: List[m.TaskRuns], shown: Set[Lane], asked: _Asked) -> Tu
                     (others if statuses[row] == success else failed).append((each, row))
     limit = MAXIMUM_RUNS if asked.is_live else MAXIMUM_PAST_RUNS
     shown_failed = _every_so_many(failed, limit // 3)
-    told = shown_failed + _every_so_many(others, limit - len(shown_failed))
+    told = shown_failed + _most_to_see(others, limit - len(shown_failed))
     return told, omitted + len(failed) + len(others) - len(told)
 
 
 def _every_so_many(rows: List[Row], limit: int) -> List[Row]:
     return rows[:: -(-len(rows) // limit)] if len(rows) > limit else rows
+
+
+def _most_to_see(rows: List[Row], limit: int) -> List[Row]:
+    """The longest, which fill a picture, and for the other half every so-manieth of the rest; in their order."""
+    if len(rows) <= limit:
+        return rows
+    by_length = sorted(range(len(rows)), key=lambda each: rows[each][0].busy_microseconds[rows[each][1]], reverse=True)
+    longest = limit // 2
+    told = by_length[:longest] + by_length[longest :: -(-(len(rows) - longest) // (limit - longest))]
+    return [rows[each] for each in sorted(told)]
 
 
 def _columns(rows: List[Row], base: float) -> Dict[str, List[Any]]:
