@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import random
 import shutil
 import socket
 import subprocess
@@ -20,15 +19,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 TREE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TREE / "appliance" / "tests"))
 
 from browser_driver import Browser, unavailable  # noqa: E402
 from ui_server import UiServer, monitor_address_of  # noqa: E402
-
-from scaler import Client  # noqa: E402
 
 MOST_BYTES = 150_000
 AGENTS, WORKERS_A_AGENT = 4, 4
@@ -53,83 +50,15 @@ KEPT = [
 ]
 
 
-# What the cluster has to do. The times are made up; the cluster is real. -----
-
-
-def spend(seconds: float) -> float:
-    time.sleep(random.lognormvariate(0, 0.6) * seconds)
-    return seconds
-
-
-def fetch_prices(day: int) -> int:
-    spend(0.12)
-    if random.random() < 0.04:
-        raise ConnectionError(f"no prices for day {day}: the exchange was closed")
-    return day
-
-
-def prepare_batch(day: int) -> int:
-    spend(0.06)
-    return day
-
-
-def simulate_paths(day: int) -> int:
-    end = time.process_time() + random.uniform(0.01, 0.08)
-    while time.process_time() < end:
-        pass
-    spend(0.5)
-    return day
-
-
-def score_model(day: Any) -> int:
-    spend(0.2)
-    return int(day)
-
-
-def aggregate_risk(*days: int) -> int:
-    spend(1.1)
-    return sum(days)
-
-
-def price_option(number: int) -> float:
-    return number**0.5
-
-
-WORK = ((fetch_prices, 4), (prepare_batch, 5), (simulate_paths, 4), (score_model, 4), (aggregate_risk, 1))
-
-
-def give_work(address: str, ends: threading.Event) -> None:
-    """Submit for as long as there is somebody to look, and never far ahead."""
-    functions, weights = zip(*WORK)
-    with Client(address=address) as client:
-        data = client.send_object(bytes(48 << 20), name="market data")
-        model = client.send_object(bytes(9 << 20), name="model")
-        futures: List[Any] = []
-        number = 0
-        while not ends.wait(0.1):
-            futures = [future for future in futures if not future.done()]
-            if len(futures) > 90:
-                continue
-            for _ in range(4):
-                function = random.choices(functions, weights)[0]
-                futures += [client.submit(function, number := number + 1) for _ in range(random.randrange(3, 12))]
-            if random.random() < 0.15:
-                futures += [client.submit(price_option, each) for each in range(random.randrange(200, 2000))]
-            if random.random() < 0.12:
-                futures += client.submit_graph(small_graph(number), ["risk"])
-        del data, model
-
-
-def small_graph(first: int) -> dict[str, Any]:
-    graph: dict[str, Any] = {}
-    for each in range(first, first + 20):
-        graph[f"batch-{each}"] = (prepare_batch, each)
-        graph[f"score-{each}"] = (score_model, f"batch-{each}")
-    graph["risk"] = (aggregate_risk, *(f"score-{each}" for each in range(first, first + 20)))
-    return graph
-
-
 # The cluster -----
+
+
+def programs() -> List[Callable[[str, threading.Event], None]]:
+    """Those of pictured_work.py; pictures show a file of that name, and not where it was on this machine."""
+    source = TREE / "docs" / "pictured_work.py"
+    names: Dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source.read_text(), "research.py", "exec"), names)
+    return [names["simulate"], names["score"]]
 
 
 @contextlib.contextmanager
@@ -159,7 +88,7 @@ def cluster_under_load(seconds: float) -> Iterator[str]:
         commands.append(["scaler.worker", address, "-n", str(WORKERS_A_AGENT), *quiet])
     with processes(commands):
         ends = threading.Event()
-        givers = [threading.Thread(target=give_work, args=(address, ends)) for _ in range(2)]
+        givers = [threading.Thread(target=program, args=(address, ends)) for program in programs()]
         for giver in givers:
             giver.start()
         try:

@@ -132,6 +132,17 @@ export function openObjects(context) {
   });
 }
 
+/**
+ * A part of a bar that is made of parts.
+ *
+ * @param {HTMLElement} part
+ * @param {number} value its share; none at all when 0
+ */
+export function drawPart(part, value) {
+  setVariable(part, "part", String(Math.max(0, value)));
+  setAttribute(part, "hidden", !(value > 0));
+}
+
 /** @type {[string, string][]} */
 const NODE_STATES = [
   ["succeeded", "succeeded"],
@@ -152,7 +163,8 @@ function drawNodes(cell, row) {
   const words = NODE_STATES.filter(([key]) => row[key] > 0).map(([key, label]) => `${count(row[key])} ${label}`);
   setAttribute(bar, "aria-label", words.join(", "));
   setAttribute(bar, "title", words.join(", "));
-  NODE_STATES.forEach(([key], index) => setVariable(/** @type {HTMLElement} */ (bar?.children[index]), "part", String(Math.max(0, Number(row[key]) || 0))));
+  const parts = /** @type {HTMLCollectionOf<HTMLElement>} */ (bar.children);
+  NODE_STATES.forEach(([key], index) => drawPart(parts[index], Number(row[key]) || 0));
 }
 
 /** @param {Context} context */

@@ -6,12 +6,12 @@
  */
 
 import { Chart } from "../chart.js";
-import { element, fill, setAttribute, setText, setVariable } from "../dom.js";
+import { element, fill, setAttribute, setText } from "../dom.js";
 import { bytes, count, duration, name, percent, rate, short } from "../format.js";
 import { address, replace } from "../route.js";
 import { DataTable, drawBar, drawFunction, drawLink } from "../table.js";
 import { noTasks, noWorkers } from "../teaching.js";
-import { drawFailures } from "./lists.js";
+import { drawFailures, drawPart } from "./lists.js";
 
 /** @typedef {import("../main.js").Context} Context */
 
@@ -185,7 +185,7 @@ function showStates(states, head) {
   const tasks = head.tasks || {};
   OUTCOMES.forEach(([, , , figure], index) => {
     const value = figure(tasks);
-    setVariable(states.parts[index].part, "part", String(value));
+    drawPart(states.parts[index].part, value);
     setText(states.parts[index].figure, count(value));
   });
   setAttribute(states.bar, "aria-label", OUTCOMES.map(([, label, , figure]) => `${figure(tasks)} ${label}`).join(", "));

@@ -17,7 +17,7 @@ import { noTasks, noWorkers } from "../teaching.js";
 
 /** @typedef {import("../main.js").Context} Context */
 
-const BEHIND_SECONDS = 1.3;
+const BEHIND_SECONDS = 2.2;
 const LEAST_SECONDS = 0.02;
 const MOST_SECONDS = 3600;
 const FIRST_SECONDS = 60;

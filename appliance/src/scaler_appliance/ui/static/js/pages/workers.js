@@ -42,7 +42,7 @@ const PROCESSOR_COLUMNS = [
       else if (cell.childNodes.length !== 1 || cell.textContent !== "–") fill(cell, "–");
     },
   },
-  { key: "task_us", label: "for", kind: "number", text: (row) => (row.has_task ? duration(row.task_us) : "–") },
+  { key: "task_us", label: "for", kind: "number", text: (row) => (!row.has_task ? "–" : row.task_us ? duration(row.task_us) : "just begun") },
 ];
 
 /** @param {Context} context */
