@@ -137,6 +137,15 @@ def test_all_of_a_file_works_together_and_ends_together(
     assert "[ERROR]" not in running.output and "Traceback" not in running.output
 
 
+def test_the_user_interface_shows_the_scheduler_of_the_file(start: Start) -> None:
+    running = start(TWO_CLUSTERS.format(scheduler="", cluster="") + "[ui]\nport = 0\n")
+    port = running.address().rpartition(":")[2]
+    running.wait_for("scaler_ui: listening at http://127.0.0.1:")
+    assert f"scaler_ui: watching ipc:///tmp/127.0.0.1_{port}_monitor" in running.output
+    assert running.end() == 0
+    assert in_order(running.output, "scaler_ui: stopped", "asked to stop by SIGTERM", "Scheduler: shutting down")
+
+
 def test_workers_and_interface_are_told_where_the_scheduler_of_the_file_is(
     start: Start, interface: Dict[str, str]
 ) -> None:
@@ -221,7 +230,7 @@ def test_all_of_it_can_be_read_as_json(start: Start) -> None:
 
 def test_check_asks_every_program(tmp_path: Path) -> None:
     path = tmp_path / "scaler.toml"
-    path.write_text(TWO_CLUSTERS.format(scheduler="", cluster=""))
+    path.write_text(TWO_CLUSTERS.format(scheduler="", cluster="") + "[ui]\n")
     assert scaler("--check", str(path)) == (0, f"scaler: {path} is valid\n", "")
     path.write_text(TWO_CLUSTERS.format(scheduler='object_directory = "/none"', cluster='preload = "no module"'))
     code, out, errors = scaler(str(path), "--check")

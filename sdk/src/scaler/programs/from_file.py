@@ -34,6 +34,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIFE_LINE = "--exit-when-stdin-closes"
 _OWN_ADDRESS = CLUSTER.variables(CLUSTER.options[0])[0]
 _OWN_MONITOR_ADDRESS = "SCALER_UI_MONITOR_ADDRESS"
+_SOME_ADDRESS = "ipc:///tmp/scaler"  # for --check, when nobody knows yet where the scheduler will listen
 
 logger = logging.getLogger("scaler")
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     except (ConfigurationError, ScalerError) as error:
         parser.exit(exit_code, f"scaler: error: {error}\n")
     if options.check:
-        return check(options.config, parts)
+        return check(options.config, sections, parts)
     if options.print_config:
         return print_config(reading, parts)
     try:
@@ -103,11 +104,13 @@ def workers_command() -> List[str]:
     return [sys.executable, "-m", "scaler.worker"]
 
 
-def check(path: str, parts: Sequence[Part]) -> int:
+def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
     """Let each program check its section; what they find is printed."""
     code = 0
     for part in parts:
-        checked = subprocess.run([*part.command, "--check"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        is_told = "scheduler" in sections and needs_address(path, sections, part)
+        command = [*part.command, *([_SOME_ADDRESS] if is_told else []), "--check"]
+        checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if checked.returncode:
             print(f"{checked.stdout}{checked.stderr}".rstrip("\n"))
             code = EXIT_FAULTS
@@ -125,6 +128,16 @@ def print_config(own: Reading, parts: Sequence[Part]) -> int:
         if number < len(parts):
             print(flush=True)
     return code
+
+
+def needs_address(path: str, sections: Sections, part: Part) -> bool:
+    """Whether a program is to be told the address of the file's scheduler, or its monitor's: it has none of its own."""
+    if part.section == "cluster":
+        entry = int(part.command[-1]) if "--config-entry" in part.command else None
+        origin = Reading(CLUSTER, {"config": path, "config_entry": entry}).origins["address"]
+        return origin not in (path, f"environment {_OWN_ADDRESS}")
+    keys = {key.replace("-", "_") for section in sections.get(part.section, ()) for key in section}
+    return part.section == "ui" and "monitor_address" not in keys and _OWN_MONITOR_ADDRESS not in os.environ
 
 
 class Session:
@@ -178,17 +191,11 @@ class Session:
         threading.Thread(target=self._watch, args=(part, program), name="scaler-watch", daemon=True).start()
 
     def _address_for(self, part: Part) -> List[str]:
-        """The scheduler's address, or its monitor's, for a program that was told none of its own."""
-        if self._scheduler is None:
+        """The scheduler's address, or its monitor's, for a program that has none of its own."""
+        if self._scheduler is None or not needs_address(self._path, self._sections, part):
             return []
-        if part.section == "cluster":
-            entry = int(part.command[-1]) if "--config-entry" in part.command else None
-            origin = Reading(CLUSTER, {"config": self._path, "config_entry": entry}).origins["address"]
-            is_own = origin in (self._path, f"environment {_OWN_ADDRESS}")
-            return [] if is_own else [self._scheduler.get_address()]
-        keys = {key.replace("-", "_") for section in self._sections.get(part.section, ()) for key in section}
-        is_own = "monitor_address" in keys or _OWN_MONITOR_ADDRESS in os.environ
-        return [] if is_own else [self._scheduler.get_monitor_address()]
+        is_monitor = part.section == "ui"
+        return [self._scheduler.get_monitor_address() if is_monitor else self._scheduler.get_address()]
 
     def _watch(self, part: Part, program: Program) -> None:
         code = program.join()
