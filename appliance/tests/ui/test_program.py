@@ -18,14 +18,17 @@ import pytest
 from monitoring.played_status import PlayedScheduler, Publisher
 from scheduler_process import INTERPRETERS, unavailable
 
+from scaler_protocol.discovery import SCHEDULER, Announcement, link_to
+
 DEADLINE_SECONDS = 30.0
 MODULE = ["-m", "scaler_appliance.ui"]
 
 
 class Program:
-    """A scaler_ui that runs."""
+    """A scaler_ui that runs, and is announced in a folder of its own."""
 
     def __init__(self, interpreter: str, folder: Path, *arguments: str, **environment: str) -> None:
+        environment = {"SCALER_RUN_DIRECTORY": str(folder / "run"), **environment}
         self._link_file = folder / f"link-{time.monotonic_ns()}"
         self.process = subprocess.Popen(
             [interpreter, *MODULE, *arguments, "--link-file", str(self._link_file)],
@@ -267,7 +270,7 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
 def test_a_wrong_command_line_says_what_is_wrong(
     start: Callable[..., Program], arguments: List[str], text: str
 ) -> None:
-    program = start(*arguments)
+    program = start(*arguments, SCALER_RUN_DIRECTORY="/nonexistent/folder", SCALER_ADDRESS="")
     assert text in program.output()
     assert program.process.returncode == 2
 
@@ -298,3 +301,35 @@ def test_the_scheduler_of_the_same_file_is_watched(interpreter: str, tmp_path: P
         shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
         assert f'monitor_address = "{watched}"' in shown.stdout
         assert "port = 7003" in shown.stdout
+
+
+def test_it_finds_the_scheduler_of_this_host_and_is_found_in_turn(
+    start: Callable[..., Program], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.delenv("SCALER_ADDRESS", raising=False)
+    publishing = Publishing(address, PlayedScheduler(workers=3))
+    try:
+        with Announcement(SCHEDULER, "tcp://127.0.0.1:7001", monitor_address=address):
+            program = start("--port", "0", SCALER_UI_TOKEN="t" * 20)
+            assert program.link == link_to(address)
+        headers = {"Authorization": f"Bearer {'t' * 20}"}
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while json.loads(program.get("/api/workers", headers)[1])["body"]["total"] != 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        program.process.send_signal(signal.SIGTERM)
+        program.output()
+        assert link_to(address) == ""
+    finally:
+        publishing.close()
+
+
+def test_a_folder_that_others_can_read_is_not_used_and_the_page_is_there(
+    start: Callable[..., Program], address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o755)
+    program = start(address, "--port", "0")
+    assert program.get("/livez")[0] == 200
+    program.process.send_signal(signal.SIGTERM)
+    assert "it is not announced" in program.output()

@@ -77,7 +77,7 @@ def stream(state: State, query: Query, cursor: Optional[Cursor] = None) -> Tuple
         return stream(state, query, None)
     told, omitted = _told(publications, shown, asked)
     base = float(int(asked.start)) if cursor is None else cursor.base
-    functions = set() if cursor is None else cursor.functions
+    functions = set() if cursor is None else cursor.functions.intersection(state.cluster.functions)
     runs = _columns(told, base)
     running = (
         _running(state, shown, base) if asked.is_live else _no_columns(("lane", "start", "function", "client", "task"))
