@@ -55,14 +55,14 @@ def strange_name() -> Any:
 def test_futures(any_client: Client) -> None:
     future = any_client.submit(pow, 2, 10)
     any_client.wait([future])
-    assert repr(future) == f"<ScalerFuture {future.task_id} of pow: has a result>"
+    assert repr(future) == f"<ScalerFuture {future.task_id} of pow: finished, has a result>"
     future.result()
-    assert repr(future) == f"<ScalerFuture {future.task_id} of pow: returned int>"
+    assert repr(future) == f"<ScalerFuture {future.task_id} of pow: finished, returned int>"
     failing = any_client.submit(fail)
     any_client.wait([failing])
-    assert repr(failing) == f"<ScalerFuture {failing.task_id} of fail: failed>"
+    assert repr(failing) == f"<ScalerFuture {failing.task_id} of fail: finished, failed>"
     assert isinstance(failing.exception(), ValueError)
-    assert Page(failing._repr_html_()).rows()["state"] == "raised ValueError"
+    assert Page(failing._repr_html_()).rows()["state"] == "finished, raised ValueError"
 
 
 def test_names_are_texts(any_client: Client) -> None:
@@ -108,8 +108,8 @@ def test_a_scheduler_that_does_not_answer_keeps_nobody_waiting() -> None:
         try:
             future = client.submit(abs, -1)
             with future._condition:  # who shows something waits for nobody's lock
-                assert repr(future).endswith("of abs: not done>")
-                assert Page(future._repr_html_()).rows()["state"] == "not done"
+                assert repr(future).endswith("of abs: pending>")
+                assert Page(future._repr_html_()).rows()["state"] == "pending"
                 assert Page(client._repr_html_()).rows()["state"] == "1 unfinished task"
                 assert repr(combo).endswith("running>")
         finally:

@@ -282,14 +282,15 @@ class ScalerFuture(_Future[R]):
     def _outcome(self) -> str:
         """In words, without loading anything, for that would run user code."""
         if self._state not in _DONE_STATES:
-            return "not done"
+            return "pending"
         if self._state != FINISHED:
             return "cancelled"
         if self._exception is not None:
-            return f"raised {type(self._exception).__name__}"
+            return f"finished, raised {type(self._exception).__name__}"
         if self._has_failed:
-            return "failed"
-        return "has a result" if self._payload is not None else f"returned {type(self._result).__name__}"
+            return "finished, failed"
+        is_loaded = self._payload is None
+        return f"finished, returned {type(self._result).__name__}" if is_loaded else "finished, has a result"
 
     # Called by the client's core, with the condition held -----------------------------------------------------------
 
