@@ -23,6 +23,12 @@ DEADLINE_SECONDS = 30.0
 DOCUMENT = Path(__file__).parents[3] / "docs/monitoring.md"
 
 
+@pytest.fixture(autouse=True)
+def nothing_else_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.delenv("SCALER_ADDRESS", raising=False)
+
+
 class Playing:
     """A scheduler that is played at an address, fast, for a `with` block."""
 
