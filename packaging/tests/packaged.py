@@ -7,12 +7,16 @@ Rules:
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
-from typing import List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 import pytest
 
@@ -25,6 +29,7 @@ PACKAGING_PYTHON = TREE / ".venv-packaging/bin/python"
 
 STOP_SECONDS = 30.0
 LISTENING = re.compile(r"listening at (\S+)")
+MONITOR = re.compile(r"monitor address is (\S+)")
 
 CLIENT_PROGRAM = """
 import sys
@@ -149,3 +154,54 @@ def assert_serves(command: List[str], env: Optional[Mapping[str, str]], python: 
         assert scheduler.stop() == 0, scheduler.output
         assert "Traceback" not in scheduler.output
     return scheduler
+
+
+def assert_watches(file: Path, folder: Path, env: Mapping[str, str]) -> None:
+    """By links of their names, the file's scaler_top and scaler_ui watch its scheduler."""
+    for name in ("scaler_top", "scaler_ui"):
+        (folder / name).symlink_to(file)
+    with RunningScheduler([str(file)], env) as scheduler:
+        found = MONITOR.search(scheduler.output)
+        assert found is not None, scheduler.output
+        frame = subprocess.run(
+            [str(folder / "scaler_top"), "--once", found[1]],
+            env={**env, "PYTHONWARNINGS": "error"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (frame.returncode, frame.stderr) == (0, "")
+        assert f"Total 0 worker(s), at {scheduler.address}" in frame.stdout
+        with RunningInterface([str(folder / "scaler_ui")], found[1], env) as interface:
+            assert interface.asked("healthz")["status"] == "ok"
+            assert interface.asked("api/workers")["body"]["rows"] == []
+            assert "Traceback" not in interface.output and "Warning" not in interface.output
+        assert scheduler.stop() == 0
+
+
+class RunningInterface(RunningScheduler):
+    """A scaler_ui that any command starts, likewise."""
+
+    def __init__(self, command: List[str], monitor_address: str, env: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [*command, monitor_address, "--port", "0"],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.output = ""
+        self.address = ""
+
+    def asked(self, path: str) -> Any:
+        """What it answers, when it has heard of the scheduler."""
+        deadline = time.monotonic() + STOP_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.address.rstrip('/')}/{path}", timeout=STOP_SECONDS) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > deadline:
+                    raise
