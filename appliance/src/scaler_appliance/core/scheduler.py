@@ -33,6 +33,7 @@ from scaler_appliance.core.returns import Returns
 from scaler_appliance.core.sessions import ClientSession, RunningTask, Session, WorkerSession
 from scaler_appliance.core.state import Settings, State
 from scaler_appliance.core.status import Status
+from scaler_appliance.core.worker_shutdowns import WorkerShutdowns
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
 
@@ -67,6 +68,7 @@ class Scheduler:
         self._returns = Returns(self.state, self._placement, outcomes)
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
+        self._worker_shutdowns = WorkerShutdowns(self.state, self._placement)
         self.status = Status(self.state)
         self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
@@ -77,6 +79,7 @@ class Scheduler:
             m.TaskCancel: lambda client, message, payload: self._cancels.on_task_cancel(client, message),
             m.ExplanationRequest: lambda client, message, payload: self._explanations.on_request(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
+            m.WorkerShutdown: lambda client, message, payload: self._worker_shutdowns.on_request(client, message),
         }
         worker_reactions: Dict[Type[object], Callable[..., None]] = {
             m.TaskResult: reports.on_task_result,

@@ -1309,43 +1309,49 @@ class Info(Struct):
         return self
 
 
-_WORKER_SHUTDOWN_WORDS = struct.Struct("<QIB3x")
+_WORKER_SHUTDOWN_WORDS = struct.Struct("<QIB3xQ")
 
 
 class WorkerShutdown(Struct):
-    __slots__ = ("request_id", "session", "is_draining")
+    __slots__ = ("request_id", "session", "is_draining", "name")
     DATA_WORDS = 2
-    POINTER_WORDS = 0
+    POINTER_WORDS = 1
 
     request_id: int
     session: int
     is_draining: bool
+    name: str
 
-    def __init__(self, *, request_id: int = 0, session: int = 0, is_draining: bool = False) -> None:
+    def __init__(self, *, request_id: int = 0, session: int = 0, is_draining: bool = False, name: str = "") -> None:
         self.request_id = request_id
         self.session = session
         self.is_draining = is_draining
+        self.name = name
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _WORKER_SHUTDOWN_WORDS.pack(
             self.request_id,
             self.session,
             (1 if self.is_draining else 0),
+            writer.text(self.name, at) if self.name else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerShutdown:
         self = cls.__new__(cls)
-        if data_words == 2 and pointer_words == 0:
+        if data_words == 2 and pointer_words == 1:
             words = _WORKER_SHUTDOWN_WORDS.unpack_from(reader.data, start)
         else:
-            words = _WORKER_SHUTDOWN_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+            words = _WORKER_SHUTDOWN_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
         (
             self.request_id,
             self.session,
             flags_12,
+            name,
         ) = words
         self.is_draining = flags_12 & 1 != 0
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
         return self
 
 
