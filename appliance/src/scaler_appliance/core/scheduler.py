@@ -398,6 +398,7 @@ class Scheduler:
             sequence=message.sequence,
             slots=self.state.total_slots,
             tasks_waiting=len(self.state.ready),
+            # SCL-MON-008
             is_watched=is_worker and self.state.is_watched,
         )
         self.state.send(session.peer, echo)

@@ -40,7 +40,9 @@ class Status:
 
     def take(self, is_snapshot: bool) -> m.SchedulerStatus:
         """What changed since the call before, or in a snapshot all; it counts as told."""
+        # SCL-MON-004
         self._sequence += 1
+        # SCL-MON-005
         status = self.snapshot() if is_snapshot else self._increment()
         status.sequence = self._sequence
         self._state.changes.clear()

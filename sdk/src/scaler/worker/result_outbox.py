@@ -86,7 +86,7 @@ class _Group:
         # SCL-WRK-009
         if self.profiles is not None:
             message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = self.profiles
-        # SCL-WRK-033
+        # SCL-WRK-032
         if self.runs is not None:
             message.run_counts, message.run_processors, message.run_microseconds = self.runs
         return message
