@@ -20,7 +20,7 @@ def results(bench: Bench) -> list[m.TaskResult]:
 
 
 def runs(message: m.TaskResult) -> list[tuple[int, int, int]]:
-    return list(zip(message.run_counts, message.run_processors, message.run_microseconds))
+    return list(zip(message.runs[::3], message.runs[1::3], message.runs[2::3]))
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_each_chunk_of_a_processor_is_a_run():
     told = results(bench)
     assert [each for message in told for each in runs(message)] == expected
     assert [task_id for message in told for task_id in message.ids] == ids
-    assert all(sum(message.run_counts) == len(message.ids) for message in told)
+    assert all(sum(message.runs[::3]) == len(message.ids) for message in told)
 
 
 def test_outcomes_of_tasks_that_nobody_ran_to_the_end_are_runs_too():
@@ -84,9 +84,9 @@ def test_runs_are_cut_with_their_messages():
     outbox.add("json", ids, sizes, bytes(4000 * 50), busy_microseconds=5000, processor=7)
     messages = [message for message, _ in outbox.drain()]
     assert len(messages) > 1
-    assert all(sum(message.run_counts) == len(message.ids) for message in messages)
-    assert sum(sum(message.run_microseconds) for message in messages) == 5000
-    assert {processor for message in messages for processor in message.run_processors} == {7}
+    assert all(sum(message.runs[::3]) == len(message.ids) for message in messages)
+    assert sum(sum(message.runs[2::3]) for message in messages) == 5000
+    assert {processor for message in messages for processor in message.runs[1::3]} == {7}
 
 
 def test_a_message_that_was_begun_before_tells_of_no_run():
@@ -95,7 +95,7 @@ def test_a_message_that_was_begun_before_tells_of_no_run():
         outbox.is_watched = is_watched
         outbox.add("json", array("Q", [is_watched]), array("I", [0]), b"", processor=7)
     ((message, _),) = outbox.drain()
-    assert len(message.ids) == 2 and not message.run_counts
+    assert len(message.ids) == 2 and not message.runs
 
 
 # Whole workers --------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_heartbeats_tell_which_task_has_run_for_long(scheduler, start_worker, ga
     wait_for_heartbeat_of_watched(scheduler, lambda h: h.processors[0].task_microseconds > first)
     gate.open()
     message = scheduler.receive(m.TaskResult).message
-    assert list(message.run_counts) == [1] and list(message.run_processors) == [heartbeat.processors[0].process_id]
+    assert list(message.runs[:2]) == [1, heartbeat.processors[0].process_id]
     scheduler.heartbeats.clear()
     wait_for_heartbeat_of_watched(scheduler, lambda h: not h.processors[0].instance)
 

@@ -87,9 +87,10 @@ class FunctionTally:
         self.busy_microseconds = 0.0
         self.durations: Dict[int, int] = {}  # how many tasks took how long, by bucket
 
-    def measure(self, count: int, microseconds: float, bucket: int) -> None:
+    def measure(self, count: int, microseconds: float) -> None:
         """So many tasks took so long on average."""
         self.busy_microseconds += microseconds * count
+        bucket = bucket_of(microseconds)
         self.durations[bucket] = self.durations.get(bucket, 0) + count
 
 

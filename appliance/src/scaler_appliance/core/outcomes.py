@@ -24,7 +24,7 @@ from scaler_appliance.core.objects import ObjectRecord
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
-from scaler_appliance.core.task_runs import Entry, Lane
+from scaler_appliance.core.task_runs import Entry
 from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, TaskState, apply
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
@@ -83,7 +83,7 @@ class Outcomes:
         self, batch: TaskBatch, start: int, count: int, status: m.TaskStatus, attempts: int = 1, worker: int = 0
     ) -> Entry:
         """Tell monitors of tasks that end without a worker's report."""
-        lane = Lane(worker, 0, batch.client, batch.tally.number, status)
+        lane = (worker, 0, batch.client, batch.tally.number, int(status))
         return self._state.runs.note(self._state.now, lane, batch.ids[start], count, 0.0, attempts)
 
     def finish_cancelled(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, worker: int = 0) -> None:

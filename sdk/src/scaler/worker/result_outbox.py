@@ -24,7 +24,6 @@ MAXIMUM_PAYLOAD_BYTES = 16 * 1024 * 1024
 ENTRY_BYTES = 64  # at most, of one outcome in all columns
 
 Profiles = Tuple["array[int]", "array[int]", "array[int]"]
-Runs = Tuple["array[int]", "array[int]", "array[int]"]  # counts, process ids, microseconds
 
 
 class _Group:
@@ -49,7 +48,7 @@ class _Group:
         self.bytes = 0  # of the payload and, at most, of the columns
         self.busy_microseconds = 0
         self.profiles: Optional[Profiles] = None
-        self.runs: Optional[Runs] = (array("I"), array("I"), array("Q")) if is_watched else None
+        self.runs: Optional[array[int]] = array("Q") if is_watched else None
 
     def add(
         self,
@@ -88,7 +87,7 @@ class _Group:
             message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = self.profiles
         # SCL-WRK-032
         if self.runs is not None:
-            message.run_counts, message.run_processors, message.run_microseconds = self.runs
+            message.runs = self.runs
         return message
 
 
@@ -142,8 +141,7 @@ class ResultOutbox:
         # SCL-WRK-008
         group.busy_microseconds += busy_microseconds
         if group.runs is not None:
-            for runs, value in zip(group.runs, (len(ids), processor, busy_microseconds)):
-                runs.append(value)
+            group.runs.extend((len(ids), processor, busy_microseconds))
         if profiles is not None:
             if group.profiles is None:
                 group.profiles = (array("Q"), array("Q"), array("Q"))
