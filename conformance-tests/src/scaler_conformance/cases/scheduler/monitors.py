@@ -48,7 +48,7 @@ def expect_watched(worker: PlayedWorker, wanted: bool) -> None:
     worker.wait_until(is_so, f"isWatched to become {wanted}", "SCL-MON-008")
 
 
-@case(covers=["SCL-MON-003", "SCL-MON-001"])
+@case(covers=["SCL-MON-003"])
 def who_comes_late_gets_a_snapshot(bench: RoleBench) -> None:
     """A monitor that comes when much has happened is told all there is: a worker, a client, and a task that runs."""
     client = bench.client(name="a client with a name")
@@ -91,6 +91,15 @@ def messages_have_a_topic(bench: RoleBench) -> None:
         status.expect_status()
     check(not status.sequences["TaskRuns"], "no TaskRuns without having asked for it", "one came")
     check(not runs.sequences["SchedulerStatus"], "no SchedulerStatus without having asked for it", "one came")
+
+
+@case(covers=["SCL-MON-001"])
+def publishes_about_once_a_second(bench: RoleBench) -> None:
+    """While nothing happens, publications go on, so that who looks on knows that the scheduler lives."""
+    client = bench.client()
+    monitor = monitor_of(bench, client, b"status")
+    for _ in range(MANY_PUBLICATIONS):
+        monitor.expect("SchedulerStatus")
 
 
 @case(covers=["SCL-MON-004"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict, Tuple
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
@@ -39,7 +39,13 @@ def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
     client = bench.client()
     bench.need(not client.welcome.protected, "no protection")
     twins = [bench.worker(name="twin"), bench.worker(name="twin")]
-    wrong = ({"session": 4_000_000_000}, {"session": client.number}, {"name": "nobody"}, {"name": "twin"}, {})
+    wrong: Tuple[Dict[str, Any], ...] = (
+        {"session": 4_000_000_000},
+        {"session": client.number},
+        {"name": "nobody"},
+        {"name": "twin"},
+        {},
+    )
     for request, fields in enumerate(wrong, 1):
         answer = ask(client, request, **fields)
         check(not answer.accepted, f"accepted = false for {fields}", answer)
