@@ -2,15 +2,15 @@
 
     python benchmarks/status_core.py --workers 5000 --rate 50000
 
-    virtual seconds:  4 quiet, 4 watched, 4 quiet, …      of each, the CPU time of the scheduler's part
+    two clusters, one of them watched, by turns a hundredth of a virtual second each
 
 Rules:
 - Measured is what the scheduler does but for its sockets: decode, decide, encode; and, once a virtual second, publish.
   So the share of publishing is more here than in a whole scheduler. What the peers do is not measured.
 - Everything changes all the time: each worker is sent some ten tasks about once a second, and tells of a processor
   every two.
-- Quiet and watched seconds take turns, so that what else the machine does hits both alike. A second after somebody has
-  come, or gone, is not measured.
+- The clusters take turns every few milliseconds, and change parts every few virtual seconds, so that what else the
+  machine does hits both alike. The seconds after somebody has come, or gone, are not measured.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from scaler_protocol import messages as m
 STEPS = 100  # of a virtual second
 HEARTBEAT_SECONDS = 2
 TURN_SECONDS = 4
+WARM_UP_TURNS = 2
 BUSY_MICROSECONDS_PER_TASK = 100  # so that the scheduler sends some ten in a message
 CODEC = "cloudpickle"
 Frames = tuple[bytes, bytes, bytes]  # peer, header, payload
@@ -45,7 +46,7 @@ def main() -> None:
     )
     parser.add_argument("--workers", type=int, default=5000)
     parser.add_argument("--rate", type=int, default=50_000, help="tasks a virtual second")
-    parser.add_argument("--turns", type=int, default=5, help="of each kind")
+    parser.add_argument("--turns", type=int, default=6, help="in which each cluster is watched, or is not")
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
     options = parser.parse_args()
     figures = measure(options.workers, options.rate, options.turns)
@@ -62,36 +63,46 @@ def main() -> None:
 
 
 def measure(workers: int, rate: int, turns: int) -> dict[str, float]:
-    """Quiet and watched seconds by turns; returns means of a second."""
-    cluster = Cluster(workers, rate)
-    for _ in range(HEARTBEAT_SECONDS):  # heartbeats of all, and a tracing compiler's warming up
-        cluster.second()
+    """Two clusters side by side, one of them watched; returns means of a second."""
+    clusters = Cluster(workers, rate), Cluster(workers, rate)
     quiet, watched, publishing, sizes, snapshots, ratios = [], [], [], [], [], []
     snapshot_bytes = 0
-    for _ in range(turns + 1):
-        cluster.look_away()
-        cluster.second()
-        quiet.append(statistics.mean(cluster.second().spent for _ in range(TURN_SECONDS)))
+    for turn in range(turns + WARM_UP_TURNS):
+        away, on = clusters[turn % 2], clusters[1 - turn % 2]
+        away.look_away()
         begin = time.thread_time()
-        snapshot_bytes = cluster.look_on()
+        snapshot_bytes = on.look_on()
         snapshots.append(time.thread_time() - begin)
-        cluster.second()
-        seconds = [cluster.second() for _ in range(TURN_SECONDS)]
-        watched.append(statistics.mean(each.spent for each in seconds))
-        publishing.append(statistics.mean(each.publishing for each in seconds))
-        sizes.append(statistics.mean(each.published_bytes for each in seconds))
+        for _ in range(HEARTBEAT_SECONDS):
+            side_by_side(away, on)
+        seconds = [side_by_side(away, on) for _ in range(TURN_SECONDS)]
+        quiet.append(statistics.mean(each.spent for each, _ in seconds))
+        watched.append(statistics.mean(each.spent for _, each in seconds))
+        publishing.append(statistics.mean(each.publishing for _, each in seconds))
+        sizes.append(statistics.mean(each.published_bytes for _, each in seconds))
         ratios.append(watched[-1] / quiet[-1])
     shares = [part / whole for part, whole in zip(publishing, watched)]
+    kept = slice(WARM_UP_TURNS, None)
     return {
-        "quiet_milliseconds": 1000 * statistics.median(quiet[1:]),  # the first turn was for warming up
-        "watched_milliseconds": 1000 * statistics.median(watched[1:]),
-        "publishing_milliseconds": 1000 * statistics.median(publishing[1:]),
-        "publishing_percent": 100 * statistics.median(shares[1:]),
-        "more_percent": 100 * (statistics.median(ratios[1:]) - 1),
-        "published_bytes": statistics.median(sizes[1:]),
-        "snapshot_milliseconds": 1000 * statistics.median(snapshots[1:]),
+        "quiet_milliseconds": 1000 * statistics.median(quiet[kept]),
+        "watched_milliseconds": 1000 * statistics.median(watched[kept]),
+        "publishing_milliseconds": 1000 * statistics.median(publishing[kept]),
+        "publishing_percent": 100 * statistics.median(shares[kept]),
+        "more_percent": 100 * (statistics.median(ratios[kept]) - 1),
+        "published_bytes": statistics.median(sizes[kept]),
+        "snapshot_milliseconds": 1000 * statistics.median(snapshots[kept]),
         "snapshot_bytes": snapshot_bytes,
     }
+
+
+def side_by_side(away: Cluster, on: Cluster) -> tuple[Second, Second]:
+    """A virtual second of both, step by step."""
+    spent = [0.0, 0.0]
+    for _ in range(STEPS):
+        for place, cluster in enumerate((away, on)):
+            spent[place] += cluster.step()
+    publishing, size = on.publish()
+    return Second(spent[0], 0.0, 0), Second(spent[1] + publishing, publishing, size)
 
 
 class Second(NamedTuple):
@@ -167,38 +178,28 @@ class Cluster:
     def look_on(self) -> int:
         """Somebody begins to look on; returns the size of the snapshot."""
         self.core.watch(True, True)
-        size = len(encode(self.core.status.take(is_snapshot=True)))
-        self._tell_workers()
-        return size
+        return len(encode(self.core.status.take(is_snapshot=True)))
 
     def look_away(self) -> None:
         """Nobody looks on any more."""
         self.core.watch(False, False)
-        self._tell_workers()
 
-    def _tell_workers(self) -> None:
-        """As if each had had an echo."""
-        for worker in self._workers:
-            worker.is_watched = self.core.state.is_watched
+    def step(self) -> float:
+        """A hundredth of a virtual second passes; returns CPU seconds of the scheduler's part."""
+        self.now += 1 / STEPS
+        burst, self._arriving = self._arriving, []
+        for _ in range(len(self._workers) // HEARTBEAT_SECONDS // STEPS):
+            burst.append(self._workers[self._next_beat].heartbeat())
+            self._next_beat = (self._next_beat + 1) % len(self._workers)
+        burst.append(self._tasks(self._rate // STEPS))
+        return self._serve(burst)
 
-    def second(self) -> Second:
-        """A virtual second passes."""
-        spent = 0.0
-        for _ in range(STEPS):
-            self.now += 1 / STEPS
-            burst, self._arriving = self._arriving, []
-            for _ in range(len(self._workers) // HEARTBEAT_SECONDS // STEPS):
-                burst.append(self._workers[self._next_beat].heartbeat())
-                self._next_beat = (self._next_beat + 1) % len(self._workers)
-            burst.append(self._tasks(self._rate // STEPS))
-            spent += self._serve(burst)
-        if not self.core.state.is_watched:
-            return Second(spent, 0.0, 0)
+    def publish(self) -> tuple[float, int]:
+        """CPU seconds, and bytes."""
         begin = time.thread_time()
         size = len(encode(self.core.status.take(is_snapshot=False)))
         size += len(encode(self.core.state.runs.take(self.now, bytes(16), 0)))
-        publishing = time.thread_time() - begin
-        return Second(spent + publishing, publishing, size)
+        return time.thread_time() - begin, size
 
     def _tasks(self, count: int) -> Frames:
         ids = array("Q", range(self._last_id + 1, self._last_id + 1 + count))
@@ -224,6 +225,8 @@ class Cluster:
             message: Any = decode(header) if worker is not None else None
             if worker is not None and isinstance(message, m.Task):
                 self._arriving.append(worker.answer(message))
+            elif worker is not None and isinstance(message, m.HeartbeatEcho):
+                worker.is_watched = message.is_watched
             elif worker is not None and isinstance(message, m.BalanceRequest):
                 response = m.BalanceResponse(request_id=message.request_id)
                 self._arriving.append((peer, encode(response), b""))

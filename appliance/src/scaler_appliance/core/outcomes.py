@@ -57,7 +57,7 @@ class Outcomes:
         """Fence open instances: nothing that is heard of them later counts."""
         dispatch.close(start, stop)
         worker.unassign(dispatch, stop - start)
-        self._state.note_unassigned(dispatch, worker, stop - start)
+        self._state.note_assigned(dispatch, worker, start - stop)
         if dispatch.open_count == 0:
             del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
 
@@ -160,7 +160,7 @@ class Outcomes:
             if client is not None:
                 client.flow.release(0, record.size)
                 client.touch()
-                self._state.changes.clients.touched[client.number] = client
+                self._state.touch_session(client)
         # SCL-OBJ-005
         for number in holders:
             self._state.workers[number].forget_object(object_id)

@@ -59,7 +59,10 @@ class Reports:
                 self._check_objects(worker, message.objects[position:end])
                 functions.add(dispatch.batch.function_key)
                 span = _slice(message, optional, position, end, view[offset : offset + size])
-                self._runs.note(worker, message, mean_microseconds, dispatch.batch, start, position, end, span)
+                if self._state.runs.is_watched:
+                    self._runs.note(worker, message, mean_microseconds, dispatch.batch, start, position, end, span)
+                else:
+                    dispatch.batch.tally.measure(end - position, mean_microseconds)
                 self._report(worker, dispatch, start, stop, span)
             else:
                 self._state.stale_results += end - position

