@@ -29,7 +29,7 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker  ## run all tests
+test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser  ## run all tests
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 .PHONY: check
@@ -43,9 +43,22 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol here: dist/conformance/index.html
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
 
+.PHONY: mutants
+mutants: .venv/.tools  ## run all wrong peers against all conformance cases, and record who catches whom (ARGS=--anew: all of it)
+	@mkdir -p build
+	@cd conformance-tests && nice $(CURDIR)/$(IN_VENV) -m mutants.record $(ARGS) 2> $(CURDIR)/build/mutants.log
+
 .PHONY: cpp-worker
 cpp-worker:  ## build the worker in C++ in build/cpp-worker
 	@$(PREPARE) cpp_worker
+
+.PHONY: browser
+browser:  ## set up what the tests of scaler_ui's pages need, in build/browser
+	@$(PREPARE) browser
+
+.PHONY: screenshots
+screenshots: .venv/.tools browser  ## take the pictures of docs/monitoring.md anew, in some minutes
+	@$(IN_VENV) docs/take_screenshots.py $(ARGS)
 
 .PHONY: simulate
 simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
@@ -89,6 +102,10 @@ checksums:  ## write the checksums of all files in dist/release anew
 
 .PHONY: venv
 venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools of development
+
+.PHONY: configuration-page
+configuration-page: .venv/.packages  ## write the tables in docs/configuration.md anew, from the programs' options
+	@$(IN_VENV) .ci/configuration_page.py --write
 
 .PHONY: clean
 clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv*)

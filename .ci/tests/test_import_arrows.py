@@ -5,6 +5,8 @@ Rules:
   `scaler_conformance` imports none of ours: it must not judge an implementation by code of that same one.
 - `scaler_appliance.core` decides and never does: clock, randomness, sockets, threads, files and processes are
   outside. It imports itself and the protocol, and whatever it reaches there is as pure as the core must be.
+- The web stack is `scaler_appliance.ui`'s alone, and nobody imports that: a scheduler starts without either. In turn it
+  imports nothing of the scheduler, which it only listens to.
 - A rule nobody has seen bite is no rule: the second half of this file breaks each of them on made-up sources.
 """
 
@@ -32,6 +34,10 @@ ARROWS = {
 
 CORE = "scaler_appliance.core"
 CORE_MAY_USE = (CORE, "scaler_protocol")
+
+UI = "scaler_appliance.ui"
+WEB_STACK = ("anyio", "click", "h11", "prometheus_client", "starlette", "uvicorn")
+SCHEDULER = (CORE, "scaler_appliance.shell")
 
 # Modules of the standard library that compute and do nothing else. One that is missing here is added without
 # harm if it knows no clock, no randomness and no outside world.
@@ -169,6 +175,26 @@ def impurities_of_core(sources: Sources) -> List[str]:
     return found_impure
 
 
+def web_outside_the_ui(sources: Sources) -> List[str]:
+    return [
+        str(found)
+        for module in sources.trees
+        if not is_in(module, UI)
+        for found in sources.imports_of(module)
+        if is_in_any(found.imported, (UI, *WEB_STACK))
+    ]
+
+
+def scheduler_in_the_ui(sources: Sources) -> List[str]:
+    return [
+        str(found)
+        for module in sources.trees
+        if is_in(module, UI)
+        for found in sources.imports_of(module)
+        if is_in_any(found.imported, SCHEDULER)
+    ]
+
+
 @pytest.fixture(scope="module")
 def tree() -> Sources:
     return Sources.of_tree()
@@ -185,6 +211,15 @@ def test_packages_import_along_the_arrows_only(tree: Sources) -> None:
 
 def test_core_imports_pure_modules_only(tree: Sources) -> None:
     assert impurities_of_core(tree) == []
+
+
+def test_only_the_ui_imports_the_web_stack_and_nobody_the_ui(tree: Sources) -> None:
+    assert any(found.imported.startswith("starlette") for found in tree.imports_of(f"{UI}.application"))
+    assert web_outside_the_ui(tree) == []
+
+
+def test_the_ui_imports_nothing_of_the_scheduler(tree: Sources) -> None:
+    assert scheduler_in_the_ui(tree) == []
 
 
 # The rules bite.
@@ -307,3 +342,27 @@ def test_an_impure_module_behind_the_messages_is_found() -> None:
 )
 def test_pure_imports_of_the_core_are_not(text: str) -> None:
     assert impurities_of_core(core_with(text, scaler_appliance__core__workers="")) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("scaler_appliance.shell.server", "import uvicorn"),
+        ("scaler_appliance.monitoring.feed", "def f():\n    from starlette.routing import Route"),
+        ("scaler_appliance.__main__", "from scaler_appliance.ui.program import main"),
+        ("scaler.client", "import prometheus_client"),
+    ],
+)
+def test_the_web_stack_elsewhere_is_found(module: str, text: str) -> None:
+    assert len(web_outside_the_ui(Sources({module: text}))) == 1
+    assert web_outside_the_ui(Sources({UI: text, f"{UI}.server": text})) == []
+
+
+def test_the_scheduler_in_the_ui_is_found() -> None:
+    texts = {
+        f"{UI}.a": "from scaler_appliance.core.state import State",
+        f"{UI}.b": "import scaler_appliance.shell.monitor",
+        f"{UI}.c": "from scaler_appliance.monitoring.feed import Feed\nimport scaler_appliance",
+        "scaler_appliance.other": "import scaler_appliance.core",
+    }
+    assert len(scheduler_in_the_ui(Sources(texts))) == 2

@@ -25,14 +25,14 @@ import pytest
 import yaml
 
 from scaler.worker import agent
-from scaler.worker.program import make_parser as make_workers_parser
-from scaler_appliance.shell.program import make_parser as make_scheduler_parser
+from scaler.worker.options import CLUSTER
+from scaler_appliance.shell.options import SCHEDULER
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 PROGRAMS = Path(sys.executable).parent
 PARSERS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "scaler_scheduler": make_scheduler_parser,
-    "scaler_cluster": make_workers_parser,
+    "scaler_scheduler": SCHEDULER.parser,
+    "scaler_cluster": CLUSTER.parser,
 }
 DEADLINE_SECONDS = 30.0
 

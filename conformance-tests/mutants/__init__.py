@@ -2,19 +2,16 @@
 
 Rules:
 - A reference peer is correct and small; it is not fast, and nobody uses it for work.
-- A mutant differs from its reference by one overridden method, and breaks one requirement. The case that is made for
-  that requirement catches it, and no other does unless the mutant says so.
+- A mutant differs from its reference by as little as can be, and breaks one requirement. The case that is made for that
+  requirement catches it. Each case has a mutant that no other case catches: `record.py`.
 - Nothing here is part of the package: it is for the suite's own tests, and for those who write cases.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Type, TypeVar
 
 Peer = TypeVar("Peer", bound=Type[Any])
-
-EVERYTHING = ("*",)
-"""For `also_caught_by`: a peer that is broken so badly that hardly a case passes."""
 
 
 class Mutant(NamedTuple):
@@ -25,18 +22,22 @@ class Mutant(NamedTuple):
     peer: Type[Any]
     breaks: str  # id of the requirement
     caught_by: str  # id of the case
-    also_caught_by: Tuple[str, ...]
 
 
 _MUTANTS: List[Mutant] = []
 
 
-def mutant(breaks: str, caught_by: str, also_caught_by: Sequence[str] = ()) -> Callable[[Peer], Peer]:
-    """Make a class, derived from a reference peer, a mutant."""
+def mutant(breaks: str, caught_by: str) -> Callable[[Peer], Peer]:
+    """Make a class, derived from a reference peer, a mutant.
+
+    Parameters:
+        breaks: id of the requirement.
+        caught_by: id of the case that is made for it; whoever else catches it stands in the record.
+    """
 
     def register(peer: Peer) -> Peer:
         role = caught_by.partition("/")[0]
-        _MUTANTS.append(Mutant(peer.__name__, role, peer, breaks, caught_by, tuple(also_caught_by)))
+        _MUTANTS.append(Mutant(peer.__name__, role, peer, breaks, caught_by))
         return peer
 
     return register

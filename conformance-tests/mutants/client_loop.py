@@ -16,7 +16,7 @@ import queue
 import re
 import socket
 import time
-from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Set
 
 import zmq
 
@@ -30,8 +30,12 @@ UNGREETED = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse")
 ENDS_OF_CONNECTIONS = (
     zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
-ABILITIES = ["cancel", "graph", "shutdown", "priority", "retries", "timeLimitMilliseconds", "memoryLimitBytes",
-             "profiling", "atMostOnce", "streamOutput", "capabilities"]  # fmt: skip
+ABILITIES = ["cancel", "graph", "shutdown", "object", "clear", "map", "await", "priority", "retries",
+             "timeLimitMilliseconds", "memoryLimitBytes", "profiling", "atMostOnce", "streamOutput",
+             "capabilities"]  # fmt: skip
+
+
+CALLED = "scaler.conformance/echo"
 
 
 class ClientLoop:
@@ -69,6 +73,8 @@ class ClientLoop:
         self.sequence = 0
         self.events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.wake_reader, self.wake_writer = socket.socketpair()
+        self.sizes: Dict[int, int] = {}  # of objects that the user made, by the adapter's number
+        self.awaited: List[Set[int]] = []
         self.reset_flow()
 
     # The loop -------------------------------------------------------------------------------------------------------
@@ -150,7 +156,7 @@ class ClientLoop:
             pass  # nobody listens any more
 
     def do_hello(self, command: Dict[str, Any]) -> None:
-        self.say("hello", version=1, can=ABILITIES)
+        self.say("hello", version=2, can=ABILITIES)
 
     def do_ping(self, command: Dict[str, Any]) -> None:
         self.say("pong")
@@ -175,6 +181,35 @@ class ClientLoop:
 
     def do_graph(self, command: Dict[str, Any]) -> None:
         self.submit(Task(command["task"], command, b""))
+
+    def do_map(self, command: Dict[str, Any]) -> None:
+        self.do_submit(command)
+
+    def do_object(self, command: Dict[str, Any]) -> None:
+        self.sizes[command["object"]] = command["size"]
+        if self.session:
+            self.objects.user_object(command["object"], command["size"])
+
+    def do_call(self, command: Dict[str, Any]) -> None:
+        like = {**command, "function": CALLED}
+        self.submit(Task(command["task"], like, json.dumps([str(command["task"])]).encode()))
+
+    def do_clear(self, command: Dict[str, Any]) -> None:
+        self.sizes.clear()
+        self.objects.delete_user_objects()
+
+    def do_await(self, command: Dict[str, Any]) -> None:
+        self.awaited.append({each for each in command["tasks"] if each in self.tasks})
+        self.look_for_the_awaited()
+
+    def look_for_the_awaited(self) -> None:
+        """Tell the user of waits that are over."""
+        for each in [each for each in self.awaited if not self.must_wait(each)]:
+            self.awaited.remove(each)
+            self.say("awaited")
+
+    def must_wait(self, tasks: Set[int]) -> bool:
+        return any(each in self.tasks for each in tasks)
 
     def do_cancel(self, command: Dict[str, Any]) -> None:
         task = self.tasks.get(command["task"])
@@ -208,6 +243,7 @@ class ClientLoop:
         if task.id is not None:
             self.by_id.pop(task.id, None)
         self.say("outcome", task=task.number, **{"is": is_}, **members)
+        self.look_for_the_awaited()
 
     def end_client(self, reason: str) -> None:
         """There is no session, and none will be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Sequence
 
-from mutants import EVERYTHING, mutant
+from mutants import mutant
 from mutants.client_tasks import Task
 from mutants.reference_client import ReferenceClient
 from scaler_conformance.codec import Message
@@ -13,7 +13,7 @@ from scaler_conformance.codec import Message
 # Greeting -----------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SES-001", caught_by="client/session/says-hello-first", also_caught_by=EVERYTHING)
+@mutant(breaks="SCL-SES-001", caught_by="client/session/says-hello-first")
 class SpeaksBeforeHello(ReferenceClient):
     def say_hello(self) -> None:
         self.send("Heartbeat", sequence=1)
@@ -70,7 +70,7 @@ class ComesBackAfterAnUnknownRefusal(ReferenceClient):
 # Staying ------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SES-014", caught_by="client/session/heartbeats-are-echoed", also_caught_by=EVERYTHING)
+@mutant(breaks="SCL-SES-014", caught_by="client/session/heartbeats-are-echoed")
 class EchoesItsOwnNumber(ReferenceClient):
     def on_heartbeat(self, message: Message) -> None:
         self.send("HeartbeatEcho", sequence=self.sequence)
@@ -86,14 +86,7 @@ class EchoesARepeatedNumberOnce(ReferenceClient):
         self.last_echo = message.sequence
 
 
-@mutant(
-    breaks="SCL-SES-014",
-    caught_by="client/session/what-follows-the-welcome-at-once-is-heard",
-    also_caught_by=[
-        "client/session/heartbeats-are-echoed",
-        "client/robustness/contradictory-columns-do-not-end-it",
-    ],
-)
+@mutant(breaks="SCL-SES-014", caught_by="client/session/what-follows-the-welcome-at-once-is-heard")
 class IsDeafAfterTheWelcome(ReferenceClient):
     """It hears nothing until its user says something."""
 
@@ -125,14 +118,7 @@ class WaitsForASilentScheduler(ReferenceClient):
 # Leaving ------------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    breaks="SCL-SES-018",
-    caught_by="client/session/leaves-when-the-scheduler-shuts-down",
-    also_caught_by=[
-        "client/session/a-shutdown-that-it-asked-for-ends-it",
-        "client/versions/an-unknown-request-to-leave-is-a-shutdown",
-    ],
-)
+@mutant(breaks="SCL-SES-018", caught_by="client/session/leaves-when-the-scheduler-shuts-down")
 class LeavesWithoutAWord(ReferenceClient):
     def on_shutdown(self, message: Message) -> None:
         self.end_client("the scheduler shuts down")
@@ -169,11 +155,7 @@ class StaysForAnUnknownReason(ReferenceClient):
             super().on_disconnect_request(message)
 
 
-@mutant(
-    breaks="SCL-SES-019",
-    caught_by="client/session/says-that-it-leaves",
-    also_caught_by=["client/session/leaves-also-without-an-answer", "client/tasks/messages-are-well-formed"],
-)
+@mutant(breaks="SCL-SES-019", caught_by="client/session/says-that-it-leaves")
 class SlipsAway(ReferenceClient):
     def leave(self) -> None:
         self.is_leaving = True
@@ -188,9 +170,7 @@ class WaitsForItsDismissal(ReferenceClient):
 # Coming back --------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-restarts", also_caught_by=EVERYTHING
-)
+@mutant(breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-restarts")
 class GivesUpAtOnce(ReferenceClient):
     def come_back(self) -> None:
         self.end_client("the connection ended")

@@ -31,6 +31,7 @@ class ClientObjects:
         self.next_number = 1
         self.contents: Dict[int, bytes] = {}
         self.fetches: Dict[int, Fetch] = {}
+        self.user_objects: Dict[int, int] = {}  # ids in this session, by the adapter's numbers
 
     def begin(self, welcome: Any) -> None:
         self.session = welcome.session
@@ -50,6 +51,7 @@ class ClientObjects:
     def clear(self) -> None:
         self.contents.clear()
         self.fetches.clear()
+        self.user_objects.clear()
 
     def close(self) -> None:
         self.clear()
@@ -71,6 +73,17 @@ class ClientObjects:
             self.write(object_id, content)
         self.announce(object_id, content, storage, codec, kind)
         return object_id
+
+    def user_object(self, number: int, size: int) -> int:
+        """An object that the user made, created in this session if it is not yet; its id."""
+        if number not in self.user_objects:
+            self.user_objects[number] = self.create(bytes(index % 251 for index in range(size)), "raw", kind=0)
+        return self.user_objects[number]
+
+    def delete_user_objects(self) -> None:
+        if self.user_objects:
+            self.client.send("ObjectInstruction", action="delete", ids=list(self.user_objects.values()))
+        self.user_objects.clear()
 
     def write(self, object_id: int, content: bytes) -> None:
         path = os.path.join(self.directory, f"{object_id:016x}")

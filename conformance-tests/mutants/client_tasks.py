@@ -20,6 +20,7 @@ class Task:
         self.options: Dict[str, Any] = dict(command.get("options", {}))
         self.payload = payload  # its arguments, also when they travel as an object
         self.nodes = int(command.get("nodes", 0))  # of a graph
+        self.needs: List[int] = list(command.get("objects", ()))  # objects of the user, by the adapter's numbers
         self.id: Optional[int] = None  # in the present session
         self.was_sent = False
         self.is_cancelling = False

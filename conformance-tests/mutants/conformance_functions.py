@@ -140,6 +140,12 @@ def _wait(execution: Execution, host: str, port: int, tag: str) -> str:
     return heard.partition(b"\n")[0].decode()
 
 
+def _fill(execution: Execution, count: Any, milliseconds: float) -> None:
+    if not isinstance(count, int) or count < 0:
+        raise ValueError("the count is none")
+    execution.stopped.wait(milliseconds / 1000)
+
+
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "echo": _echo,
     "sum": _sum,
@@ -152,6 +158,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "crash": _crash,
     "hang": _hang,
     "wait": _wait,
+    "fill": _fill,
 }
 CODECS: Dict[str, Tuple[str, ...]] = {
     name: ("json", "raw") if name in ("echo", "size") else ("json",) for name in FUNCTIONS

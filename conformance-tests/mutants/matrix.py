@@ -1,12 +1,11 @@
-"""Every mutant against every case: who catches whom.
+"""Mutants against cases: who catches whom.
 
-    python -m mutants.matrix worker            all of it
-    python -m mutants.matrix worker 'cancel*'  mutants that cases fitting the pattern shall catch
+    python -m mutants.matrix worker            every mutant against the cases of the area of its own case
+    python -m mutants.matrix worker 'cancel*'  mutants that cases fitting the pattern shall catch, against all cases
 
 Rules:
 - The reference peer passes each case, or the case does not apply to it.
-- A mutant is caught by its own case and by those that it names in `also_caught_by`; one that breaks everything is run
-  against its own case alone.
+- A mutant is caught by its own case, for the requirement it breaks, and by no other that the record does not have.
 - Deadlines are short, since references answer at once: a case that fails waits in vain only once, and not for long.
   A catch that nobody expects is confirmed with a long one: the machine may be busy.
 """
@@ -19,14 +18,14 @@ import os
 import pkgutil
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import mutants
-from mutants import EVERYTHING, Mutant, mutants_of
+from mutants import Mutant, mutants_of
 from mutants.launchers import ThreadLauncher
-from scaler_conformance.cases import Case, cases_of
+from scaler_conformance.cases import cases_of
 from scaler_conformance.known_failing import KnownFailing
 from scaler_conformance.register import Register
 from scaler_conformance.results import CaseResult
@@ -35,10 +34,13 @@ from scaler_conformance.settings import Settings
 from scaler_conformance.verdicts import Verdict
 
 SETTINGS = Settings(time_scale=0.08, effort=0.01, seed=7)
+CONFIRMING_SETTINGS = Settings(time_scale=0.5, effort=0.01, seed=7)
 REFERENCE_SETTINGS = Settings(time_scale=1.0, effort=0.05, seed=7)
 """Nothing is waited for in vain there, so a slow machine may take its time."""
 CAUGHT = (Verdict.FAIL, Verdict.NON_STRICT)
 JOBS = 4
+MOST_CATCHERS = 8
+"""A mutant that more cases catch is broken so badly that its own is enough."""
 
 
 class Matrix(NamedTuple):
@@ -52,21 +54,26 @@ class Matrix(NamedTuple):
 
     @property
     def killed(self) -> int:
-        return sum(_own_case(each) in self.caught[each.name] for each in mutants_of(self.role))
+        return sum(each.caught_by in self.caught.get(each.name, {}) for each in mutants_of(self.role))
 
     def lines(self) -> List[str]:
         """For people: the kill rate, and who caught whom."""
-        all_mutants = mutants_of(self.role)
-        rate = f"{self.killed} of {len(all_mutants)} mutants killed by their own case"
+        known = {each.name: each for each in mutants_of(self.role)}
+        rate = f"{self.killed} of {len(self.caught)} mutants killed by their own case"
         lines = [f"{self.role}: {len(self.reference)} cases, {rate}, {self.seconds:.1f} s"]
-        for each in all_mutants:
-            caught = sorted(self.caught[each.name], key=lambda id_: id_ != each.caught_by)
-            lines.append(f"  {each.breaks}  {each.name:<36} {', '.join(caught) or 'nobody'}")
+        for name, results in self.caught.items():
+            caught = sorted(results, key=lambda id_, name=name: id_ != known[name].caught_by)  # type: ignore[misc]
+            lines.append(f"  {known[name].breaks}  {name:<36} {', '.join(caught) or 'nobody'}")
         return lines
 
 
-def _own_case(mutant: Mutant) -> str:
-    return mutant.caught_by
+class Row(NamedTuple):
+    """One mutant against some cases."""
+
+    role: str
+    mutant: str
+    cases: Sequence[str]
+    expected: Sequence[str] = ()  # who is known to catch it
 
 
 def load(role: str) -> Any:
@@ -82,47 +89,64 @@ def runner_for(peer: Callable[..., Any], settings: Settings) -> Runner:
     return Runner(ThreadLauncher(peer, getattr(peer, "__name__", "")), settings, Register.load(), KnownFailing())
 
 
-def run_matrix(role: str, pattern: str = "*", in_area: bool = False) -> Matrix:
-    """Run it all: a process for each processor, several cases at a time in each.
+def run_matrix(role: str, recorded: Mapping[str, Sequence[str]], pattern: Optional[str] = None) -> Matrix:
+    """Run the reference against all cases, and mutants against those that matter most.
 
     Parameters:
-        in_area: run each mutant against the cases of its own case's area only.
+        recorded: by mutant, the cases that are known to catch it.
+        pattern: run only mutants whose own case fits it, but against all cases.
     """
     began = time.monotonic()
-    reference_peer = load(role)
-    cases = cases_of(role)
-    chosen = [each for each in mutants_of(role) if fnmatchcase(each.caught_by, pattern)]
-    with ThreadPoolExecutor(JOBS) as threads:
-        reference = list(threads.map(runner_for(reference_peer, REFERENCE_SETTINGS).run_case, cases))
+    reference = run_reference(role)
     applicable = [each.id for each in reference if each.verdict != Verdict.NOT_APPLICABLE]
-    caught: Dict[str, Dict[str, CaseResult]] = {each.name: {} for each in mutants_of(role)}
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as processes:
-        rows = processes.map(_run_row, [(role, each.name, _near(each, applicable, in_area)) for each in chosen])
-        for mutant, row in zip(chosen, rows):
-            caught[mutant.name] = row
-    complaints = _complaints_of_reference(reference) + _complaints(chosen, cases, caught)
+    chosen = [each for each in mutants_of(role) if pattern is None or fnmatchcase(each.caught_by, pattern)]
+    rows = []
+    for each in chosen:
+        known = recorded.get(each.name, ())
+        ids = applicable if pattern else _near(each, applicable, known)
+        rows.append(Row(role, each.name, ids, known))
+    results = dict(run_rows(rows))
+    caught = {each.name: results[each.name] for each in chosen}
+    complaints = _complaints_of_reference(reference)
+    for each in chosen:
+        complaints += _complaints(each, caught[each.name], recorded.get(each.name, ()))
     return Matrix(role, reference, caught, complaints, time.monotonic() - began)
 
 
-def _near(mutant: Mutant, ids: List[str], in_area: bool) -> List[str]:
-    """Those of some cases that a mutant is run against."""
-    area = mutant.caught_by.rpartition("/")[0] if in_area else ""
-    also = mutant.also_caught_by
-    return [each for each in ids if each.startswith(area) or each in also]
+def run_reference(role: str) -> List[CaseResult]:
+    """The reference against all cases."""
+    with ThreadPoolExecutor(JOBS) as threads:
+        return list(threads.map(runner_for(load(role), REFERENCE_SETTINGS).run_case, cases_of(role)))
 
 
-def _run_row(what: Tuple[str, str, List[str]]) -> Dict[str, CaseResult]:
-    """One mutant against all cases, in a process of the pool: those that it does not pass."""
-    role, name, applicable = what
-    load(role)
-    mutant = next(each for each in mutants_of(role) if each.name == name)
-    ids = [mutant.caught_by] if mutant.also_caught_by == EVERYTHING else applicable
-    cases = {each.id: each for each in cases_of(role) if each.id in ids}
+def run_rows(rows: Sequence[Row]) -> Iterator[Tuple[str, Dict[str, CaseResult]]]:
+    """Run rows, a process for each processor; as they end, each mutant's name and the cases that it did not pass."""
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as processes:
+        names = {processes.submit(_run_row, row): row.mutant for row in rows}
+        for each in as_completed(names):
+            yield names[each], each.result()
+
+
+def _run_row(row: Row) -> Dict[str, CaseResult]:
+    """One mutant against its cases, in a process of the pool: those that it does not pass."""
+    load(row.role)
+    mutant = next(each for each in mutants_of(row.role) if each.name == row.mutant)
+    cases = {each.id: each for each in cases_of(row.role) if each.id in row.cases}
     with ThreadPoolExecutor(JOBS) as threads:
         caught = _caught(threads.map(runner_for(mutant.peer, SETTINGS).run_case, cases.values()))
-        doubtful = [cases[id_] for id_ in caught if id_ != mutant.caught_by and id_ not in mutant.also_caught_by]
-        confirmed = _caught(threads.map(runner_for(mutant.peer, REFERENCE_SETTINGS).run_case, doubtful))
+        doubtful = [cases[id_] for id_ in caught if id_ not in (mutant.caught_by, *row.expected)]
+        if len(doubtful) > MOST_CATCHERS:
+            return caught
+        confirmed = _caught(threads.map(runner_for(mutant.peer, CONFIRMING_SETTINGS).run_case, doubtful))
     return {id_: result for id_, result in caught.items() if cases[id_] not in doubtful or id_ in confirmed}
+
+
+def _near(mutant: Mutant, ids: Sequence[str], known: Sequence[str]) -> List[str]:
+    """Those of some cases that tell most about a mutant: its own, and the others of that area."""
+    if len(known) > MOST_CATCHERS:
+        return [mutant.caught_by]
+    area = mutant.caught_by.rpartition("/")[0]
+    return [each for each in ids if each.startswith(f"{area}/")]
 
 
 def _caught(results: Iterable[CaseResult]) -> Dict[str, CaseResult]:
@@ -137,35 +161,32 @@ def _complaints_of_reference(reference: Sequence[CaseResult]) -> List[str]:
     ]
 
 
-def _complaints(chosen: Sequence[Mutant], cases: Sequence[Case], caught: Dict[str, Dict[str, CaseResult]]) -> List[str]:
-    known = {each.id: each for each in cases}
+def _complaints(mutant: Mutant, results: Mapping[str, CaseResult], known: Sequence[str]) -> List[str]:
+    own = next((each for each in cases_of(mutant.role) if each.id == mutant.caught_by), None)
+    if own is None:
+        return [f"{mutant.name}: there is no case {mutant.caught_by}"]
     complaints = []
-    for mutant in chosen:
-        results = caught[mutant.name]
-        own = known.get(mutant.caught_by)
-        if own is None:
-            complaints.append(f"{mutant.name}: there is no case {mutant.caught_by}")
-            continue
-        if mutant.breaks not in own.covers:
-            complaints.append(f"{mutant.name} breaks {mutant.breaks}, which {own.id} does not cover")
-        result = results.get(own.id)
-        if result is None or result.verdict not in CAUGHT:
-            complaints.append(f"{mutant.name} is not caught by {own.id}{f': {result.message}' if result else ''}")
-        elif result.requirement != mutant.breaks:
-            complaints.append(f"{mutant.name} breaks {mutant.breaks}, but {own.id} blames {result.requirement}")
-        also = set(mutant.also_caught_by) if mutant.also_caught_by != EVERYTHING else set()
-        complaints += _differences(mutant, set(results) - {own.id}, also)
-        errors = [each.id for each in results.values() if each.verdict == Verdict.ERROR]
-        complaints += [f"{mutant.name} makes {id_} err: {results[id_].message}" for id_ in errors]
-    return complaints
+    if mutant.breaks not in own.covers:
+        complaints.append(f"{mutant.name} breaks {mutant.breaks}, which {own.id} does not cover")
+    result = results.get(own.id)
+    if result is None or result.verdict not in CAUGHT:
+        complaints.append(f"{mutant.name} is not caught by {own.id}{f': {result.message}' if result else ''}")
+    elif result.requirement != mutant.breaks:
+        complaints.append(f"{mutant.name} breaks {mutant.breaks}, but {own.id} blames {result.requirement}")
+    others: Set[str] = set(results) - {own.id, *known}
+    complaints += [f"{mutant.name} is also caught by {id_}; see record.py" for id_ in sorted(others)]
+    errors = [each.id for each in results.values() if each.verdict == Verdict.ERROR]
+    return complaints + [f"{mutant.name} makes {id_} err: {results[id_].message}" for id_ in errors]
 
 
-def _differences(mutant: Mutant, others: Set[str], also: Set[str]) -> List[str]:
-    unexpected = [f"{mutant.name} is also caught by {id_}" for id_ in sorted(others - also)]
-    return unexpected + [f"{mutant.name} is not caught by {id_}, which it names" for id_ in sorted(also - others)]
+def main(arguments: Sequence[str]) -> int:
+    from mutants.record import catchers
+
+    role = arguments[0]
+    matrix = run_matrix(role, catchers(role), *(f"*{each}*" for each in arguments[1:2]))
+    print("\n".join([*matrix.lines(), "", *matrix.complaints]))
+    return bool(matrix.complaints)
 
 
 if __name__ == "__main__":
-    matrix = run_matrix(sys.argv[1], *(f"*{each}*" for each in sys.argv[2:3]))
-    print("\n".join([*matrix.lines(), "", *matrix.complaints]))
-    sys.exit(bool(matrix.complaints))
+    sys.exit(main(sys.argv[1:]))

@@ -82,14 +82,19 @@ class ReferenceClient(ClientLoop):
 
     def send_batch(self, batch: List[Task]) -> None:
         ids = self.new_ids(len(batch))
-        dependencies = [self.arguments_object(task) for task in batch]
-        payloads = [b"" if objects else task.payload for task, objects in zip(batch, dependencies)]
+        arguments = [self.arguments_object(task) for task in batch]
+        payloads = [b"" if objects else task.payload for task, objects in zip(batch, arguments)]
+        dependencies = [[*objects, *self.needed_objects(task)] for task, objects in zip(batch, arguments)]
         for task, id_ in zip(batch, ids):
             task.id, task.was_sent = id_, True
             self.by_id[id_] = task
         self.send_task_message(ids, payloads, dependencies, batch[0])
-        if any(dependencies):
-            self.send("ObjectInstruction", action="delete", ids=[each for objects in dependencies for each in objects])
+        if any(arguments):
+            self.send("ObjectInstruction", action="delete", ids=[each for objects in arguments for each in objects])
+
+    def needed_objects(self, task: Task) -> List[int]:
+        """Objects of the user that a task needs."""
+        return [self.objects.user_object(each, self.sizes[each]) for each in task.needs if each in self.sizes]
 
     def arguments_object(self, task: Task) -> List[int]:
         """Large arguments become an object."""

@@ -30,7 +30,8 @@ from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
 BOTH = {"Heartbeat", "HeartbeatEcho", "DisconnectRequest", "DisconnectResponse", "Hello",
         "ObjectInstruction", "ObjectRequest", "ObjectResponse"}  # fmt: skip
 SENT_BY = {
-    "client": BOTH | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "WorkerShutdown"},
+    "client": BOTH
+    | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest", "WorkerShutdown"},
     "worker": BOTH | {"TaskResult", "TaskCancelConfirm", "TaskLog", "BalanceResponse"},
 }
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
@@ -53,6 +54,8 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper, MonitorKeeper):
         self.is_protected = variant == "protected"
         self.timeout_seconds = 0.4 if variant == "short-timeout" else 60.0
         self.interval_milliseconds = 100 if variant == "short-timeout" else 2000
+        self.handshake_seconds = 0.3 if variant == "short-handshake" else 30.0
+        self.unread_limit = 16 << 20 if variant == "little-unread" else 1 << 30
         if variant == "small-limits":
             self.tasks_limit, self.bytes_limit = 16, 256 * 1024
         self.message_limit = 80 << 20
@@ -88,11 +91,19 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper, MonitorKeeper):
             elif not connection.is_closed:
                 self.on_frames(connection, frames)
         self.look_for_silence(time.monotonic())
+        self.server.cut_unfinished(self.most_handshake_seconds())
+        self.server.cut_unread(self.most_unread_bytes())
         self.settle()
         self.look_after_monitors(time.monotonic())
         if self.is_terminated and self.shutdown_ends is None:
             self.begin_shutdown()
         self.see_whether_all_left()
+
+    def most_handshake_seconds(self) -> float:
+        return self.handshake_seconds
+
+    def most_unread_bytes(self) -> int:
+        return self.unread_limit
 
     def terminate(self) -> None:
         """Ask it to end, from another thread or a signal handler."""
@@ -311,6 +322,24 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper, MonitorKeeper):
 
     def on_explanation_request(self, peer: Peer, message: Message) -> None:
         self.send(peer, "Explanation", requestId=message.requestId, text="It waits for a worker.")
+
+    def on_info_request(self, peer: Peer, message: Message) -> None:
+        self.send(peer, "Info", **self.info(message))
+
+    def info(self, request: Message) -> Dict[str, Any]:
+        workers = [each for each in self.sessions.values() if isinstance(each, Worker)]
+        return {
+            "requestId": request.requestId,
+            "clients": len(self.sessions) - len(workers),
+            "workerCount": len(workers),
+            "slots": sum(each.slots for each in workers),
+            "slotsFree": sum(max(0, each.slots - len(each.held)) for each in workers),
+            "tasksRunning": sum(len(each.held) for each in workers),
+            "workers": [
+                {"name": each.hello.name, "slots": each.slots, "tasks": len(each.held)}
+                for each in workers[: request.maximumWorkers]
+            ],
+        }
 
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:
         self.send(peer, "ClientShutdownResponse", accepted=not self.is_protected)

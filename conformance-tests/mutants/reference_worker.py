@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -128,10 +129,14 @@ class ReferenceWorker(WorkerLoop):
         self.do_soon(lambda: self.on_ended(task, execution, result))
 
     def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
-        limit = task.options.memoryLimitBytes
-        if name == "size" and limit and int(arguments.strip(b"[] ")) > limit:
-            raise ProcessDied("memory")
+        if name == "fill":
+            self.check_memory(task, json.loads(arguments)[0])
         return conformance_functions.run(name, task.codec, arguments, execution)
+
+    def check_memory(self, task: Task, count: Any) -> None:
+        """The memory that is filled is only played."""
+        if isinstance(count, int) and 0 < task.options.memoryLimitBytes < count:
+            raise ProcessDied("memory")
 
     def on_output(self, task: Task, execution: Execution, stream: int, text: str) -> None:
         if task.options.streamOutput and text:

@@ -96,26 +96,26 @@ class FeelsWatchedForEver(ReferenceScheduler):
 # Sending away ---------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SCH-034", caught_by="scheduler/sending-away/protected-scheduler-sends-nobody-away")
+@mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/protected-scheduler-sends-nobody-away")
 class ProtectsNoWorker(ReferenceScheduler):
     def obeys(self) -> bool:
         return True
 
 
-@mutant(breaks="SCL-SCH-035", caught_by="scheduler/sending-away/unknown-worker-is-not-accepted")
+@mutant(breaks="SCL-SCH-037", caught_by="scheduler/sending-away/unknown-worker-is-not-accepted")
 class TakesAnyOfThatName(ReferenceScheduler):
     def find_worker(self, message: Message) -> List[Worker]:
         return super().find_worker(message)[:1]
 
 
-@mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/worker-is-asked-to-drain")
+@mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-drain")
 class GivesMoreToWhoLeaves(ReferenceScheduler):
     def send_away(self, worker: Worker, is_draining: bool) -> None:
         super().send_away(worker, is_draining)
         worker.is_leaving = not is_draining
 
 
-@mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/worker-is-asked-to-stop")
+@mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-stop")
 class LetsEverybodyFinish(ReferenceScheduler):
     def send_away(self, worker: Worker, is_draining: bool) -> None:
         super().send_away(worker, True)

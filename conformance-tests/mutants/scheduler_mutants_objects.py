@@ -10,8 +10,7 @@ from mutants.scheduler_state import Client, Object, Peer, Refused, Task, Worker
 from scaler_conformance.codec import Message
 
 
-@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/echo-comes-before-a-client-must-wait",
-        also_caught_by=["scheduler/flow/echo-tells-of-bytes"])  # fmt: skip
+@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/echo-comes-before-a-client-must-wait")
 class EchoesNothing(ReferenceScheduler):
     def renew(self, client: Client) -> None:
         pass
@@ -33,25 +32,14 @@ class MakesWorkForWhoTakesNothing(ReferenceScheduler):
 # Graphs -------------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    breaks="SCL-SCH-028",
-    caught_by="scheduler/graphs/nodes-wait-for-all-their-predecessors",
-    also_caught_by=[
-        "scheduler/graphs/payload-begins-with-results",
-        "scheduler/graphs/large-results-of-predecessors-are-dependencies",
-    ],
-)
+@mutant(breaks="SCL-SCH-028", caught_by="scheduler/graphs/nodes-wait-for-all-their-predecessors")
 class WaitsForOnePredecessor(ReferenceScheduler):
     def is_done(self, node: Task) -> bool:
         node.result = node.result if node.result is not None else b""
         return True
 
 
-@mutant(
-    breaks="SCL-SCH-029",
-    caught_by="scheduler/graphs/payload-begins-with-results",
-    also_caught_by=["scheduler/graphs/nodes-wait-for-all-their-predecessors"],
-)
+@mutant(breaks="SCL-SCH-029", caught_by="scheduler/graphs/payload-begins-with-results")
 class SortsResults(ReferenceScheduler):
     def front(self, results: List[Any]) -> bytes:
         return super().front(sorted(results, key=lambda each: b"" if isinstance(each, int) else each))
@@ -63,11 +51,7 @@ class ForgetsObjectsOfPredecessors(ReferenceScheduler):
         return super().front([each for each in results if isinstance(each, bytes)])
 
 
-@mutant(
-    breaks="SCL-SCH-030",
-    caught_by="scheduler/graphs/only-targets-are-told",
-    also_caught_by=["scheduler/graphs/failures-spread-to-targets"],
-)
+@mutant(breaks="SCL-SCH-030", caught_by="scheduler/graphs/only-targets-are-told")
 class TellsAllNodes(ReferenceScheduler):
     def finish(self, task: Task, *arguments: Any, **more: Any) -> None:
         if task.is_node and not task.is_target:
@@ -82,21 +66,13 @@ class AnswersNoCancelsOfNodes(ReferenceScheduler):
             super().cancel_here(task)
 
 
-@mutant(
-    breaks="SCL-SCH-031",
-    caught_by="scheduler/graphs/failures-spread-to-targets",
-    also_caught_by=["scheduler/graphs/node-with-a-missing-object-is-lost"],
-)
+@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/failures-spread-to-targets")
 class NamesNoCauses(ReferenceScheduler):
     def causes(self, cause: Task) -> List[int]:
         return []
 
 
-@mutant(
-    breaks="SCL-SCH-031",
-    caught_by="scheduler/graphs/cancels-spread-to-targets",
-    also_caught_by=["scheduler/graphs/cancelled-node-is-answered"],
-)
+@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/cancels-spread-to-targets")
 class LeavesTargetsUntold(ReferenceScheduler):
     def tell_cancelled(self, node: Task) -> None:
         pass
@@ -137,11 +113,7 @@ class TakesAnySize(ReferenceScheduler):
         pass
 
 
-@mutant(
-    breaks="SCL-OBJ-004",
-    caught_by="scheduler/objects/needed-object-outlives-its-deletion",
-    also_caught_by=["scheduler/objects/deletions-reach-the-workers"],
-)
+@mutant(breaks="SCL-OBJ-004", caught_by="scheduler/objects/needed-object-outlives-its-deletion")
 class DropsWhatTasksNeed(ReferenceScheduler):
     def is_needed(self, kept: Object) -> bool:
         return False
@@ -167,11 +139,7 @@ class KeepsDeletionsToItself(ReferenceScheduler):
         pass
 
 
-@mutant(
-    breaks="SCL-OBJ-006",
-    caught_by="scheduler/objects/deletions-by-others-are-ignored",
-    also_caught_by=["scheduler/objects/large-result-is-the-clients"],
-)
+@mutant(breaks="SCL-OBJ-006", caught_by="scheduler/objects/deletions-by-others-are-ignored")
 class LetsAnybodyDelete(ReferenceScheduler):
     def delete(self, peer: Peer, object_id: int) -> None:
         if object_id in self.objects:

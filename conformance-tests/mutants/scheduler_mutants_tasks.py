@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
-from mutants import EVERYTHING, mutant
+from mutants import mutant
 from mutants.reference_scheduler import ReferenceScheduler
 from mutants.scheduler_state import Client, Peer, Refused, Task, Worker
 from mutants.scheduler_tasks import NOT_FOUND, RUNNING
 from scaler_conformance.codec import Message
 
 
-@mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/one-task-goes-to-a-worker-and-back", also_caught_by=EVERYTHING)
+@mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/one-task-goes-to-a-worker-and-back")
 class TellsOutcomesTwice(ReferenceScheduler):
     def tell_outcome(self, *arguments: Any, **more: Any) -> None:
         super().tell_outcome(*arguments, **more)
@@ -41,31 +41,19 @@ class BelievesDependencyCounts(ReferenceScheduler):
         pass
 
 
-@mutant(
-    breaks="SCL-SCH-002",
-    caught_by="scheduler/tasks/columns-that-disagree-are-malformed",
-    also_caught_by=["scheduler/tasks/results-are-passed-on-unchanged"],
-)
+@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/columns-that-disagree-are-malformed")
 class BelievesResultColumns(ReferenceScheduler):
     def check_result_columns(self, message: Message) -> None:
         message.body.__dict__["statuses"] = []
 
 
-@mutant(
-    breaks="SCL-SCH-002",
-    caught_by="scheduler/tasks/nothing-of-a-malformed-batch-is-kept",
-    also_caught_by=["scheduler/tasks/columns-that-disagree-are-malformed"],
-)
+@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/nothing-of-a-malformed-batch-is-kept")
 class BelievesPayloadSizes(ReferenceScheduler):
     def check_payload(self, message: Message, size: int) -> None:
         pass
 
 
-@mutant(
-    breaks="SCL-SCH-002",
-    caught_by="scheduler/graphs/nothing-of-a-malformed-graph-is-kept",
-    also_caught_by=["scheduler/tasks/columns-that-disagree-are-malformed"],
-)
+@mutant(breaks="SCL-SCH-002", caught_by="scheduler/graphs/nothing-of-a-malformed-graph-is-kept")
 class BelievesGraphs(ReferenceScheduler):
     def check_graph_columns(self, message: Message) -> None:
         self.check_task_columns(message)
@@ -100,7 +88,7 @@ class ForgetsTheResultsCodec(ReferenceScheduler):
         super().finish(task, status, payload, task.codec, object_id, **more)
 
 
-@mutant(breaks="SCL-SCH-005", caught_by="scheduler/placing/instances-are-never-used-twice", also_caught_by=EVERYTHING)
+@mutant(breaks="SCL-SCH-005", caught_by="scheduler/placing/instances-are-never-used-twice")
 class NumbersInstancesByTask(ReferenceScheduler):
     def new_instance(self, task: Task) -> int:
         return task.id + task.lost_workers * 1000
@@ -151,9 +139,7 @@ class CountsNoCapabilities(ReferenceScheduler):
         return 0.0
 
 
-@mutant(
-    breaks="SCL-SCH-010", caught_by="scheduler/placing/worker-holds-no-more-than-it-takes", also_caught_by=EVERYTHING
-)
+@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/worker-holds-no-more-than-it-takes")
 class SendsEverything(ReferenceScheduler):
     def has_room(self, worker: Worker) -> bool:
         return True
@@ -202,11 +188,7 @@ class OverlooksNames(ReferenceScheduler):
 # Reports ------------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    breaks="SCL-SCH-013",
-    caught_by="scheduler/reports/late-reports-are-ignored",
-    also_caught_by=["scheduler/reports/outcome-of-a-cancelled-task-is-ignored"],
-)
+@mutant(breaks="SCL-SCH-013", caught_by="scheduler/reports/late-reports-are-ignored")
 class RefusesLateReports(ReferenceScheduler):
     def current(self, worker: Worker, instance: int) -> Optional[Task]:
         found = super().current(worker, instance)
@@ -283,11 +265,7 @@ class AnswersTheSecondCancelAsWell(ReferenceScheduler):
         super().on_task_cancel(client, message)
 
 
-@mutant(
-    breaks="SCL-SCH-020",
-    caught_by="scheduler/cancels/not-found-is-answered-for-what-has-ended",
-    also_caught_by=["scheduler/cancels/each-cancel-is-answered-once"],
-)
+@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/not-found-is-answered-for-what-has-ended")
 class IgnoresCancelsOfTheUnknown(ReferenceScheduler):
     def cancel_unknown(self, client: Client, id_: int) -> None:
         pass
@@ -300,11 +278,7 @@ class ForgetsCancelsThatCross(ReferenceScheduler):
             super().confirm(task, outcome)
 
 
-@mutant(
-    breaks="SCL-SCH-020",
-    caught_by="scheduler/cancels/running-is-answered-before-the-outcome",
-    also_caught_by=["scheduler/cancels/each-cancel-is-answered-once"],
-)
+@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/running-is-answered-before-the-outcome")
 class SaysRunningAfterwards(ReferenceScheduler):
     def confirm(self, task: Task, outcome: int) -> None:
         if outcome == RUNNING:
@@ -313,11 +287,7 @@ class SaysRunningAfterwards(ReferenceScheduler):
             super().confirm(task, RUNNING if outcome == NOT_FOUND and task.state == "assigned" else outcome)
 
 
-@mutant(
-    breaks="SCL-SCH-021",
-    caught_by="scheduler/cancels/waiting-task-is-cancelled-at-once",
-    also_caught_by=["scheduler/cancels/each-cancel-is-answered-once"],
-)
+@mutant(breaks="SCL-SCH-021", caught_by="scheduler/cancels/waiting-task-is-cancelled-at-once")
 class LetsWaitingTasksBe(ReferenceScheduler):
     def cancel_here(self, task: Task) -> None:
         task.answer_is_owed = True
@@ -329,11 +299,7 @@ class ForgetsForce(ReferenceScheduler):
         super().cancel_at_worker(task, force and task.client.is_gone)
 
 
-@mutant(
-    breaks="SCL-SCH-021",
-    caught_by="scheduler/cancels/cancelled-task-of-a-lost-worker-is-cancelled",
-    also_caught_by=["scheduler/cancels/not-found-of-a-held-instance-is-a-violation"],
-)
+@mutant(breaks="SCL-SCH-021", caught_by="scheduler/cancels/cancelled-task-of-a-lost-worker-is-cancelled")
 class RunsTheCancelledAgain(ReferenceScheduler):
     def on_worker_gone(self, worker: Worker, left: bool) -> None:
         for task in worker.held.values():
@@ -361,6 +327,28 @@ class BelievesNotFound(ReferenceScheduler):
 class AnswersNoQuestions(ReferenceScheduler):
     def on_explanation_request(self, peer: Peer, message: Message) -> None:
         self.send(peer, "Explanation", requestId=1, text="It waits.")
+
+
+@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
+class TellsOfTheClusterUnderTheSameNumber(ReferenceScheduler):
+    number = 0
+
+    def info(self, request: Message) -> Dict[str, Any]:
+        self.number = self.number or request.requestId
+        return {**super().info(request), "requestId": self.number}
+
+
+@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
+class CountsOnlyIdleWorkers(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        told = super().info(request)
+        return {**told, "tasksRunning": 0, "slotsFree": told["slots"]}
+
+
+@mutant(breaks="SCL-SCH-035", caught_by="scheduler/questions/no-more-workers-are-listed-than-wanted")
+class ListsAllWorkers(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        return super().info(Message("InfoRequest", {"requestId": request.requestId, "maximumWorkers": 1000}, b"", 0))
 
 
 @mutant(breaks="SCL-SCH-024", caught_by="scheduler/questions/protected-scheduler-goes-on")

@@ -26,6 +26,11 @@ UNGREETED = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse")
 """What means something to a worker without a session."""
 
 
+ENDS_OF_CONNECTIONS = (
+    zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+
+
 class WorkerLoop:
     """One worker.
 
@@ -36,6 +41,7 @@ class WorkerLoop:
     slots = 2
     queue_size = 70
     name = "reference"
+    first_pause_seconds, longest_pause_seconds = 0.02, 1.0
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -57,6 +63,8 @@ class WorkerLoop:
         self.wake_reader.setblocking(False)
         self.socket: Any = None
         self.monitor: Any = None
+        self.connect_at: Optional[float] = None
+        self.pause_seconds = self.first_pause_seconds
 
     def make_objects(self) -> WorkerObjects:
         return WorkerObjects(self)
@@ -77,14 +85,15 @@ class WorkerLoop:
         """Wait for something to happen, and do what follows."""
         poller = zmq.Poller()
         for each in (self.socket, self.monitor, self.wake_reader):
-            poller.register(each, zmq.POLLIN)
+            if each is not None:
+                poller.register(each, zmq.POLLIN)
         ready = dict(poller.poll(self.milliseconds_to_wait()))
         if self.wake_reader.fileno() in ready:
             self.wake_reader.recv(4096)
         while not self.events.empty():
             self.events.get()()
         self.read()
-        if self.monitor in ready and self.monitor.poll(0) and self.exit_code is None:
+        if self.monitor is not None and self.monitor in ready and self.monitor.poll(0) and self.exit_code is None:
             self.monitor.recv_multipart()
             self.on_connection_lost()
         if self.exit_code is None:
@@ -94,11 +103,13 @@ class WorkerLoop:
 
     def milliseconds_to_wait(self) -> int:
         ends = [task.began + task.options.timeLimitMilliseconds / 1000 for task in self.timed_tasks()]
-        nearest = min([*ends, self.last_beat + self.interval_seconds()], default=0.0)
+        if self.connect_at is not None:
+            ends.append(self.connect_at)
+        nearest = min([*ends, self.last_beat + self.interval_seconds()])
         return max(0, min(1000, int((nearest - time.monotonic()) * 1000) + 1))
 
     def read(self) -> None:
-        while self.exit_code is None and self.socket.poll(0):
+        while self.exit_code is None and self.socket is not None and self.socket.poll(0):
             self.on_frames(self.socket.recv_multipart())
 
     def do_soon(self, action: Callable[[], None]) -> None:
@@ -126,9 +137,10 @@ class WorkerLoop:
     def connect(self) -> None:
         """Begin anew: a new connection, and a Hello."""
         self.close_connection(False)
+        self.connect_at = None
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.set_hwm(0)
-        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.monitor = self.socket.get_monitor_socket(ENDS_OF_CONNECTIONS)
         self.socket.connect(self.address)
         self.last_heard = self.last_beat = time.monotonic()
         self.say_hello()
@@ -138,6 +150,7 @@ class WorkerLoop:
             self.socket.disable_monitor()
             self.monitor.close(0)
             self.socket.close(1000 if lingers else 0)
+            self.socket = self.monitor = None
 
     def say_hello(self) -> None:
         self.send("Hello", **self.hello())
@@ -162,7 +175,11 @@ class WorkerLoop:
         self.send_frames([SCHEMA.encode(type_, fields), *([payload] if payload else [])])
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
-        self.socket.send_multipart(frames)
+        if self.socket is not None:
+            try:
+                self.socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                pass  # the connection has failed already: the monitor says so
 
     def on_frames(self, frames: List[bytes]) -> None:
         try:
@@ -183,6 +200,7 @@ class WorkerLoop:
         if not self.session:
             self.session = message.session
             self.welcome = message
+            self.pause_seconds = self.first_pause_seconds
             self.objects.begin(message)
             self.beat()
 
@@ -210,7 +228,13 @@ class WorkerLoop:
         if self.is_leaving or self.is_draining:
             self.exit_code = 0
         else:
-            self.connect()
+            self.come_back()
+
+    def come_back(self) -> None:
+        """Connect again, after a pause that grows with each attempt."""
+        self.close_connection(False)
+        self.connect_at = time.monotonic() + self.pause_seconds
+        self.pause_seconds = min(self.longest_pause_seconds, 2 * self.pause_seconds)
 
     def end_session(self) -> None:
         """Nothing of the session is of interest any more."""
@@ -231,6 +255,10 @@ class WorkerLoop:
         for task in self.timed_tasks():
             if now >= task.began + task.options.timeLimitMilliseconds / 1000:
                 self.on_time_limit(task)
+        if self.connect_at is not None:
+            if now >= self.connect_at:
+                self.connect()
+            return
         if now < self.last_beat + self.interval_seconds():
             return
         self.last_beat = now

@@ -14,12 +14,13 @@ from scaler_conformance.codec import Message
 Objects = Type[WorkerObjects]
 
 
-def object_mutant(breaks: str, caught_by: str, also_caught_by: Sequence[str] = ()) -> Callable[[Objects], Objects]:
+def object_mutant(breaks: str, caught_by: str) -> Callable[[Objects], Objects]:
     """Make a mutant of the reference worker whose objects are of this class."""
 
     def register(objects: Objects) -> Objects:
-        worker: Any = type(objects.__name__, (ReferenceWorker,), {"make_objects": lambda self: objects(self)})
-        mutant(breaks, caught_by, also_caught_by)(worker)
+        members = {"make_objects": lambda self: objects(self), "made_of": objects, "__module__": objects.__module__}
+        worker: Any = type(objects.__name__, (ReferenceWorker,), members)
+        mutant(breaks, caught_by)(worker)
         return objects
 
     return register
@@ -28,11 +29,7 @@ def object_mutant(breaks: str, caught_by: str, also_caught_by: Sequence[str] = (
 # Needed objects -----------------------------------------------------------------------------------------------------
 
 
-@object_mutant(
-    breaks="SCL-OBJ-017",
-    caught_by="worker/objects/remote-object-is-fetched",
-    also_caught_by=["worker/objects/few-requests-are-open"],
-)
+@object_mutant(breaks="SCL-OBJ-017", caught_by="worker/objects/remote-object-is-fetched")
 class FetchesOneChunk(WorkerObjects):
     def on_response(self, message: Message) -> None:
         message.body.__dict__["size"] = min(message.size, len(message.payload))
@@ -60,10 +57,7 @@ class AsksForAllAtOnce(WorkerObjects):
         return bool(fetch.requested < fetch.size) if fetch.size is not None else super().may_request(fetch)
 
 
-@object_mutant(
-    breaks="SCL-WRK-014",
-    caught_by="worker/objects/missing-object-loses-the-task",
-)
+@object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/missing-object-loses-the-task")
 class WaitsForWhatIsMissing(WorkerObjects):
     def on_response(self, message: Message) -> None:
         if message.status == "ok" or not self.contents:

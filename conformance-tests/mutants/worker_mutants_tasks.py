@@ -35,6 +35,10 @@ class DropsWhatIsTooMuch(ReferenceWorker):
 
 @mutant(breaks="SCL-WRK-003", caught_by="worker/tasks/runs-as-many-at-once-as-it-has-slots")
 class RunsOneTooMany(ReferenceWorker):
+    def take(self, task: Task) -> None:
+        super().take(task)
+        self.start_ready()
+
     def may_start(self, task: Task) -> bool:
         one_more = len(self.held) == 1 and len(task.batch.ids) == 1 and task.name.endswith("/wait")
         return len(self.running) < self.slots + (one_more and task.options.priority == 0)
@@ -52,11 +56,7 @@ class IgnoresPriority(ReferenceWorker):
         return list(self.held)
 
 
-@mutant(
-    breaks="SCL-WRK-004",
-    caught_by="worker/tasks/first-come-first-served",
-    also_caught_by=["worker/balance/newest-is-given-back-first"],
-)
+@mutant(breaks="SCL-WRK-004", caught_by="worker/tasks/first-come-first-served")
 class RunsTheNewestFirst(ReferenceWorker):
     def in_order(self) -> List[Task]:
         newest_first = self.held[::-1]
@@ -73,9 +73,11 @@ class BeatsWhenItHasTime(ReferenceWorker):
 @mutant(breaks="SCL-WRK-030", caught_by="worker/tasks/answers-while-tasks-compute")
 class HearsNothingWhileComputing(ReferenceWorker):
     def read(self) -> None:
-        if not any(task.name.endswith("/busy") for task in self.running.values()):
-            self.flush()
-            super().read()
+        while not self.is_computing() and self.socket is not None and self.socket.poll(0) and self.exit_code is None:
+            self.on_frames(self.socket.recv_multipart())
+
+    def is_computing(self) -> bool:
+        return any(task.name.endswith("/busy") for task in (*self.running.values(), *self.held))
 
 
 @mutant(breaks="SCL-WRK-015", caught_by="worker/tasks/contradictory-batch-is-not-run")
@@ -107,14 +109,7 @@ class FailsWithoutItsName(ReferenceWorker):
     name = ""
 
 
-@mutant(
-    breaks="SCL-WRK-013",
-    caught_by="worker/failures/task-that-kills-its-process-is-lost",
-    also_caught_by=[
-        "worker/failures/at-most-once-is-not-tried-again",
-        "worker/failures/task-that-kills-its-process-is-tried-again",
-    ],
-)
+@mutant(breaks="SCL-WRK-013", caught_by="worker/failures/task-that-kills-its-process-is-lost")
 class CallsDeathAFailure(ReferenceWorker):
     def on_process_died(self, task: Task, how: str) -> None:
         self.finish(task, FAILED, self.failure(task, "taskRaised", how))
@@ -157,6 +152,12 @@ class HasNoTimeLimit(ReferenceWorker):
         return []
 
 
+@mutant(breaks="SCL-WRK-011", caught_by="worker/failures/memory-limit-stops-a-task")
+class HasNoMemoryLimit(ReferenceWorker):
+    def check_memory(self, task: Task, count: Any) -> None:
+        pass
+
+
 # Output -------------------------------------------------------------------------------------------------------------
 
 
@@ -187,17 +188,7 @@ class LogsUnasked(ReferenceWorker):
 # Cancelling ---------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    breaks="SCL-WRK-020",
-    caught_by="worker/cancel/held-task-is-cancelled",
-    also_caught_by=[
-        "worker/cancel/cancelled-task-does-not-start",
-        "worker/cancel/each-id-is-answered",
-        "worker/cancel/held-task-is-cancelled-by-force",
-        "worker/cancel/task-that-waits-for-an-object-is-cancelled",
-        "worker/tasks/runs-as-many-at-once-as-it-has-slots",
-    ],
-)
+@mutant(breaks="SCL-WRK-020", caught_by="worker/cancel/held-task-is-cancelled")
 class CallsHeldTasksRunning(ReferenceWorker):
     def cancel_held(self, task: Task) -> None:
         self.confirm(task.id, RUNNING)
@@ -219,21 +210,13 @@ class CannotCancelWhileItFetches(ReferenceWorker):
             super().cancel_held(task)
 
 
-@mutant(
-    breaks="SCL-WRK-021",
-    caught_by="worker/cancel/cancelled-task-does-not-start",
-    also_caught_by=["worker/cancel/each-id-is-answered", "worker/cancel/held-task-is-cancelled-by-force"],
-)
+@mutant(breaks="SCL-WRK-021", caught_by="worker/cancel/cancelled-task-does-not-start")
 class StartsCancelledTasks(ReferenceWorker):
     def cancel_held(self, task: Task) -> None:
         self.confirm(task.id, CANCELLED)
 
 
-@mutant(
-    breaks="SCL-WRK-022",
-    caught_by="worker/cancel/running-task-runs-on",
-    also_caught_by=["worker/cancel/each-id-is-answered"],
-)
+@mutant(breaks="SCL-WRK-022", caught_by="worker/cancel/running-task-runs-on")
 class StopsUnforced(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         super().cancel_running(task, True)
@@ -248,11 +231,7 @@ class CallsFinishedTasksRunning(ReferenceWorker):
             super().cancel(instance, force)
 
 
-@mutant(
-    breaks="SCL-WRK-024",
-    caught_by="worker/cancel/result-crosses-cancel",
-    also_caught_by=["worker/cancel/running-task-runs-on"],
-)
+@mutant(breaks="SCL-WRK-024", caught_by="worker/cancel/result-crosses-cancel")
 class DoesNotFindWhatRuns(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         if force:
@@ -281,11 +260,7 @@ class WaitsForTheDeaf(ReferenceWorker):
             super().cancel_running(task, force)
 
 
-@mutant(
-    breaks="SCL-WRK-023",
-    caught_by="worker/cancel/force-stops-a-running-task",
-    also_caught_by=["worker/cancel/force-spares-the-others"],
-)
+@mutant(breaks="SCL-WRK-023", caught_by="worker/cancel/force-stops-a-running-task")
 class HasNoForce(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         super().cancel_running(task, False)
@@ -309,11 +284,7 @@ class AnswersSmallRequestsOnly(ReferenceWorker):
             super().on_balance_request(message)
 
 
-@mutant(
-    breaks="SCL-WRK-026",
-    caught_by="worker/balance/given-back-tasks-are-not-started",
-    also_caught_by=["worker/balance/newest-is-given-back-first"],
-)
+@mutant(breaks="SCL-WRK-026", caught_by="worker/balance/given-back-tasks-are-not-started")
 class GivesAllBack(ReferenceWorker):
     def choose_to_give_back(self, count: int) -> List[Task]:
         return self.in_order()

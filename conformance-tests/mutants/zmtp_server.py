@@ -11,6 +11,7 @@ from __future__ import annotations
 import selectors
 import socket
 import struct
+import time
 from typing import Dict, List, Optional, Tuple
 
 GREETING_BYTES = 64
@@ -33,6 +34,7 @@ class Connection:
         self.unsent = bytearray()
         self.is_greeted = self.is_ready = self.is_closed = False
         self.frames: List[bytes] = []  # of the message that is being read
+        self.began = time.monotonic()
 
 
 Event = Tuple[Connection, Optional[List[bytes]]]
@@ -218,6 +220,18 @@ class ZmtpServer:
             del self.connections[connection.socket.fileno()]
             connection.socket.close()
             self.events.append((connection, None))
+
+    def cut_unfinished(self, seconds: float) -> None:
+        """Close connections that have not finished their handshake in time."""
+        for connection in list(self.connections.values()):
+            if not connection.is_ready and time.monotonic() > connection.began + seconds:
+                self.close_connection(connection)
+
+    def cut_unread(self, limit: int) -> None:
+        """Close connections whose other end leaves more unread."""
+        for connection in list(self.connections.values()):
+            if len(connection.unsent) > limit:
+                self.close_connection(connection)
 
     def close(self) -> None:
         for connection in list(self.connections.values()):

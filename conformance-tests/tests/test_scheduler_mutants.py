@@ -6,12 +6,13 @@ from typing import Callable, Sequence
 
 import pytest
 from mutants.matrix import run_matrix
+from mutants.record import catchers
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_mutant_is_caught_by_its_case(tell: Callable[[Sequence[str]], None]) -> None:
-    matrix = run_matrix("scheduler", in_area=True)
+    matrix = run_matrix("scheduler", catchers("scheduler"))
 
     tell(matrix.lines())
     assert matrix.complaints == []

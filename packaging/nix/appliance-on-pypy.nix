@@ -20,7 +20,9 @@ let
       forTag = (wheels.${name} or missing).${tag} or (wheels.${name}.any or missing);
     in
     pkgs.python3.pkgs.fetchPypi (forTag.${system} or (forTag.any or missing));
-  foreign = builtins.filter (name: !(projects ? ${name})) appliance.dependenciesOnPyPy;
+  # What the appliance names, and all else in wheels.nix, which these need in turn.
+  named = builtins.filter (name: !(projects ? ${name})) appliance.dependenciesOnPyPy;
+  foreign = named ++ builtins.filter (name: !(builtins.elem name named)) (builtins.attrNames wheels);
 
   script =
     program: entry:

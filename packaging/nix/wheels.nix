@@ -1,8 +1,9 @@
 # What the appliance needs on PyPy, as its makers publish it: by name and hash, for each PyPy and system.
 #
-# A program of the appliance that needs more gets a further entry here; `any` in place of a PyPy's tag, and of a system's
-# name, is a wheel of pure Python. `pip download --no-deps --only-binary :all: --implementation pp --python-version 311
-# --abi pypy311_pp73 --platform manylinux_2_28_x86_64 pyzmq` fetches one; `nix hash file` says the hash.
+# A program of the appliance that needs more gets a further entry here, also for what that needs in turn; `any` in place
+# of a PyPy's tag, and of a system's name, is a wheel of pure Python. `pip download --no-deps --only-binary :all:
+# --implementation pp --python-version 311 --abi pypy311_pp73 --platform manylinux_2_28_x86_64 pyzmq` fetches one;
+# `nix hash file` says the hash.
 #
 # pyzmq 27.2 is the last with wheels for the interface of PyPy 7.3 for Python 3.11, `pypy311_pp73`: those of 27.3 are for
 # PyPy 8 (`pypy311_pp80`), which nixpkgs 25.05 does not have.
@@ -20,8 +21,34 @@ let
       hash
       ;
   };
+
+  pure = pname: version: hash: {
+    any.any = {
+      inherit pname version hash;
+      format = "wheel";
+      dist = "py3";
+      python = "py3";
+      abi = "none";
+      platform = "any";
+    };
+  };
 in
 {
+  # Of scaler_ui, with what these need in turn: the newest for Python 3.9.
+  anyio = pure "anyio" "4.12.1" "sha256-1AWCiIT8FAqoCjxme4vu0nfx3+3sQroDG9asPbYGq2w=";
+  click = pure "click" "8.1.8" "sha256-Y8Eyu77QFXigZxKi0fSXu2LZwcDTKbeQOoZiKAJyY7I=";
+  exceptiongroup = pure "exceptiongroup" "1.3.1" "sha256-p6OaO9J2eB6YOUmH06VwHQxO3/tjO7elFEV3+Cx3NZg=";
+  h11 = pure "h11" "0.16.0" "sha256-Y8+LvnUi3jv2WTL9odnCdyBk/7Pa5i1Vky2lSzHLbIY=";
+  idna = pure "idna" "3.20" "sha256-q3rnEil0VTNw8L25GeGpYLLNG8HvAnZBbYltuBwUWCw=";
+  prometheus-client =
+    pure "prometheus_client" "0.26.0"
+      "sha256-+pPQZzeqArrNBXlHaFCLuX0vvuKMs7ygTqrpLwypU9Y=";
+  starlette = pure "starlette" "0.49.3" "sha256-tXm5lxX9wpgM+IyOyW078c4W9agFGnwrhO+bHN7K6i8=";
+  typing-extensions =
+    pure "typing_extensions" "4.16.0"
+      "sha256-SByqSBN06BPBsXatoU6X8fZ6RTnOnP6z81DXjWNwwug=";
+  uvicorn = pure "uvicorn" "0.39.0" "sha256-e+7CG9JpNWKzhihbGIp5Y7BoU8DQBjArPkz+2VDJkpo=";
+
   pyzmq.pp311 = {
     x86_64-linux =
       pyzmq "pp311" "pypy311_pp73" "manylinux_2_26_x86_64.manylinux_2_28_x86_64"
@@ -37,5 +64,16 @@ in
     aarch64-linux =
       pyzmq "pp39" "pypy39_pp73" "manylinux_2_26_aarch64.manylinux_2_28_aarch64"
         "sha256-mrcu53sxPQZYRHIEyCAfmzFRRukjtIxW6n29AF1GSpE=";
+  };
+  # PyPy before 3.11 does not read TOML by itself.
+  tomli.any.any = {
+    pname = "tomli";
+    version = "2.5.0";
+    format = "wheel";
+    dist = "py3";
+    python = "py3";
+    abi = "none";
+    platform = "any";
+    hash = "sha256-Mqe3msV6LoNnDOMpzPZ1eYvFoglHg6Y2doZrcFA/Lis=";
   };
 }

@@ -34,9 +34,11 @@ LEFT_OUT = (
     # Of pyzmq: what other kinds of programs need.
     *("zmq.asyncio", "zmq.auth", "zmq.backend.cffi", "zmq.devices", "zmq.eventloop", "zmq.green", "zmq.log", "zmq.ssh"),
     *("zmq.tests", "cffi", "pycparser", "gevent", "tornado", "uvloop"),
+    # Of the appliance: what is for other programs than the scheduler.
+    *("scaler_appliance.ui", "anyio", "click", "h11", "prometheus_client", "starlette", "uvicorn"),
     # Of the standard library: what asyncio, argparse and logging could use and do not here.
     *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "email", "http", "xml", "xmlrpc", "unittest", "doctest"),
-    *("pdb", "pydoc", "tomllib", "decimal", "_decimal", "tarfile", "zipfile"),
+    *("pdb", "pydoc", "decimal", "_decimal", "tarfile", "zipfile"),
     *("_codecs_cn", "_codecs_hk", "_codecs_iso2022", "_codecs_jp", "_codecs_kr", "_codecs_tw"),
 )
 

@@ -174,7 +174,7 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     for package in PACKAGES:
         copy_python(package, library / package.name)
     shutil.copyfile(HERE / "start.py", library / "scaler_start.py")
-    unpack_pyzmq(pypy, library, root / "licenses", work)
+    unpack_wheels(pypy, library, root / "licenses", work)
     copy_binaries(pypy, root)
     write_programs(root)
     copy_licenses(pypy, root / "licenses")
@@ -202,7 +202,7 @@ def copy_standard_library(pypy: PyPy, target: Path) -> None:
                 shutil.copyfile(Path(folder) / name, copied)
 
 
-def unpack_pyzmq(pypy: PyPy, target: Path, licenses: Path, work: Path) -> None:
+def unpack_wheels(pypy: PyPy, target: Path, licenses: Path, work: Path) -> None:
     wheels = work / "wheels" / hashlib.sha256((HERE / "requirements.txt").read_bytes()).hexdigest()[:16] / pypy.abi
     if not list(wheels.glob("*.whl")):
         platforms = [f"--platform=manylinux_2_{minor}_{platform.machine()}" for minor in (17, 26, 28)]
@@ -215,7 +215,7 @@ def unpack_pyzmq(pypy: PyPy, target: Path, licenses: Path, work: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:
             for name in archive.namelist():
                 if "/licenses/" in name and not name.endswith("/"):
-                    write(licenses / "pyzmq" / name.rpartition("/")[2], archive.read(name))
+                    write(licenses / wheel.name.partition("-")[0] / name.rpartition("/")[2], archive.read(name))
                 # METADATA tells a bill of materials what this is.
                 is_wanted = name.endswith((".py", ".so", ".dist-info/METADATA")) or ".so." in name
                 if is_wanted and not name.startswith(LEFT_OUT_OF_PYZMQ):

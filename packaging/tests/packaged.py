@@ -106,6 +106,37 @@ def run_client(python: Path, address: str, folder: Path) -> str:
     return finished.stdout
 
 
+CONFIGURATION = '[scheduler]\naddress = "tcp://127.0.0.1:0"\nobject_memory_limit = "2GiB"\n{more}'
+
+
+def assert_reads_files(command: List[str], env: Mapping[str, str], file: Path, name: Optional[str] = None) -> None:
+    """A scheduler reads TOML and makes completions: what is imported only then is in the form too.
+
+    Parameters:
+        file: which is written; name: what it is called where the scheduler runs.
+    """
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *options],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+
+    name = name or str(file)
+    file.write_text(CONFIGURATION.format(more=""), encoding="utf-8")
+    assert run("--config", name, "--check").stdout.endswith(f"scaler_scheduler: {name} is valid\n")
+    file.write_text(CONFIGURATION.format(more="objekt_directory = 1\n"), encoding="utf-8")
+    finished = run("--config", name)
+    assert finished.returncode == 2 and "did you mean 'object_directory'?" in finished.stdout
+    for shell in ("bash", "zsh", "fish"):
+        assert "print-config" in run("--print-completion", shell).stdout
+
+
 def clean_environment(home: Path, **others: str) -> dict[str, str]:
     """Variables of a user who knows nothing of this tree."""
     return {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **others}

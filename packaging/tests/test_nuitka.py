@@ -14,7 +14,7 @@ from typing import List
 
 import pytest
 from empty_root import EmptyRoot
-from packaged import NUITKA, RunningScheduler, assert_serves, built
+from packaged import NUITKA, RunningScheduler, assert_reads_files, assert_serves, built
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +75,10 @@ def test_the_exit_code_is_the_programs(command: List[str]) -> None:
 
     assert finished.returncode == 2
     assert "is no scheduler address" in finished.stderr
+
+
+def test_it_reads_a_file_of_options(command: List[str], empty_root: EmptyRoot) -> None:
+    assert_reads_files(command, HOME, empty_root.outside("/scaler.toml"), "/scaler.toml")
 
 
 def test_later_starts_use_what_the_first_one_unpacked(command: List[str], empty_root: EmptyRoot) -> None:

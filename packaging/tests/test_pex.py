@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, List
 
 import pytest
-from packaged import PACKAGING_PYTHON, PEX, TREE, WHEELS, RunningScheduler, assert_serves, built
+from packaged import PACKAGING_PYTHON, PEX, TREE, WHEELS, RunningScheduler, assert_reads_files, assert_serves, built
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +92,11 @@ def test_without_an_interpreter_it_says_what_it_needs(pex: Path, tmp_path: Path)
 
     assert finished.returncode != 0
     assert "needs PyPy or CPython" in finished.stderr
+
+
+@pytest.mark.parametrize("name", ["python3", "pypy3"])
+def test_it_reads_a_file_of_options(name: str, pex: Path, tmp_path: Path) -> None:
+    assert_reads_files([str(pex)], machine_with(tmp_path, name), tmp_path / "scaler.toml")
 
 
 def test_wrong_command_lines_have_the_programs_exit_code(pex: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from empty_root import SHELL, EmptyRoot
+from packaged import assert_reads_files
 
 from scaler import Client, SchedulerClusterCombo
 
@@ -166,6 +167,10 @@ def test_each_program_of_the_appliance_runs_under_its_name(
     (tmp_path / name).symlink_to(one_file)
     finished = run(tmp_path / name, "--version", SCALER_CACHE_HOME=str(unpacked))
     assert finished.returncode == 0 and finished.stdout.startswith(f"{name} ")
+
+
+def test_it_reads_a_file_of_options(one_file: Path, unpacked: Path, tmp_path: Path) -> None:
+    assert_reads_files([str(one_file)], {"SCALER_CACHE_HOME": str(unpacked)}, tmp_path / "scaler.toml")
 
 
 @pytest.mark.parametrize("name", ["scaler_unheard_of", "scheduler-0.1.0-x86_64", "scaler_", ".."])

@@ -125,12 +125,32 @@ struct ClientShutdownResponse {
 }
 
 struct InfoRequest {
-  # Client to scheduler: what does the cluster consist of? Answered by Info.
+  # Client to scheduler: what does the cluster consist of, and how busy is it? Answered by Info.
   requestId @0 :UInt64;
+  maximumWorkers @1 :UInt32;  # so many workers are listed at most
+}
+
+struct WorkerInfo {
+  session @0 :UInt32;
+  name @1 :Text;
+  host @2 :Text;
+  processId @3 :UInt32;
+  slots @4 :UInt32;
+  tasks @5 :UInt32;  # that it has, running and queued
 }
 
 struct Info {
+  # The cluster as the scheduler sees it. Counts are of all workers, listed or not.
   requestId @0 :UInt64;
+  implementation @1 :Common.Implementation;
+  uptimeMilliseconds @2 :UInt64;
+  clients @3 :UInt32;
+  workerCount @4 :UInt32;
+  slots @5 :UInt32;
+  slotsFree @6 :UInt32;  # of workers that have fewer tasks than slots
+  tasksWaiting @7 :UInt64;  # that no worker has
+  tasksRunning @8 :UInt64;  # that workers have, those queued there too
+  workers @9 :List(WorkerInfo);  # the first ones, in the order in which they joined
 }
 
 struct WorkerShutdown {

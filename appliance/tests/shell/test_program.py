@@ -14,7 +14,8 @@ from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
 from scaler_appliance.shell.addresses import monitor_address_of
-from scaler_appliance.shell.program import main, make_parser
+from scaler_appliance.shell.options import SCHEDULER
+from scaler_appliance.shell.program import main
 from scaler_protocol import messages as m
 
 Start = Callable[..., SchedulerProcess]
@@ -154,11 +155,12 @@ def test_help_shows_each_option_with_its_default(capsys: pytest.CaptureFixture[s
         main(["-h"])
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    for action in make_parser()._actions:
-        assert not action.option_strings or action.option_strings[-1] in text
-        shows_default = action.option_strings and action.nargs != 0 and action.default not in (None, "==SUPPRESS==")
-        if shows_default:
-            assert f"(default: {action.default})" in text, action
+    for option in SCHEDULER.options:
+        assert option.title.split("/")[-1] in text
+        if option.default not in (None, False):
+            assert f"(default: {option.kind.show(option.default)}" in text, option
+        for variable in SCHEDULER.variables(option):
+            assert f"env: {variable})" in text
 
 
 @pytest.mark.parametrize(

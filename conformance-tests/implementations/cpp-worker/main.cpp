@@ -1,17 +1,13 @@
-// The program: options, signals, exit codes.
-#include <csignal>
+// The program: its options, and the functions that it serves.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <string>
 #include <thread>
 
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "functions.hpp"
-#include "session.hpp"
 
 namespace {
 
@@ -68,6 +64,8 @@ std::vector<std::pair<std::string, double>> capabilities(const std::string& list
 
 worker::Options read_options(int count, char** words) {
   worker::Options options;
+  options.implementation = "cpp_worker";
+  options.version = "1.0";
   options.slots = std::max(1U, std::thread::hardware_concurrency());
   char host[256] = {};
   gethostname(host, sizeof host - 1);
@@ -80,7 +78,7 @@ worker::Options read_options(int count, char** words) {
     };
     if (word == "--help") {
       std::fputs(help, stdout);
-      for (const auto& [name, function] : worker::functions())
+      for (const auto& [name, function] : served::functions())
         std::printf("  %-28s %s%s%s\n", name.c_str(), function.json ? "json" : "",
                     function.json && function.raw ? ", " : "", function.raw ? "raw" : "");
       std::exit(0);
@@ -112,16 +110,8 @@ worker::Options read_options(int count, char** words) {
 
 int main(int count, char** words) {
   const worker::Options options = read_options(count, words);
-  // Blocked before there are threads, so that they come by the descriptor alone.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-  const worker::Descriptor signals(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   try {
-    const std::unique_ptr<void, int (*)(void*)> context(zmq_ctx_new(), zmq_ctx_term);
-    return static_cast<int>(worker::Worker(options, context.get(), signals.number()).run());
+    return static_cast<int>(worker::serve(options, served::functions()));
   } catch (const std::exception& error) {
     fail(error.what());
   }

@@ -11,19 +11,24 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sys
 import threading
-from concurrent.futures import CancelledError
-from typing import Any, Callable, Dict, Optional
+from concurrent.futures import CancelledError, wait
+from typing import Any, Callable, Dict, List, Optional
 
-from scaler import Client, NamedFunction, ScalerFuture
+from scaler import Client, NamedFunction, ObjectReference, ScalerFuture
 
-VERSION = 1
+VERSION = 2
 CAN = [
     "cancel",
     "graph",
     "shutdown",
+    "object",
+    "clear",
+    "map",
+    "await",
     "priority",
     "capabilities",
     "retries",
@@ -36,12 +41,18 @@ CAN = [
 CANCEL_TIMEOUT_SECONDS = 60.0
 
 
+def use(*objects: Any) -> int:
+    """What tasks are that need objects."""
+    return len(objects)
+
+
 class Adapter:
     """One client, and what it is told to do."""
 
     def __init__(self) -> None:
         self.client: Optional[Client] = None
         self.futures: Dict[int, ScalerFuture[Any]] = {}
+        self.objects: Dict[int, ObjectReference] = {}
         self._output, sys.stdout = sys.stdout, sys.stderr  # what tasks print goes there, and is no event
         self._output_lock = threading.Lock()
         self._in_order: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
@@ -101,6 +112,45 @@ class Adapter:
             if command["codec"] == "raw":
                 arguments = [each.encode() for each in arguments]
             self._watch(task, lambda arguments=arguments: submitter.submit(function, *arguments))
+
+    def do_map(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._in_background(lambda: self._map(command)))
+
+    def _map(self, command: Dict[str, Any]) -> None:
+        function = NamedFunction(command["function"], command["codec"])
+        assert self.client is not None
+        try:
+            values = self.client.starmap(function, command["arguments"])
+        except BaseException as error:
+            for task in command["tasks"]:
+                self.say("outcome", task=task, **{"is": "error"}, message=f"{type(error).__name__}: {error}")
+        else:
+            for task, value in zip(command["tasks"], values):
+                self.say("outcome", task=task, **{"is": "result"}, value=value)
+
+    def do_object(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._make_object(command["object"], command["size"]))
+
+    def _make_object(self, number: int, size: int) -> None:
+        assert self.client is not None
+        self.objects[number] = self.client.send_object(os.urandom(size))
+
+    def do_call(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._call(command["task"], command["objects"]))
+
+    def _call(self, task: int, objects: List[int]) -> None:
+        references = [self.objects[each] for each in objects]
+        self._watch(task, lambda: self.client.submit(use, *references))  # type: ignore[union-attr]
+
+    def do_clear(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self.client.clear())  # type: ignore[union-attr]
+
+    def do_await(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._in_background(lambda: self._await(command["tasks"])))
+
+    def _await(self, tasks: List[int]) -> None:
+        wait([self.futures[each] for each in tasks if each in self.futures])
+        self.say("awaited")
 
     def _with_options(self, options: Dict[str, Any]) -> Any:
         names = {

@@ -17,7 +17,9 @@ from scaler_conformance.implementation import Running
 from scaler_conformance.verdicts import Violation
 from scaler_conformance.wire import WireLog
 
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)
+"""What an adapter may speak: one of version 1 has fewer commands, and says so in `can`."""
 _READ_BYTES = 1 << 16
 _MOST_SHOWN = 300
 

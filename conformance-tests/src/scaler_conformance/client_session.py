@@ -98,6 +98,15 @@ class ClientSession(Conversation):
     def expect_tasks(self, tasks: Sequence[int], requirement: Optional[str] = None) -> List[SentTask]:
         return [self.expect_task(task, requirement) for task in tasks]
 
+    def expect_call(self, count: int, requirement: Optional[str] = None) -> SentTask:
+        """The task that is the `count`-th of this session."""
+        self.wait_until(lambda: len(self.tasks) >= count, f"{count} tasks in Task messages", requirement)
+        return self.tasks[count - 1]
+
+    def values(self) -> List[ClientObject]:
+        """Objects of kind value that there are, in the order in which they came."""
+        return [each for each in self.objects.values() if each.kind == "value" and each.id not in self.deleted]
+
     # Outcomes -------------------------------------------------------------------------------------------------------
 
     def succeed(self, *tasks: SentTask, values: Optional[Sequence[Any]] = None, **fields: Any) -> None:
@@ -265,6 +274,8 @@ class ClientSession(Conversation):
         if message.action == "delete":
             for object_id in message.ids:
                 self.deleted[object_id] = message.position
+        elif message.action == "clear":
+            self.deleted.update(dict.fromkeys(self.objects, message.position))
         elif message.action == "create":
             self._take_in_creations(message)
 

@@ -23,6 +23,8 @@ VARIANTS: Dict[str, str] = {
     "protected": "refuses ClientShutdown",
     "unprotected": "obeys ClientShutdown",
     "short-timeout": "ends sessions of peers that were silent for some seconds; less than half of the suite's deadline",
+    "short-handshake": "closes connections that do not finish their handshake within some seconds, not 30",
+    "little-unread": "closes the connection of who leaves 16 MiB unread, not 1 GiB",
     "small-limits": "lets a client have at most 64 tasks and 1 MiB in flight",
 }
 """Ways to configure a scheduler. `--config` says which arguments have it start so; cases look at what Welcome says."""

@@ -56,6 +56,8 @@ _MESSAGES: List[Tuple[str, Dict[str, Any], bytes]] = [
     ("ObjectResponse", {"id": 1, "offset": 0, "size": 3}, b"abc"),
     ("ExplanationRequest", {"requestId": 1, "taskId": 2}, b""),
     ("Explanation", {"requestId": 1, "text": "why"}, b""),
+    ("InfoRequest", {"requestId": 1, "maximumWorkers": 2}, b""),
+    ("Info", {"requestId": 1, "slots": 3, "workers": [{"session": 1, "name": "w", "slots": 3}]}, b""),
 ]
 
 

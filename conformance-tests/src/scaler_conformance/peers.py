@@ -43,10 +43,14 @@ class RouterTransport(Transport):
         port = self._socket.bind_to_random_port("tcp://127.0.0.1")
         self.address = f"tcp://127.0.0.1:{port}"
 
-    def restart(self) -> None:
-        """Cut all connections and listen again at the same address, as a scheduler does that was started anew."""
+    def stop_listening(self) -> None:
+        """Cut all connections; nobody is at the address until `restart`."""
         self._socket.close(_LAST_WORDS_MILLISECONDS)
         self._by_identity.clear()
+
+    def restart(self) -> None:
+        """Cut all connections and listen again at the same address, as a scheduler does that was started anew."""
+        self.stop_listening()
         self._new.clear()
         self._socket = open_socket(zmq.ROUTER)
         self._socket.router_mandatory = True

@@ -70,19 +70,39 @@ class RawConnection(Transport):
 
     # What comes -----------------------------------------------------------------------------------------------------
 
-    def wait_until(self, condition: Callable[[], object], expected: str, requirement: Optional[str] = None) -> None:
+    def wait_until(
+        self,
+        condition: Callable[[], object],
+        expected: str,
+        requirement: Optional[str] = None,
+        seconds: Optional[float] = None,
+    ) -> None:
         """Read until something is true.
+
+        Parameters:
+            seconds: in place of the deadline.
 
         Raises Violation when the deadline passes, or the implementation ends.
         """
-        deadline = time.monotonic() + self._settings.deadline_seconds
+        deadline = time.monotonic() + (self._settings.deadline_seconds if seconds is None else seconds)
         while not condition():
             if not self.pump(0.02) and (time.monotonic() > deadline or self._how_it_ended()):
                 raise Violation(expected, self._how_it_ended() or "it did not come in time", requirement)
 
-    def expect_closed(self, expected: str, requirement: Optional[str] = None) -> None:
+    def expect_closed(self, expected: str, requirement: Optional[str] = None, seconds: Optional[float] = None) -> None:
         """The other side closes the connection."""
-        self.wait_until(lambda: self.is_closed, expected, requirement)
+        self.wait_until(lambda: self.is_closed, expected, requirement, seconds)
+
+    def expect_cut(self, header: bytes, expected: str) -> None:
+        """The other side closes the connection, on which nothing is read: it does not take a message any more."""
+
+        def is_cut() -> bool:
+            if not self.is_closed:
+                self.announce(len(header), more=False)
+                self.write(header)
+            return self.is_closed
+
+        self.wait_until(is_cut, expected)
 
     def pump(self, seconds: float) -> bool:
         if self.is_closed or not self.is_reading:

@@ -100,10 +100,14 @@
             "cloudpickle"
             "hatchling"
             "hypothesis"
+            "prometheus-client"
             "psutil"
             "pytest"
             "pytest-timeout"
             "pyzmq"
+            "starlette"
+            "tomli"
+            "uvicorn"
           ] ofHost;
 
           withDependencies =

@@ -32,6 +32,7 @@ __all__ = [
     "hang",
     "wait",
     "nested",
+    "fill",
 ]
 
 Number = Union[int, float]
@@ -137,6 +138,15 @@ def wait(host: Any, port: Any, tag: Any) -> str:
     except OSError:
         raise Failure("the connection ended") from None
     return received.partition(b"\n")[0].decode()
+
+
+@takes_codecs("json")
+def fill(count: Any, milliseconds: Any) -> None:
+    right = _is_count(count) and _is_number(milliseconds) and milliseconds >= 0
+    _check(right, "fill takes a count of bytes and milliseconds")
+    filled = b"x" * count
+    time.sleep(milliseconds / 1000)
+    del filled
 
 
 @takes_codecs("json")

@@ -251,11 +251,11 @@ def test_a_preload_that_fails_is_named(scheduler, start_worker):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["-n", "0"], "out of range: give 1 or more"),
-        (["-n", "many"], "invalid whole number value"),
+        (["-n", "0"], "expected a whole number, 1 or more, not '0'"),
+        (["-n", "many"], "expected a whole number, 1 or more, not 'many'"),
         (["-n", "3", "-wn", "a,b"], "2 names for 3 workers"),
         (["--preload", "no module"], "cannot understand preload"),
-        (["--heartbeat-interval", "0"], "out of range"),
+        (["--heartbeat-interval", "0"], "0.01s or more, not '0'"),
         (["-lp", "/nowhere/at/all.log", "--"], "logging cannot be set up"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_wrong_option_is_named(start_worker, options, complaint):
 def test_an_address_that_is_none_is_named(start_worker):
     worker = start_worker(address="localhost")
     assert worker.wait() == 2
-    assert "write tcp://HOST:PORT" in worker.output
+    assert "use one like tcp://127.0.0.1:2345" in worker.output
 
     worker = start_worker(address="carrier-pigeon://roof")
     assert worker.wait() == 2

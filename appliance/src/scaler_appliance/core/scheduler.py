@@ -21,6 +21,7 @@ from scaler_appliance.core.acceptance import Acceptance, check_capabilities
 from scaler_appliance.core.batches import dispatch_number, position_in_dispatch
 from scaler_appliance.core.cancels import Cancels
 from scaler_appliance.core.client_flow import ClientFlow
+from scaler_appliance.core.cluster_info import ClusterInfo
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
 from scaler_appliance.core.explanations import Explanations
 from scaler_appliance.core.flow import Flow
@@ -73,11 +74,14 @@ class Scheduler:
         self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
         self._now = 0.0
+        self._started: Optional[float] = None  # when it was first called
+        self._cluster_info = ClusterInfo(self.state)
         client_reactions: Dict[Type[object], Callable[..., None]] = {
             m.Task: acceptance.on_task,
             m.GraphTask: self._graphs.on_graph_task,
             m.TaskCancel: lambda client, message, payload: self._cancels.on_task_cancel(client, message),
             m.ExplanationRequest: lambda client, message, payload: self._explanations.on_request(client, message),
+            m.InfoRequest: lambda client, message, payload: self._on_info_request(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
             m.WorkerShutdown: lambda client, message, payload: self._worker_shutdowns.on_request(client, message),
         }
@@ -188,6 +192,8 @@ class Scheduler:
         self._now = self.state.now = now
         is_watching = now >= self._next_watch
         if is_watching:
+            if self._started is None:
+                self._started = now
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
             self._flow.watch()
@@ -341,6 +347,10 @@ class Scheduler:
     def _on_disconnect_request(self, session: Session, message: m.DisconnectRequest, payload: bytes) -> None:
         self._remove(session, message.message or "it left", is_fault=False)
         self.state.send(session.peer, m.DisconnectResponse())
+
+    def _on_info_request(self, client: ClientSession, message: m.InfoRequest) -> None:
+        uptime_seconds = 0.0 if self._started is None else self._now - self._started
+        self._cluster_info.on_request(client, message, uptime_seconds)
 
     def _on_client_shutdown(self, client: ClientSession) -> None:
         # SCL-SCH-024

@@ -23,12 +23,12 @@ class WorkerShutdowns:
         self._state = state
         self._placement = placement
 
-    # SCL-SCH-034
+    # SCL-SCH-036
     def on_request(self, client: ClientSession, message: m.WorkerShutdown) -> None:
         """A client asks that a worker leaves."""
         found = self._find(message)
         text = ""
-        # SCL-SCH-035
+        # SCL-SCH-037
         if self._state.settings.protected:
             text = "the scheduler is protected: stop the worker where it was started, or start it with --no-protected"
         elif not found:
@@ -48,7 +48,7 @@ class WorkerShutdowns:
             return [] if worker is None else [worker]
         return [each for each in self._state.workers.values() if each.hello.name == message.name != ""]
 
-    # SCL-SCH-036
+    # SCL-SCH-038
     def _ask(self, client: ClientSession, worker: WorkerSession, is_draining: bool) -> None:
         reason = m.DisconnectReason.DRAINING if is_draining else m.DisconnectReason.SHUTDOWN
         why = f"{client.title} asked for it"

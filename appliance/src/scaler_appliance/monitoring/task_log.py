@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from itertools import islice
 from typing import Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from scaler_protocol import MalformedMessageError
@@ -170,6 +171,7 @@ class TaskLog:
         limit_bytes: of everything in it.
 
     Attributes:
+        appended: how many publications were ever taken in, those that are gone or cleared included.
         kept: how many runs are in it.
         omitted_runs, omitted_tasks: how many the scheduler did not tell of.
         one_worker_of: of how many workers one is told of, by the newest message.
@@ -177,6 +179,7 @@ class TaskLog:
 
     def __init__(self, limit_bytes: int = 64 * 1024 * 1024) -> None:
         self._limit_bytes = limit_bytes
+        self.appended = 0
         self.clear()
 
     def clear(self) -> None:
@@ -202,6 +205,7 @@ class TaskLog:
         if not len(block):
             return
         self._blocks.append(block)
+        self.appended += 1
         self._bytes += block.bytes
         self.kept += len(block)
         if block.failed:
@@ -228,6 +232,17 @@ class TaskLog:
                     run = block.run(row)
                     if run.end >= start and run.start <= end:
                         yield run
+
+    def publications(self, start: float, end: float, after: int = 0) -> Iterator[m.TaskRuns]:
+        """Publications with runs that may have been going on within [start, end], the oldest first.
+
+        Parameters:
+            after: only those that came after `appended` was so many.
+        """
+        older = max(0, after - (self.appended - len(self._blocks)))
+        for block in islice(self._blocks, older, None):
+            if block.end >= start and block.start <= end:
+                yield block.message
 
     def search(self, query: Query, offset: int = 0, limit: int = 100) -> Found:
         """Runs, the newest first, from the `offset`-th that matches."""

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import zmq
 
-from scaler_conformance.adapter import VERSION, Adapter
+from scaler_conformance.adapter import VERSION, VERSIONS, Adapter
 from scaler_conformance.benches.played_scheduler import PlayedScheduler
 from scaler_conformance.client_session import CHUNK_BYTES, ClientSession
 from scaler_conformance.conversation import Conversation, Transport, check
@@ -95,8 +95,8 @@ class RoleBench(PlayedScheduler):
         self.router.adapter = Adapter(self.start({}, pipes=True), self._log)
         self.router.adapter.tell("hello", version=VERSION)
         hello = self.expect_event("hello")
-        right = hello.get("version") == VERSION and isinstance(hello.get("can"), list)
-        check(right, f"hello of the adapter with version {VERSION} and what it `can`", repr(hello))
+        right = hello.get("version") in VERSIONS and isinstance(hello.get("can"), list)
+        check(right, f"hello of the adapter with version {VERSION} or older and what it `can`", repr(hello))
         self.can = hello["can"]
 
     def need(self, *abilities: str) -> None:
@@ -112,6 +112,11 @@ class RoleBench(PlayedScheduler):
             lambda: self._take_event(event, members), f"the event {event} of the adapter", requirement
         )
         return found
+
+    def has_event(self, event: str) -> bool:
+        """Whether an event has come, which stays where it is."""
+        assert self.router.adapter is not None
+        return any(each["event"] == event for each in self.router.adapter.events)
 
     def _take_event(self, event: str, members: Event) -> Optional[Event]:
         self._sort_outcomes()
@@ -155,6 +160,33 @@ class RoleBench(PlayedScheduler):
         arguments = [[f"{task} {'x' * size}" if size else str(task)] for task in tasks]
         self.adapter.tell("submit", tasks=tasks, arguments=arguments, function=ECHO, codec=codec, options=options)
         return tasks
+
+    def map(self, count: int) -> List[int]:
+        """As `submit`, but by the call that the client has for many; their numbers."""
+        self.need("map")
+        tasks = self._new_numbers(count)
+        arguments = [[str(task)] for task in tasks]
+        self.adapter.tell("map", tasks=tasks, arguments=arguments, function=ECHO, codec="json")
+        return tasks
+
+    def create_object(self, size: int) -> int:
+        """Have an object made that tasks can use; its number, which is none of the protocol's."""
+        self.need("object")
+        (number,) = self._new_numbers(1)
+        self.adapter.tell("object", object=number, size=size)
+        return number
+
+    def call(self, *objects: int) -> int:
+        """Submit a task of whatever function, which needs objects; its number."""
+        self.need("object")
+        (task,) = self._new_numbers(1)
+        self.adapter.tell("call", task=task, objects=objects)
+        return task
+
+    def clear(self) -> None:
+        """Have the client let go of all objects that were made."""
+        self.need("clear")
+        self.adapter.tell("clear")
 
     def submit_one(self, size: int = 0, codec: str = "json", **options: Any) -> int:
         return self.submit(1, size, codec, **options)[0]

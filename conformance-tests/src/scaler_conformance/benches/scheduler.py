@@ -45,10 +45,11 @@ class RoleBench(Bench):
 
     # The scheduler --------------------------------------------------------------------------------------------------
 
-    def variant(self, name: str) -> None:
-        """Have the scheduler configured in another way, if it is known how; before the first peer is made."""
+    def variant(self, name: str) -> bool:
+        """Have the scheduler configured in another way, before the first peer is made; whether it is known how."""
         if self._launcher.has_variant(name):
             self._variant = name
+        return self._variant == name
 
     @property
     def address(self) -> str:
@@ -92,12 +93,17 @@ class RoleBench(Bench):
 
     def raw(self, **greeting: Any) -> RawConnection:
         """A connection made by hand, after its handshake; see RawConnection.greet."""
+        connection = self.connection()
+        connection.greet(**greeting)
+        return connection
+
+    def connection(self) -> RawConnection:
+        """A connection made by hand on which no byte was sent."""
         self._wait_until_it_listens()
         connection = RawConnection(self.address, self.settings, self.how_it_ended)
         self._transports.append(connection)
         self.raw_connections.append(connection)
         self.at_end(connection.close)
-        connection.greet(**greeting)
         return connection
 
     def raw_client(self, **greeting: Any) -> PlayedClient:

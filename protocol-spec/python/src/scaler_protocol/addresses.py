@@ -43,6 +43,11 @@ class Address(NamedTuple):
     port: int
     path: str = ""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it can only be of this host: a path, or a loopback address."""
+        return bool(self.path) or self.host in _LOOPBACK_HOSTS
+
     def __str__(self) -> str:
         if self.path:
             return f"ipc://{self.path}"

@@ -1251,61 +1251,190 @@ class ClientShutdownResponse(Struct):
         return self
 
 
-_INFO_REQUEST_WORDS = struct.Struct("<Q")
+_INFO_REQUEST_WORDS = struct.Struct("<QI4x")
 
 
 class InfoRequest(Struct):
-    __slots__ = ("request_id",)
-    DATA_WORDS = 1
+    __slots__ = ("request_id", "maximum_workers")
+    DATA_WORDS = 2
     POINTER_WORDS = 0
 
     request_id: int
+    maximum_workers: int
 
-    def __init__(self, *, request_id: int = 0) -> None:
+    def __init__(self, *, request_id: int = 0, maximum_workers: int = 0) -> None:
         self.request_id = request_id
+        self.maximum_workers = maximum_workers
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _INFO_REQUEST_WORDS.pack(
             self.request_id,
+            self.maximum_workers,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> InfoRequest:
         self = cls.__new__(cls)
-        if data_words == 1 and pointer_words == 0:
+        if data_words == 2 and pointer_words == 0:
             words = _INFO_REQUEST_WORDS.unpack_from(reader.data, start)
         else:
-            words = _INFO_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 0))
-        (self.request_id,) = words
+            words = _INFO_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+        (
+            self.request_id,
+            self.maximum_workers,
+        ) = words
         return self
 
 
-_INFO_WORDS = struct.Struct("<Q")
+_WORKER_INFO_WORDS = struct.Struct("<4IQQ")
+
+
+class WorkerInfo(Struct):
+    __slots__ = ("session", "name", "host", "process_id", "slots", "tasks")
+    DATA_WORDS = 2
+    POINTER_WORDS = 2
+
+    session: int
+    name: str
+    host: str
+    process_id: int
+    slots: int
+    tasks: int
+
+    def __init__(
+        self, *, session: int = 0, name: str = "", host: str = "", process_id: int = 0, slots: int = 0, tasks: int = 0
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.host = host
+        self.process_id = process_id
+        self.slots = slots
+        self.tasks = tasks
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _WORKER_INFO_WORDS.pack(
+            self.session,
+            self.process_id,
+            self.slots,
+            self.tasks,
+            writer.text(self.name, at) if self.name else 0,
+            writer.text(self.host, at + 1) if self.host else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerInfo:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 2:
+            words = _WORKER_INFO_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _WORKER_INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 2))
+        (
+            self.session,
+            self.process_id,
+            self.slots,
+            self.tasks,
+            name,
+            host,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        self.host = reader.text(host, segment, at + 8) if host else ""
+        return self
+
+
+_INFO_WORDS = struct.Struct("<QQ4I4Q")
 
 
 class Info(Struct):
-    __slots__ = ("request_id",)
-    DATA_WORDS = 1
-    POINTER_WORDS = 0
+    __slots__ = (
+        "request_id",
+        "implementation",
+        "uptime_milliseconds",
+        "clients",
+        "worker_count",
+        "slots",
+        "slots_free",
+        "tasks_waiting",
+        "tasks_running",
+        "workers",
+    )
+    DATA_WORDS = 6
+    POINTER_WORDS = 2
 
     request_id: int
+    implementation: Implementation
+    uptime_milliseconds: int
+    clients: int
+    worker_count: int
+    slots: int
+    slots_free: int
+    tasks_waiting: int
+    tasks_running: int
+    workers: List[WorkerInfo]
 
-    def __init__(self, *, request_id: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        request_id: int = 0,
+        implementation: Optional[Implementation] = None,
+        uptime_milliseconds: int = 0,
+        clients: int = 0,
+        worker_count: int = 0,
+        slots: int = 0,
+        slots_free: int = 0,
+        tasks_waiting: int = 0,
+        tasks_running: int = 0,
+        workers: Iterable[WorkerInfo] = (),
+    ) -> None:
         self.request_id = request_id
+        self.implementation = Implementation() if implementation is None else implementation
+        self.uptime_milliseconds = uptime_milliseconds
+        self.clients = clients
+        self.worker_count = worker_count
+        self.slots = slots
+        self.slots_free = slots_free
+        self.tasks_waiting = tasks_waiting
+        self.tasks_running = tasks_running
+        self.workers = list(workers)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _INFO_WORDS.pack(
             self.request_id,
+            self.uptime_milliseconds,
+            self.clients,
+            self.worker_count,
+            self.slots,
+            self.slots_free,
+            self.tasks_waiting,
+            self.tasks_running,
+            writer.struct(self.implementation, at),
+            writer.structs(self.workers, at + 1) if self.workers else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Info:
         self = cls.__new__(cls)
-        if data_words == 1 and pointer_words == 0:
+        if data_words == 6 and pointer_words == 2:
             words = _INFO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 0))
-        (self.request_id,) = words
+            words = _INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 6, 2))
+        (
+            self.request_id,
+            self.uptime_milliseconds,
+            self.clients,
+            self.worker_count,
+            self.slots,
+            self.slots_free,
+            self.tasks_waiting,
+            self.tasks_running,
+            implementation,
+            workers,
+        ) = words
+        at = start + data_words * 8
+        self.implementation = (
+            reader.struct(implementation, segment, at, Implementation.read) if implementation else Implementation()
+        )
+        self.workers = reader.structs(workers, segment, at + 8, WorkerInfo.read) if workers else []
         return self
 
 

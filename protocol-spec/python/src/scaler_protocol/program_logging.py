@@ -1,7 +1,8 @@
 """The log lines that every program of the product writes, in the form its users' tools know.
 
 Rules:
-- One format, `[INFO]2023-03-19 12:16:10-0400: message`; only the `scaler` logger is configured, never the root logger.
+- One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for programs that read logs, a JSON object a line with the
+  same names in each; only the `scaler` logger is configured, never the root logger.
 - Where lines go, how files rotate and how a configuration file is read is the standard library's business.
 """
 
@@ -11,25 +12,52 @@ import logging
 import logging.config
 import logging.handlers
 import sys
-from typing import Optional, Sequence
+import time
+from typing import Dict, Optional, Sequence
 
 LOGGER_NAME = "scaler"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+FORMATS = ("text", "json")
 
 _FORMAT = "[%(levelname)s]%(asctime)s: %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 
 
-def setup_logging(paths: Sequence[str], level: str, config_file: Optional[str] = None) -> logging.Logger:
+class JsonFormatter(logging.Formatter):
+    """A JSON object for each record, on one line: `time` (ISO 8601, with the offset from UTC), `level`, `logger`,
+    `process`, `message`, and `exception`, a traceback, where there is one.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        then = time.localtime(record.created)
+        offset = time.strftime("%z", then)
+        fields: Dict[str, object] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', then)}.{int(record.msecs):03d}{offset[:3]}:{offset[3:]}",
+            "level": record.levelname,
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def setup_logging(
+    paths: Sequence[str], level: str, config_file: Optional[str] = None, line_format: str = "text"
+) -> logging.Logger:
     """Configure the `scaler` logger and return it.
 
     Parameters:
         paths: `/dev/stdout` or `-`, `/dev/stderr`, or files (rotated at midnight).
         level: one of LEVELS.
         config_file: a `logging.config.fileConfig` file, which then decides everything.
+        line_format: one of FORMATS.
 
     Raises:
-        ValueError: the level is none of LEVELS.
+        ValueError: the level is none of LEVELS, or the format none of FORMATS.
         OSError: a file cannot be opened.
     """
     logger = logging.getLogger(LOGGER_NAME)
@@ -39,9 +67,11 @@ def setup_logging(paths: Sequence[str], level: str, config_file: Optional[str] =
         return logger
     if level.upper() not in LEVELS:
         raise ValueError(f"unknown logging level {level!r}: use one of {', '.join(LEVELS)}")
+    if line_format not in FORMATS:
+        raise ValueError(f"unknown logging format {line_format!r}: use one of {', '.join(FORMATS)}")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
-    formatter = logging.Formatter(_FORMAT, datefmt=_DATE_FORMAT)
+    formatter = JsonFormatter() if line_format == "json" else logging.Formatter(_FORMAT, datefmt=_DATE_FORMAT)
     for path in paths:
         handler = _make_handler(path)
         handler.setFormatter(formatter)

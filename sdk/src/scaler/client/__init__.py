@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from scaler.client.client import Client
 from scaler.client.future import ScalerFuture
+from scaler.client.info import ClusterInfo, WorkerInfo
 from scaler.client.output import TaskOutput
 from scaler.client.profiling import ProfileResult
 from scaler.client.submitting import SubmitterWithOptions
 
-__all__ = ["Client", "ProfileResult", "ScalerFuture", "SubmitterWithOptions", "TaskOutput"]
+__all__ = [
+    "Client",
+    "ClusterInfo",
+    "ProfileResult",
+    "ScalerFuture",
+    "SubmitterWithOptions",
+    "TaskOutput",
+    "WorkerInfo",
+]

@@ -11,20 +11,23 @@ import queue
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, Dict, Optional, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
+from scaler.client.info import ClusterInfo
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
 from scaler.exceptions import DisconnectedError, SerializeObjectError
+from scaler.notebook import Link, Row, card
 from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
 from scaler.texts import description_of
 from scaler_protocol import messages as m
+from scaler_protocol.addresses import parse_address
+from scaler_protocol.discovery import address_given_or_found, link_to
 
-ADDRESS_VARIABLE = "SCALER_ADDRESS"
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 
 _shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
@@ -37,7 +40,7 @@ class Client(Submitter):
 
     Parameters:
         address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
-            says; inside a task, the scheduler that the task came from.
+            says; inside a task, the scheduler that the task came from; else the newest one of this user on this host.
         profiling: measure every task, for `ScalerFuture.profiling_info`.
         timeout_seconds: after so long without a scheduler, unfinished futures fail with DisconnectedError. Before that,
             a client that has lost its scheduler looks for it, or for its successor at the same address.
@@ -52,7 +55,7 @@ class Client(Submitter):
         NotASchedulerError: who listens there is no Scaler scheduler.
         ProtocolVersionError: client and scheduler have no protocol version in common.
         SchedulerRefusedError: the scheduler refused for another reason.
-        ValueError: the address is none.
+        ValueError: the address is none; or none is given, and no scheduler is found.
 
     It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
     reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
@@ -68,13 +71,7 @@ class Client(Submitter):
         connect_timeout_seconds: float = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
     ) -> None:
-        address = address or os.environ.get(ADDRESS_VARIABLE)
-        if not address:
-            raise ValueError(
-                "no scheduler address: pass address='tcp://HOST:PORT',"
-                f" or set the environment variable {ADDRESS_VARIABLE}"
-            )
-        self._address = address
+        self._address = address or address_given_or_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
         self._timeout_seconds = timeout_seconds
@@ -136,6 +133,22 @@ class Client(Submitter):
             raise ValueError("explain() tells of the futures of its own client: ask the one that submitted the task")
         return self._core.explaining.explain(self._core, future, timeout_seconds)
 
+    def info(self, maximum_workers: int = 100, timeout_seconds: float = 10.0) -> ClusterInfo:
+        """Say how large the cluster is and what it has to do, as its scheduler sees it now.
+
+        Parameters:
+            maximum_workers: list so many workers at most; all of them are counted. A scheduler lists 1000 at most.
+            timeout_seconds: how long to wait for the scheduler's answer.
+
+        Raises:
+            DisconnectedError: this client is disconnected, or the scheduler does not answer.
+            ValueError: `maximum_workers` is below 0.
+        """
+        if maximum_workers < 0:
+            raise ValueError(f"maximum_workers must be at least 0, not {maximum_workers}")
+        wanted = min(maximum_workers, (1 << 32) - 1)
+        return self._core.informing.ask(self._core, self._address, wanted, timeout_seconds)
+
     # Ending ---------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
@@ -161,6 +174,7 @@ class Client(Submitter):
             answer = self._core.ask_shutdown(SHUTDOWN_TIMEOUT_SECONDS)
         except queue.Empty:
             raise DisconnectedError("the scheduler did not answer the request to shut down") from None
+        # SCL-CLT-014
         if not answer.accepted:
             raise ValueError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
         self.disconnect()
@@ -217,10 +231,26 @@ class Client(Submitter):
             self._core = core
 
     def __repr__(self) -> str:
-        state = (
-            "disconnected" if self._core.closed_because is not None else f"{len(self._core.futures)} unfinished tasks"
-        )
-        return f"<Client {self._address}, {state}>"
+        return f"<Client {self._address}, {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        core = self._core
+        is_local = parse_address(self._address).is_local
+        rows: List[Row] = [
+            ("scheduler", self._address),
+            ("implementation", f"{core.welcome.implementation.name} {core.welcome.implementation.version}"),
+            ("state", self._state()),
+            ("slots", core.slots or ""),  # none has been heard of yet
+            ("user interface", Link(link_to(core.welcome.monitor_address) if is_local else "")),
+        ]
+        return card("Client", rows)
+
+    def _state(self) -> str:
+        core = self._core
+        if core.closed_because is not None:
+            return "disconnected"
+        unfinished = f"{len(core.futures)} unfinished task{'' if len(core.futures) == 1 else 's'}"
+        return unfinished if core.is_connected else f"{unfinished}, looking for its scheduler"
 
 
 def _close_all() -> None:

@@ -29,6 +29,7 @@ from scaler.client.explaining import Explaining
 from scaler.client.forks import reset_lock
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
+from scaler.client.info import Informing
 from scaler.client.objects import ObjectChannel
 from scaler.client.outcomes import Outcomes
 from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
@@ -67,6 +68,7 @@ class ClientCore:
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}")
         hello.heartbeat_interval_milliseconds = int(heartbeat_interval_seconds * 1000)
+        self.address = address
         self._transport = Transport(address, hello, connect_timeout_seconds)
         self.welcome = self._transport.welcome
         self.is_connected = True
@@ -89,6 +91,7 @@ class ClientCore:
         self._first_echo = threading.Event()
         self.explaining = Explaining()
         self.worker_shutdowns = WorkerShutdowns()
+        self.informing = Informing()
         self._reactions: Dict[type, Callable[..., None]] = {
             m.TaskResult: self.outcomes.on_task_result,
             m.TaskEcho: lambda message, payload: self.credit.on_task_echo(message),
@@ -96,6 +99,7 @@ class ClientCore:
             m.TaskLog: lambda message, payload: self._on_task_log(message),
             m.HeartbeatEcho: lambda message, payload: self._on_heartbeat_echo(message),
             m.Explanation: lambda message, payload: self.explaining.on_explanation(message),
+            m.Info: lambda message, payload: self.informing.on_info(message),
             # SCL-SES-014
             m.Heartbeat: lambda message, payload: self._transport.send(m.HeartbeatEcho(sequence=message.sequence)),
             m.ObjectInstruction: lambda message, payload: self.objects.on_instruction(message, self.lock),

@@ -21,6 +21,7 @@ from scaler import blocking
 from scaler.client.profiling import ProfileResult
 from scaler.exceptions import DeserializeObjectError, RemoteTraceback
 from scaler.failures import load_failure
+from scaler.notebook import Row, card
 from scaler.payload import Buffer, load_value
 from scaler.texts import description_of
 
@@ -264,6 +265,32 @@ class ScalerFuture(_Future[R]):
         if self.cancelled():
             raise asyncio.CancelledError() from (RemoteTraceback(self._stack) if self._stack else None)
         return self.result()
+
+    def __repr__(self) -> str:
+        name = f" of {self._function.name}" if self._function is not None and self._function.name else ""
+        return f"<{type(self).__name__} {self._task_id}{name}: {self._outcome()}>"
+
+    def _repr_html_(self) -> str:
+        rows: List[Row] = [
+            ("function", self._function.name if self._function is not None else ""),
+            ("task", self._task_id),
+            ("state", self._outcome()),
+            ("scheduler", self._client._core.address),
+        ]
+        return card(type(self).__name__, rows)
+
+    def _outcome(self) -> str:
+        """In words, without loading anything, for that would run user code."""
+        if self._state not in _DONE_STATES:
+            return "pending"
+        if self._state != FINISHED:
+            return "cancelled"
+        if self._exception is not None:
+            return f"finished, raised {type(self._exception).__name__}"
+        if self._has_failed:
+            return "finished, failed"
+        is_loaded = self._payload is None
+        return f"finished, returned {type(self._result).__name__}" if is_loaded else "finished, has a result"
 
     # Called by the client's core, with the condition held -----------------------------------------------------------
 

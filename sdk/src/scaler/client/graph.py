@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from concurrent.futures import FIRST_EXCEPTION, wait
+from concurrent.futures import FIRST_EXCEPTION
 from concurrent.futures._base import FINISHED
 from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
@@ -26,6 +26,7 @@ from scaler.client.future import ScalerFuture
 from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphOrder, is_key, is_task
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
+from scaler.client.progress import Bar, wait
 from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
@@ -75,8 +76,8 @@ def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict
     """The values of `keys`; raises the exception of the first task that failed."""
     futures = submit_graph(client, graph, keys)
     try:
-        with blocking.announced():
-            done = wait(futures.values(), return_when=FIRST_EXCEPTION).done
+        with blocking.announced(), Bar(client._options.progress, len(futures), "graph") as bar:
+            done = wait(futures.values(), bar, return_when=FIRST_EXCEPTION).done
         for future in futures.values():
             if future in done:
                 future.result()

@@ -11,15 +11,18 @@ Rules:
 - Each task's arguments are looked through once, and tasks get numbers; from there on all is columns of numbers. It is
   noted where arguments are nothing but results of others, or nothing of the graph: most are, and nobody looks again.
 - Nothing is serialised or sent here: a graph with a cycle costs nothing but this.
-
-Why this is not done by matrices is in ADR 0007.
+- Except that very large graphs, of which not only a small part is needed, are read at once (`graph_columns`) and sorted
+  by GraphBLAS (`graph_matrices`), if it is installed. What comes of it is the same, but for the order, which is close
+  to depth first. When that is, and why, is in ADR 0011.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from graphlib import CycleError
-from typing import Any, Dict, Hashable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from itertools import islice
+from typing import Any, Dict, Hashable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from scaler.exceptions import GraphKeyError
 from scaler.texts import description_of, repr_of
@@ -35,6 +38,15 @@ DATA = -1  # instead of a task's number
 _UNSEEN, _OPENED = -1, -2  # instead of a task's position
 _NOTHING = object()
 
+FEWEST_FOR_MATRICES = 10_000
+"""So many entries must a graph have, if GraphBLAS is imported. To import it, and NumPy before, is paid once a process:
+if they are not, there must be as many more as save that at once, whatever the graph looks like."""
+FEWEST_TO_IMPORT_GRAPHBLAS = 200_000
+FEWEST_TO_IMPORT_NUMPY = 500_000
+SMALL_PART = 8
+"""If less than one in so many entries is needed, these are looked at alone. Nobody knows beforehand, and so that many
+are looked at in any case."""
+
 
 class GraphOrder:
     """The tasks that the wanted keys need, sorted: columns with one entry a task, by position.
@@ -46,14 +58,28 @@ class GraphOrder:
     __slots__ = ("keys", "tasks", "forms", "predecessors", "offsets", "_numbers", "_positions")
 
     def __init__(self, graph: Graph, wanted: Sequence[Hashable]) -> None:
-        found = NeededTasks(graph, wanted)
-        order, self._positions = found.sorted()
-        self._numbers = found.numbers
-        self.keys: List[Any] = [found.keys[number] for number in order]
-        self.tasks: List[Any] = [found.tasks[number] for number in order]
-        self.forms = bytearray([found.forms[number] for number in order])  # ONLY_RESULTS, NO_KEYS, FLAT or MIXED
+        self.keys: List[Any]
+        self.tasks: List[Any]
+        self.forms: bytearray  # ONLY_RESULTS, NO_KEYS, FLAT or MIXED
         # Where a task's predecessors begin, one entry more than there are tasks; and the positions of the tasks whose
         # results each needs, each once, as they are met.
+        self.offsets: array[int]
+        self.predecessors: array[int]
+        self._numbers: Dict[Any, int]
+        self._positions: Sequence[int]  # by number; negative if the task is not needed
+        found = NeededTasks(graph, wanted)
+        if may_use_matrices(graph) and not found.read(len(graph) // SMALL_PART) and self._take_columns(graph, wanted):
+            return
+        found.read()
+        self._take(found)
+
+    def _take(self, found: NeededTasks) -> None:
+        """Sort what is needed, task by task."""
+        order, self._positions = sort_depth_first(found.keys, found.needs, found.starts, found.roots)
+        self._numbers = found.numbers
+        self.keys = [found.keys[number] for number in order]
+        self.tasks = [found.tasks[number] for number in order]
+        self.forms = bytearray([found.forms[number] for number in order])
         self.offsets = array("I", [0])
         numbers = array("I")
         needs, starts = found.needs, found.starts
@@ -62,19 +88,49 @@ class GraphOrder:
             self.offsets.append(len(numbers))
         self.predecessors = array("I", map(self._positions.__getitem__, numbers))
 
+    def _take_columns(self, graph: Graph, wanted: Sequence[Hashable]) -> bool:
+        """The same at once, by matrices; whether that was possible."""
+        from scaler.client import graph_columns, graph_matrices  # what only these graphs need is imported for them
+
+        columns = graph_columns.read_columns(graph) if graph_matrices.load() else None
+        if columns is None:
+            return False
+        self._numbers = columns.numbers
+        roots = list(dict.fromkeys([number for number in map(columns.numbers.__getitem__, wanted) if number != DATA]))
+        order = graph_matrices.order_of(columns.starts, columns.needs, roots)
+        if order is None:
+            needs, starts = graph_columns.array_of(columns.needs), graph_columns.array_of(columns.starts)
+            order = sort_depth_first(columns.keys, needs, starts, roots)[0]
+        chosen = columns.in_order(order)
+        self.keys, self.tasks, self.forms, self.offsets, self.predecessors, self._positions = chosen
+        return True
+
     def __len__(self) -> int:
         return len(self.keys)
 
     def find(self, key: Any) -> Optional[int]:
         """The position of a task; None if the key stands for none that is needed."""
         number = self._numbers.get(key, DATA)
-        return None if number == DATA else self._positions[number]
+        position = DATA if number == DATA else self._positions[number]
+        return None if position < 0 else position
+
+
+def may_use_matrices(graph: Graph) -> bool:
+    """Whether a graph is so large that GraphBLAS is worth its import, and GraphBLAS is there."""
+    if len(graph) < FEWEST_FOR_MATRICES or type(graph) is not dict:
+        return False
+    if "suitesparse_graphblas" not in sys.modules:
+        if len(graph) < (FEWEST_TO_IMPORT_GRAPHBLAS if "numpy" in sys.modules else FEWEST_TO_IMPORT_NUMPY):
+            return False
+    from scaler.client import graph_matrices
+
+    return graph_matrices.is_installed()
 
 
 class NeededTasks:
     """What the wanted keys need, as columns with one entry a task, by numbers in the order in which tasks are met."""
 
-    __slots__ = ("numbers", "keys", "tasks", "forms", "needs", "starts", "_graph", "_roots")
+    __slots__ = ("numbers", "keys", "tasks", "forms", "needs", "starts", "roots", "_graph")
 
     def __init__(self, graph: Graph, wanted: Sequence[Hashable]) -> None:
         self._graph = graph
@@ -84,10 +140,23 @@ class NeededTasks:
         self.forms = bytearray()
         self.needs = array("I")  # numbers of the tasks whose results each needs, each once, as they are met
         self.starts = array("I", [0])  # where a task's needs begin; one entry more than there are tasks
-        self._roots = [number for number in map(self._number_of, wanted) if number != DATA]
-        for task in self.tasks:  # meanwhile there are more
-            self.forms.append(self._read(task))
-            self.starts.append(len(self.needs))
+        self.roots = [number for number in map(self._number_of, wanted) if number != DATA]
+
+    def read(self, limit: Optional[int] = None) -> bool:
+        """Look at tasks until all that are needed are read, or until `limit` are met; whether they are all read."""
+        tasks = self.tasks
+        while limit is not None and len(self.forms) < len(tasks):
+            task = tasks[len(self.forms)]
+            if len(tasks) + len(task) + sum([len(value) for value in task if type(value) is list]) > limit:
+                return False
+            self._read_next(task)
+        for task in islice(tasks, len(self.forms), None):  # meanwhile there are more
+            self._read_next(task)
+        return True
+
+    def _read_next(self, task: Tuple[Any, ...]) -> None:
+        self.forms.append(self._read(task))
+        self.starts.append(len(self.needs))
 
     def _number_of(self, key: Any) -> int:
         number = self.numbers.get(key)
@@ -135,7 +204,7 @@ class NeededTasks:
 
     def _read_nested(self, task: Tuple[Any, ...], start: int) -> int:
         """Some arguments may be named within lists and tuples."""
-        named = list(map(self._number_of, _keys_in(self._graph, task[1:])))
+        named = list(map(self._number_of, keys_in(self._graph, task[1:])))
         self._name_once([number for number in named if number != DATA], start)
         return MIXED if named else NO_KEYS
 
@@ -144,38 +213,46 @@ class NeededTasks:
         self.needs[start:] = array("I", once)
         return len(once)
 
-    def sorted(self) -> Tuple[List[int], List[int]]:
-        """Numbers in the order of positions, each after all that it needs; and positions by number."""
-        needs, starts = self.needs, self.starts
-        positions = [_UNSEEN] * len(self.tasks)
-        order: List[int] = []
-        remaining = self._roots[::-1]
-        while remaining:
-            number = remaining.pop()
-            if number < 0:
-                number = ~number  # it was opened, and all that it needs is there
-            elif positions[number] == _UNSEEN:
-                start, end = starts[number], starts[number + 1]
-                if start < end:
-                    positions[number] = _OPENED
-                    remaining.append(~number)
-                    remaining += needs[start:end][::-1]  # the first is looked at first
-                    continue
-            elif positions[number] == _OPENED:
-                self._raise_cycle([~each for each in remaining if each < 0], number)
-            else:
-                continue  # several need it
-            positions[number] = len(order)
-            order.append(number)
-        return order, positions
 
-    def _raise_cycle(self, path: List[int], closing: int) -> NoReturn:
-        """What is opened needs, in this order, each the next; and the last needs one of them."""
-        cycle = [self.keys[number] for number in [*path[path.index(closing) :], closing]]
-        cycle.reverse()  # as graphlib has it: each is needed by the next
-        names = " -> ".join(map(repr_of, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
-        text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
-        raise CycleError(text, cycle)
+def sort_depth_first(
+    keys: Sequence[Any], needs: array[int], starts: array[int], roots: Sequence[int]
+) -> Tuple[List[int], List[int]]:
+    """Numbers in the order of positions, each after all that it needs; and positions by number.
+
+    Parameters:
+        keys: of all tasks, for whoever must name some.
+        needs, starts, roots: as in `NeededTasks`; what the roots do not need has a negative position.
+    """
+    positions = [_UNSEEN] * len(keys)
+    order: List[int] = []
+    remaining = list(roots[::-1])
+    while remaining:
+        number = remaining.pop()
+        if number < 0:
+            number = ~number  # it was opened, and all that it needs is there
+        elif positions[number] == _UNSEEN:
+            start, end = starts[number], starts[number + 1]
+            if start < end:
+                positions[number] = _OPENED
+                remaining.append(~number)
+                remaining += needs[start:end][::-1]  # the first is looked at first
+                continue
+        elif positions[number] == _OPENED:
+            _raise_cycle(keys, [~each for each in remaining if each < 0], number)
+        else:
+            continue  # several need it
+        positions[number] = len(order)
+        order.append(number)
+    return order, positions
+
+
+def _raise_cycle(keys: Sequence[Any], path: List[int], closing: int) -> NoReturn:
+    """What is opened needs, in this order, each the next; and the last needs one of them."""
+    cycle = [keys[number] for number in [*path[path.index(closing) :], closing]]
+    cycle.reverse()  # as graphlib has it: each is needed by the next
+    names = " -> ".join(map(repr_of, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
+    text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
+    raise CycleError(text, cycle)
 
 
 def is_task(value: Any) -> bool:
@@ -201,10 +278,22 @@ def _is_known_literal(value: Any, error: Exception) -> bool:
     ) from error
 
 
-def _keys_in(graph: Graph, arguments: Sequence[Any]) -> Iterator[Any]:
+def keys_in(graph: Graph, arguments: Sequence[Any]) -> List[Any]:
     """The keys that arguments name, however deep."""
-    for value in arguments:
+    named: List[Any] = []
+    _gather_keys(graph, arguments, named)
+    return named
+
+
+def _gather_keys(graph: Graph, values: Sequence[Any], named: List[Any]) -> None:
+    try:
+        if all(map(graph.__contains__, values)):
+            named += values
+            return
+    except Exception:  # one is not hashable; or worse, which is looked at one by one
+        pass
+    for value in values:
         if is_key(graph, value):
-            yield value
+            named.append(value)
         elif type(value) is list or type(value) is tuple:
-            yield from _keys_in(graph, value)
+            _gather_keys(graph, value, named)

@@ -16,6 +16,8 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 from scaler import blocking
+from scaler.client.functions import function_name
+from scaler.client.progress import Bar
 from scaler.exceptions import ScalerError, SerializeObjectError
 
 if TYPE_CHECKING:
@@ -66,12 +68,14 @@ def run_map(client: Submitter, function: Callable[..., Any], items: List[Tuple[A
     """Run `function(*item)` for each item in the cluster; returns the results in order."""
     if not items:
         return []
-    return _Map(client, function, items).run()
+    with Bar(client._options.progress, len(items), function_name(function)) as bar:
+        return _Map(client, function, items, bar).run()
 
 
 class _Map:
-    def __init__(self, client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> None:
+    def __init__(self, client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]], bar: Bar) -> None:
         self._client = client
+        self._bar = bar
         self._chunk = Chunk(function)
         self._items = items
         client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
@@ -144,5 +148,6 @@ class _Map:
                 continue
             del self._sizes[first]
             self._results[first] = results
+            self._bar.add(len(results))
             measured = max(seconds / len(results), 1e-7)
             self._item_seconds = measured if self._item_seconds == 0.0 else (self._item_seconds + measured) / 2

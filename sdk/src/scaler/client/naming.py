@@ -8,12 +8,14 @@ Rules:
 
 from __future__ import annotations
 
+from concurrent.futures import FIRST_EXCEPTION
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 from scaler import blocking
 from scaler.client.functions import FunctionRecord
 from scaler.client.future import ScalerFuture
 from scaler.client.mapping import add_note
+from scaler.client.progress import Bar, wait
 from scaler.exceptions import SerializeObjectError
 from scaler.named_functions import NamedFunction
 from scaler.payload import INLINE_BYTES, Buffer
@@ -83,7 +85,9 @@ def map_named(client: Submitter, function: Callable[..., Any], items: List[Tuple
         except SerializeObjectError as error:
             add_note(error, f"(item {len(futures)} of map)")
             raise
-        with blocking.announced():
+        with blocking.announced(), Bar(client._options.progress, len(futures), function.name) as bar:
+            if bar.is_shown:
+                wait(futures, bar, return_when=FIRST_EXCEPTION)
             for future in futures:
                 try:
                     results.append(future.result())

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import ceil, isfinite
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
+from scaler.client.progress import Wanted, checked
 from scaler_protocol import messages as m
 
 ANY_AMOUNT = -1
@@ -34,6 +35,7 @@ class Options(NamedTuple):
     at_most_once: bool = False
     profiling: bool = False
     stream_output: bool = False
+    progress: Wanted = False  # of this client alone: does not travel
 
     def refined(
         self,
@@ -45,6 +47,7 @@ class Options(NamedTuple):
         at_most_once: Optional[bool] = None,
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
+        progress: Optional[Wanted] = None,
     ) -> Options:
         """These options with some changed; None leaves one as it is.
 
@@ -59,6 +62,7 @@ class Options(NamedTuple):
             self.at_most_once if at_most_once is None else _switch("at_most_once", at_most_once),
             self.profiling if profiling is None else _switch("profiling", profiling),
             self.stream_output if stream_output is None else _switch("stream_output", stream_output),
+            self.progress if progress is None else checked(progress),
         )
         if changed.at_most_once and changed.retries:
             raise ValueError("retries and at_most_once contradict each other: ask for one of them")
@@ -66,7 +70,8 @@ class Options(NamedTuple):
 
     def message(self) -> Optional[m.TaskOptions]:
         """What travels with a batch, the same object for equal options; None when there is nothing to say."""
-        return _message(self) if self != DEFAULTS else None
+        travelling = self._replace(progress=False) if self.progress else self
+        return _message(travelling) if travelling != DEFAULTS else None
 
 
 DEFAULTS = Options()

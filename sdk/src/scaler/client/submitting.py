@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ALL_COMPLETED, Future
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -30,7 +31,7 @@ from typing import (
     overload,
 )
 
-from scaler import nesting
+from scaler import blocking, nesting
 from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
@@ -38,6 +39,7 @@ from scaler.client.graph import run_graph, submit_graph
 from scaler.client.mapping import run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
+from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
 from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
@@ -81,6 +83,7 @@ class Submitter:
         at_most_once: Optional[bool] = None,
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
+        progress: Optional[Wanted] = None,
     ) -> SubmitterWithOptions:
         """The same client with other options for what is submitted through it.
 
@@ -96,13 +99,16 @@ class Submitter:
             at_most_once: never run the task again once a worker has it: if that is lost, so is the task.
             profiling: measure the task, for `ScalerFuture.profiling_info`.
             stream_output: what the task prints comes to this client.
+            progress: show a bar while `map`, `starmap`, `get` and `wait` wait, in a terminal or notebook; "always":
+                also where standard error leads to a file.
 
-        Raises TypeError and ValueError when an option is none, or two contradict each other.
+        Raises TypeError and ValueError when an option is none, or two contradict each other; ModuleNotFoundError when
+        a bar is wanted and tqdm is missing.
         """
         return SubmitterWithOptions(
             self,
             self._options.refined(
-                capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output
+                capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output, progress
             ),
         )
 
@@ -232,6 +238,7 @@ class Submitter:
         *iterables: Iterable[Any],
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
+        progress: Optional[Wanted] = None,
     ) -> List[R]:
         """Like the builtin `map`, run by the cluster; returns the list of results.
 
@@ -240,6 +247,7 @@ class Submitter:
         Parameters:
             capabilities: as of `options`; None: those of this client or view.
             reserialize: accepted for programs of earlier generations; `map` always serialises its function.
+            progress: as of `options`; None: that of this client or view.
 
         Raises the exception of the first item that failed, by its order, with the item's position in a note; and what
         `submit` raises.
@@ -248,7 +256,7 @@ class Submitter:
         if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
             if not any(type(item[0]) is ObjectReference for item in items):
                 items = [tuple(item[0]) for item in items]
-        return self._map(capabilities, fn, items)
+        return self._map(capabilities, progress, fn, items)
 
     def starmap(
         self,
@@ -256,11 +264,38 @@ class Submitter:
         iterable: Iterable[Sequence[Any]],
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
+        progress: Optional[Wanted] = None,
     ) -> List[R]:
         """Run `fn(*item)` for each item; otherwise as `map`."""
-        return self._map(capabilities, fn, [tuple(item) for item in iterable])
+        return self._map(capabilities, progress, fn, [tuple(item) for item in iterable])
 
-    def get(self, graph: Dict[Any, Any], keys: Sequence[Hashable], block: bool = True) -> Dict[Any, Any]:
+    def wait(
+        self,
+        futures: Iterable[Future[Any]],
+        timeout_seconds: Optional[float] = None,
+        return_when: str = ALL_COMPLETED,
+        progress: Optional[Wanted] = None,
+    ) -> DoneAndNotDone:
+        """Wait for futures, as `concurrent.futures.wait` does; with a bar if one is wanted.
+
+        Parameters:
+            futures: this client's, or any others.
+            timeout_seconds: how long to wait at most; None waits for ever.
+            return_when: ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION of `concurrent.futures`.
+            progress: as of `options`; None: that of this client or view.
+        """
+        futures = list(futures)
+        wanted = self._options.progress if progress is None else checked(progress)
+        with blocking.announced(), Bar(wanted, len(set(futures)), "wait") as bar:
+            return wait(futures, bar, timeout_seconds, return_when)
+
+    def get(
+        self,
+        graph: Dict[Any, Any],
+        keys: Sequence[Hashable],
+        block: bool = True,
+        progress: Optional[Wanted] = None,
+    ) -> Dict[Any, Any]:
         """Run a graph of tasks, as far as `keys` need it.
 
         Parameters:
@@ -269,6 +304,7 @@ class Submitter:
                 of that key. Every other value is data.
             keys: whose values are wanted, each once.
             block: wait for all of them; otherwise return futures.
+            progress: as of `options`, counting `keys`; None: that of this client or view.
 
         Returns a dictionary by key, in the order of `keys`: of the values, or of their futures.
 
@@ -279,18 +315,24 @@ class Submitter:
         and what `submit` raises, and when it waits, the exception of the first task that failed; a note says which one.
         The rest of what is asked for is cancelled then.
         """
-        return run_graph(self, graph, keys) if block else submit_graph(self, graph, keys)
+        submitter = self if progress is None else self.options(progress=progress)
+        return run_graph(submitter, graph, keys) if block else submit_graph(submitter, graph, keys)
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:
         """As `get` with `block=False`, but returns a list of futures in the order of `keys`."""
         return list(submit_graph(self, graph, keys).values())
 
     def _map(
-        self, capabilities: Optional[Mapping[str, float]], fn: Callable[..., R], items: List[Tuple[Any, ...]]
+        self,
+        capabilities: Optional[Mapping[str, float]],
+        progress: Optional[Wanted],
+        fn: Callable[..., R],
+        items: List[Tuple[Any, ...]],
     ) -> List[R]:
         submitter: Submitter = self
-        if capabilities is not None or self._options.profiling:  # nobody would see the profiles of chunks
-            submitter = self.options(capabilities=capabilities, profiling=False)
+        # Nobody would see the profiles of chunks.
+        if capabilities is not None or progress is not None or self._options.profiling:
+            submitter = self.options(capabilities=capabilities, profiling=False, progress=progress)
         return (map_named if isinstance(fn, NamedFunction) else run_map)(submitter, fn, items)
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import Mapping, Optional, Sequence
 
 from scaler.cluster.program import Program, option_arguments
+from scaler.notebook import card
 
 
 class Cluster(Program):
@@ -74,6 +75,20 @@ class Cluster(Program):
             # Tasks import what this program can import, also from beside its script.
             environment={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
             is_replaced=True,
+        )
+        self._address = address
+        self._n_workers = n_workers
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {self._workers} for {self._address}, {self.state}>"
+
+    def _repr_html_(self) -> str:
+        return card("Cluster", [("scheduler", self._address), ("workers", self._workers), ("state", self.state)])
+
+    @property
+    def _workers(self) -> str:
+        return (
+            "workers" if self._n_workers is None else f"{self._n_workers} worker{'' if self._n_workers == 1 else 's'}"
         )
 
 

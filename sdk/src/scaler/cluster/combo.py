@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Mapping, Optional, Sequence, Type
+from typing import List, Mapping, Optional, Sequence, Type
 
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
+from scaler.notebook import Link, Row, card
+from scaler_protocol.discovery import link_to
 
 
 class SchedulerClusterCombo:
@@ -89,6 +91,7 @@ class SchedulerClusterCombo:
             capabilities=capabilities,
         )
         self._cluster.start()
+        self._n_workers = n_workers
 
     def get_address(self) -> str:
         """The address to give to `Client`."""
@@ -110,6 +113,24 @@ class SchedulerClusterCombo:
         """Stop workers and scheduler, and wait until they are gone. Idempotent."""
         self._cluster.shutdown()
         self._scheduler.shutdown()
+
+    def __repr__(self) -> str:
+        workers = "1 worker" if self._n_workers == 1 else f"{self._n_workers} workers"
+        return f"<SchedulerClusterCombo {self.get_address()}, {workers}, {self._state}>"
+
+    def _repr_html_(self) -> str:
+        rows: List[Row] = [
+            ("scheduler", self.get_address()),
+            ("workers", self._n_workers),
+            ("state", self._state),
+            ("user interface", Link(link_to(self.get_monitor_address()))),
+            ("in a terminal", f"scaler_top {self.get_monitor_address()}"),
+        ]
+        return card("SchedulerClusterCombo", rows)
+
+    @property
+    def _state(self) -> str:
+        return "running" if self._scheduler.is_alive() else "stopped"
 
     def __enter__(self) -> SchedulerClusterCombo:
         return self

@@ -67,6 +67,13 @@ class Program:
     def is_alive(self) -> bool:
         return self._child is not None and self._child.is_alive()
 
+    @property
+    def state(self) -> str:
+        """In a word, for people."""
+        if self._child is None:
+            return "not started"
+        return f"process {self.pid}" if self.is_alive() else "stopped"
+
     def terminate(self) -> None:
         """Ask the process to stop; returns at once."""
         if self._child is not None:

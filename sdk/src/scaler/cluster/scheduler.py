@@ -17,60 +17,18 @@ PROGRAM_VARIABLE = "SCALER_SCHEDULER"
 START_TIMEOUT_SECONDS = 30.0
 
 
-class Scheduler(Program):
-    """A scheduler process.
+class SchedulerProcess(Program):
+    """A scheduler process that is given its command line.
 
     Parameters:
-        address: where it listens; None chooses a free port of this machine.
-        Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them.
+        arguments: of `scaler_scheduler`.
 
     The program is the command in the environment variable SCALER_SCHEDULER if that is set, else the appliance installed
     beside this package, else `scaler_scheduler` on the PATH.
     """
 
-    def __init__(
-        self,
-        address: Optional[str] = None,
-        monitor_address: Optional[str] = None,
-        io_threads: int = 1,
-        max_number_of_tasks_waiting: int = -1,
-        per_worker_queue_size: int = 1000,
-        client_timeout_seconds: float = 60,
-        worker_timeout_seconds: float = 60,
-        heartbeat_interval_seconds: float = 2,
-        object_directory: Optional[str] = None,
-        object_memory_limit: Optional[int] = None,
-        object_spill_directory: Optional[str] = None,
-        protected: bool = True,
-        event_loop: str = "builtin",
-        logging_paths: Sequence[str] = ("/dev/stdout",),
-        logging_level: str = "INFO",
-        logging_config_file: Optional[str] = None,
-    ) -> None:
-        super().__init__(
-            [
-                *scheduler_command(),
-                address or "tcp://127.0.0.1:0",
-                "--exit-when-stdin-closes",
-                *option_arguments(
-                    monitor_address=monitor_address,
-                    io_threads=io_threads,
-                    max_number_of_tasks_waiting=max_number_of_tasks_waiting,
-                    per_worker_queue_size=per_worker_queue_size,
-                    client_timeout_seconds=client_timeout_seconds,
-                    worker_timeout_seconds=worker_timeout_seconds,
-                    heartbeat_interval_seconds=heartbeat_interval_seconds,
-                    object_directory=object_directory,
-                    object_memory_limit=object_memory_limit,
-                    object_spill_directory=object_spill_directory,
-                    protected=protected,
-                    event_loop=event_loop,
-                    logging_paths=list(logging_paths),
-                    logging_level=logging_level,
-                    logging_config_file=logging_config_file,
-                ),
-            ]
-        )
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__([*scheduler_command(), *arguments])
         self._addresses: List[str] = []
 
     def start(self) -> None:
@@ -103,6 +61,63 @@ class Scheduler(Program):
     def get_monitor_address(self) -> str:
         """The address that monitors connect to."""
         return self._addresses[1]
+
+
+class Scheduler(SchedulerProcess):
+    """A scheduler process.
+
+    Parameters:
+        address: where it listens; None chooses a free port of this machine.
+        announce: whether `Client()` and `scaler_cluster` without an address find it, in other programs too.
+        Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them.
+
+    Which program that is, `SchedulerProcess` says.
+    """
+
+    def __init__(
+        self,
+        address: Optional[str] = None,
+        monitor_address: Optional[str] = None,
+        io_threads: int = 1,
+        max_number_of_tasks_waiting: int = -1,
+        per_worker_queue_size: int = 1000,
+        client_timeout_seconds: float = 60,
+        worker_timeout_seconds: float = 60,
+        heartbeat_interval_seconds: float = 2,
+        object_directory: Optional[str] = None,
+        object_memory_limit: Optional[int] = None,
+        object_spill_directory: Optional[str] = None,
+        protected: bool = True,
+        event_loop: str = "builtin",
+        logging_paths: Sequence[str] = ("/dev/stdout",),
+        logging_level: str = "INFO",
+        logging_config_file: Optional[str] = None,
+        announce: bool = False,
+    ) -> None:
+        super().__init__(
+            [
+                address or "tcp://127.0.0.1:0",
+                "--exit-when-stdin-closes",
+                *option_arguments(
+                    monitor_address=monitor_address,
+                    io_threads=io_threads,
+                    max_number_of_tasks_waiting=max_number_of_tasks_waiting,
+                    per_worker_queue_size=per_worker_queue_size,
+                    client_timeout_seconds=client_timeout_seconds,
+                    worker_timeout_seconds=worker_timeout_seconds,
+                    heartbeat_interval_seconds=heartbeat_interval_seconds,
+                    object_directory=object_directory,
+                    object_memory_limit=object_memory_limit,
+                    object_spill_directory=object_spill_directory,
+                    protected=protected,
+                    event_loop=event_loop,
+                    logging_paths=list(logging_paths),
+                    logging_level=logging_level,
+                    logging_config_file=logging_config_file,
+                    announce=announce,
+                ),
+            ]
+        )
 
 
 def scheduler_command() -> List[str]:

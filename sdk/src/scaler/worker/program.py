@@ -15,235 +15,29 @@ import os
 import resource
 import sys
 import time
-from math import isfinite
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence
 
-from scaler.version import __version__
 from scaler.worker.nursery import NurseryClient, NurserySettings, start_nursery
-from scaler.worker.preload import PreloadError, parse_preload
-from scaler.worker.served_functions import parse_served
+from scaler.worker.options import CLUSTER, read_options
 from scaler.worker.shared_progress import ProgressPage
-from scaler.worker.worker_settings import WorkerSettings, default_slots
-from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol.addresses import AddressError
-from scaler_protocol.program_logging import LEVELS, setup_logging
+from scaler_protocol.program_logging import setup_logging
 
 EXIT_USAGE = 2
 NURSERY_END_SECONDS = 5.0
 
-_DEFAULTS = WorkerSettings(address="", slots=1)
 
-
-def _number(minimum: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        value = kind(text)
-        if not minimum <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is out of range: give {minimum:g} or more")
-        return value
-
-    parse.__name__ = "whole number" if kind is int else "number"  # for the error "invalid … value"
-    return parse
-
-
-def _names(text: str) -> Tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-UNCOUNTED_AMOUNT = float(1 << 31)
-"""Of a capability that is there and has no amount: more than any number of tasks takes."""
-
-
-def _capabilities(text: str) -> Dict[str, float]:
-    amounts: Dict[str, float] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, has_amount, number = (piece.strip() for piece in part.partition("="))
-        try:
-            amount = float(number) if has_amount else -1.0
-        except ValueError:
-            amount = float("nan")
-        if not name or name in amounts or not isfinite(amount) or (amount < 0 and amount != -1):
-            raise argparse.ArgumentTypeError(f"{part!r}: write NAME=AMOUNT, or NAME alone, and each name once")
-        amounts[name] = UNCOUNTED_AMOUNT if amount == -1 else amount
-    return amounts
-
-
-def _served(text: str) -> Tuple[str, str]:
-    try:
-        return parse_served(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The options, each with its default in the help."""
-    own_name = os.path.basename(sys.argv[0])
-    parser = argparse.ArgumentParser(
-        prog=own_name if own_name.startswith("scaler_") else "scaler_cluster",
-        description="Run tasks of a Scaler scheduler on this host, in a number of worker processes.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("address", help="address of the scheduler, such as tcp://127.0.0.1:8516")
-    _add_worker_options(parser)
-    _add_time_options(parser)
-    _add_program_options(parser)
-    return parser
-
-
-def _add_worker_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        *("-n", "--num-of-workers"),
-        type=_number(1, int),
-        default=default_slots(),
-        help="worker processes, each of which runs one task at a time",
-    )
-    add(
-        *("-wn", "--worker-names"),
-        type=_names,
-        default=(),
-        metavar="NAME[,NAME...]",
-        help="one name for all, or one for each worker, separated by commas",
-    )
-    add(
-        *("-qs", "--per-worker-queue-size"),
-        type=_number(1, int),
-        default=_DEFAULTS.per_worker_queue_size,
-        help="tasks that the scheduler may queue here for each worker",
-    )
-    add(
-        *("-tm", "--trim-memory-threshold-bytes"),
-        type=_number(0, int),
-        default=_DEFAULTS.trim_memory_threshold_bytes,
-        help="a worker with more resident memory gives freed memory back to the system",
-    )
-    add(
-        *("-pwc", "--per-worker-capabilities"),
-        type=_capabilities,
-        default="",
-        metavar="NAME[=AMOUNT][,...]",
-        help="what each worker offers to tasks that ask for it, such as gpu=1,linux; amounts are counted",
-    )
-    add(
-        "--capabilities",
-        type=_capabilities,
-        default="",
-        metavar="NAME[=AMOUNT][,...]",
-        help="likewise, what all workers of this host offer together",
-    )
-    add(
-        "--functions",
-        action="append",
-        type=_served,
-        default=[],
-        metavar="NAME=MODULE:FUNCTION",
-        help="serve a function by name to clients of any language; NAME*=MODULE serves all public functions of a module"
-        " under names that begin so; may be given several times",
-    )
-    add(
-        "--preload",
-        action="append",
-        default=[],
-        metavar="MODULE[:FUNCTION]",
-        help="import a module, and call a function of it, before workers start; may be given several times",
-    )
-
-
-def _add_time_options(parser: argparse.ArgumentParser) -> None:
-    seconds, some_seconds = _number(0, float), _number(0.01, float)
-    add = parser.add_argument
-    add(
-        *("-hi", "--heartbeat-interval", "--heartbeat-interval-seconds"),
-        dest="heartbeat_interval_seconds",
-        type=some_seconds,
-        default=_DEFAULTS.heartbeat_interval_seconds,
-        help="seconds between heartbeats, unless the scheduler asks for another interval",
-    )
-    add(
-        *("-tts", "--task-timeout-seconds"),
-        type=seconds,
-        default=_DEFAULTS.task_timeout_seconds,
-        help="stop a task that runs longer; 0: never",
-    )
-    add(
-        *("-gc", "--garbage-collect-interval-seconds"),
-        type=some_seconds,
-        default=_DEFAULTS.garbage_collect_interval_seconds,
-        help="how often workers collect garbage, between tasks",
-    )
-    add(
-        *("-ot", "--object-retention-seconds"),
-        type=seconds,
-        default=_DEFAULTS.object_retention_seconds,
-        help="workers forget functions and objects that they have not used for so long",
-    )
-    add(
-        *("-ds", "--death-timeout-seconds"),
-        type=some_seconds,
-        default=_DEFAULTS.death_timeout_seconds,
-        help="end when no scheduler has answered for so long",
-    )
-
-
-def _add_program_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        *("-el", "--event-loop"),
-        choices=("builtin", "uvloop"),
-        default=_DEFAULTS.event_loop,
-        help="the agent's event loop",
-    )
-    add(
-        *("-it", "--io-threads"),
-        type=_number(1, int),
-        default=_DEFAULTS.io_threads,
-        help="accepted for scripts of earlier generations: the network needs no threads any more",
-    )
-    add(
-        "--exit-when-stdin-closes",
-        action="store_true",
-        help="end when standard input, a pipe, is closed by the parent process, or by its death",
-    )
-    add(
-        *("-lp", "--logging-paths"),
-        nargs="+",
-        default=["/dev/stdout"],
-        help="where log lines go: /dev/stdout, /dev/stderr or files",
-    )
-    add(
-        *("-ll", "--logging-level"),
-        type=str.upper,
-        choices=LEVELS,
-        default="INFO",
-        help="the least important lines to log",
-    )
-    add(
-        *("-lc", "--logging-config-file"),
-        default=None,
-        help="a file for logging.config.fileConfig, instead of the two options above",
-    )
-    version = f"%(prog)s {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
-    add("--version", action="version", version=version)
-
-
-def _settings(parser: argparse.ArgumentParser, options: Any) -> WorkerSettings:
-    """The settings that the options say; ends the program when they contradict each other."""
-    slots, names = options.num_of_workers, options.worker_names
-    if len(names) > 1 and len(names) != slots:
-        parser.error(f"--worker-names has {len(names)} names for {slots} workers: give one, or one for each")
-    if "://" not in options.address:
-        parser.error(f"{options.address!r} is no address: write tcp://HOST:PORT")
+def _settings(options: argparse.Namespace) -> WorkerSettings:
+    """The settings that the options say."""
+    slots = options.num_of_workers
     capabilities: Dict[str, float] = dict(options.capabilities)
     for name, amount in options.per_worker_capabilities.items():
         capabilities[name] = capabilities.get(name, 0.0) + amount * slots
-    for text in options.preload:
-        try:
-            parse_preload(text)
-        except PreloadError as error:
-            parser.error(str(error))
     return WorkerSettings(
         address=options.address,
         slots=slots,
-        names=names,
+        names=tuple(options.worker_names),
         heartbeat_interval_seconds=options.heartbeat_interval_seconds,
         task_timeout_seconds=options.task_timeout_seconds,
         garbage_collect_interval_seconds=options.garbage_collect_interval_seconds,
@@ -259,20 +53,29 @@ def _settings(parser: argparse.ArgumentParser, options: Any) -> WorkerSettings:
     )
 
 
-def main(arguments: Optional[Sequence[str]] = None, note: str = "") -> int:
+def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one worker host; the exit code of the program.
 
     Parameters:
         arguments: by default those of the command line.
+    """
+    return run(read_options(arguments))
+
+
+def run(options: argparse.Namespace, note: str = "") -> int:
+    """Run one worker host; the exit code of the program.
+
+    Parameters:
+        options: what `read_options` made of the command line.
         note: a warning for the log, as soon as there is one.
     """
-    parser = make_parser()
-    options = parser.parse_args(arguments)
-    settings = _settings(parser, options)
+    settings = _settings(options)
     try:
-        logger = setup_logging(options.logging_paths, options.logging_level, options.logging_config_file)
-    except (OSError, ValueError) as error:
-        parser.error(f"logging cannot be set up: {error}")
+        logger = setup_logging(
+            options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format
+        )
+    except (OSError, KeyError, ValueError) as error:
+        CLUSTER.parser().error(f"logging cannot be set up: {error}")
     if note:
         logger.warning(note)
     logger.info(
@@ -281,6 +84,7 @@ def main(arguments: Optional[Sequence[str]] = None, note: str = "") -> int:
         settings.heartbeat_interval_seconds,
         settings.object_retention_seconds,
     )
+    logger.info("ClusterProcess: the scheduler is at %s", settings.address)
     _raise_descriptor_limit()
     page = ProgressPage()
     nursery, nursery_process_id = start_nursery(page, NurserySettings(settings.address, options.preload))

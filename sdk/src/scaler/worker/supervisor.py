@@ -12,16 +12,18 @@ Rules:
 
 from __future__ import annotations
 
+import argparse
 import os
 import select
 import signal
 import sys
 import time
 from types import FrameType
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import program
+from scaler.worker.options import read_options
 
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,11 +32,11 @@ class Supervisor:
     """Runs one worker host until it ends for good.
 
     Parameters:
-        arguments: of the command line.
+        options: of the command line.
     """
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._arguments = list(arguments)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
         self._agent = 0  # its process id, while it runs
         self._is_ending = False
         self._note = ""  # for the log of the next agent
@@ -86,7 +88,7 @@ class Supervisor:
             os.dup2(life_line, 0)
             os.close(life_line)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
-            code = program.main([*self._arguments, "--exit-when-stdin-closes"], self._note)
+            code = program.run(self._options, self._note)
         except SystemExit as leave:
             code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
         except BaseException:
@@ -104,7 +106,8 @@ class Supervisor:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one worker host, and replace it when it is killed; the exit code of the program."""
-    given: List[str] = list(sys.argv[1:] if arguments is None else arguments)
-    if program.make_parser().parse_args(given).exit_when_stdin_closes:
-        return program.main(given)
-    return Supervisor(given).run()
+    options = read_options(arguments)
+    if options.exit_when_stdin_closes:
+        return program.run(options)
+    options.exit_when_stdin_closes = True  # of the agents: their life line
+    return Supervisor(options).run()

@@ -56,8 +56,8 @@ def object_ids_are_the_sessions(bench: RoleBench) -> None:
     """The ids of objects carry the session's number, are new, and are numbered from 1."""
     number = bench.random.randrange(1 << 20, 1 << 24)
     session = bench.welcomed(session=number)
-    bench.submit(3, size=LARGE)
-    session.wait_until(lambda: len(session.tasks) == 3, "three tasks")
+    bench.submit(4, size=LARGE)
+    session.wait_until(lambda: len(session.tasks) == 4, "four tasks")
     if not session.objects:
         raise NotApplicable("the client makes no objects")
     check(all(each >> 40 == number for each in session.objects), f"objects of session {number}", list(session.objects))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import time
-from typing import List, Optional
+from typing import Optional
 
+from scaler_conformance.attempts import check_growing_pauses
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.client_session import ClientSession
 from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
 
 LARGE = 300_000
-ATTEMPTS = 6
 
 
 def finish(bench: RoleBench, session: Optional[ClientSession], *tasks: int) -> None:
@@ -141,41 +138,4 @@ def waits_longer_between_attempts(bench: RoleBench) -> None:
     """While nobody answers at the address, attempts to connect come ever more seldom."""
     session = bench.welcomed()
     session.expect_task(bench.submit_one())
-    port = int(bench.router.address.rpartition(":")[2])
-    bench.router._socket.close()
-    bench.router._by_identity.clear()
-    times = times_of_attempts(port, bench.settings.deadline_seconds)
-    bench.router.restart()
-    if len(times) < ATTEMPTS:
-        return  # so seldom that there is nothing to compare
-    gaps = [later - earlier for earlier, later in zip(times, times[1:])]
-    first, last = gaps[0] + gaps[1], gaps[-1] + gaps[-2]
-    check(last > 1.5 * first, "the last pauses to be longer than the first", f"pauses of {gaps} seconds")
-
-
-def times_of_attempts(port: int, seconds: float) -> List[float]:
-    """When connections came that were closed at once."""
-    times: List[float] = []
-    deadline = time.monotonic() + seconds
-    listener = listen(port, deadline)
-    with listener:
-        while len(times) < ATTEMPTS and time.monotonic() < deadline:
-            listener.settimeout(max(0.01, deadline - time.monotonic()))
-            try:
-                connection, _ = listener.accept()
-            except socket.timeout:
-                break
-            times.append(time.monotonic())
-            connection.close()
-    return times
-
-
-def listen(port: int, deadline: float) -> socket.socket:
-    """The socket that was just closed may hold the port a moment longer."""
-    while True:
-        try:
-            return socket.create_server(("127.0.0.1", port), backlog=64)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise NotApplicable(f"port {port} is taken") from None
-            time.sleep(0.01)
+    check_growing_pauses(bench.router, bench.settings.deadline_seconds)

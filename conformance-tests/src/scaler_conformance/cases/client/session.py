@@ -138,6 +138,26 @@ def a_shutdown_that_it_asked_for_ends_it(bench: RoleBench) -> None:
     session.wait_until(lambda: session.waiting("DisconnectResponse", "DisconnectRequest"), "DisconnectResponse")
 
 
+@case(covers=["SCL-CLT-014"])
+def a_shutdown_that_is_refused_ends_nothing(bench: RoleBench) -> None:
+    """When ClientShutdown is not accepted the user learns that, and the client goes on: its tasks have results."""
+    bench.need("shutdown")
+    session = bench.welcomed()
+    before = bench.submit_one()
+    sent = session.expect_task(before)
+    bench.adapter.tell("shutdown")
+    session.expect("ClientShutdown")
+    session.send("ClientShutdownResponse", accepted=False, message="this scheduler is protected")
+    answered = bench.expect_event("shutdown")
+    check(answered.get("accepted") is False, "a shutdown that was not accepted", answered)
+    session.succeed(sent)
+    bench.expect_result(before)
+    after = bench.submit_one()
+    session.succeed(session.expect_task(after))
+    bench.expect_result(after)
+    session.expect_none("DisconnectRequest", expected="the client not to leave")
+
+
 @case(covers=["SCL-SES-019"])
 def says_that_it_leaves(bench: RoleBench) -> None:
     """A client that disconnects says so, and ends with the scheduler's answer."""

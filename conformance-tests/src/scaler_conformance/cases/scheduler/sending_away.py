@@ -17,7 +17,7 @@ def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
     return client.expect("WorkerShutdownResponse", requestId=request)
 
 
-@case(covers=["SCL-SCH-034"])
+@case(covers=["SCL-SCH-036"])
 def protected_scheduler_sends_nobody_away(bench: RoleBench) -> None:
     """A protected scheduler answers accepted = false, and the worker goes on without being asked."""
     bench.variant("protected")
@@ -32,7 +32,7 @@ def protected_scheduler_sends_nobody_away(bench: RoleBench) -> None:
     worker.expect_nothing_more()
 
 
-@case(covers=["SCL-SCH-035"])
+@case(covers=["SCL-SCH-037"])
 def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
     """A session that is none, or a client's, a name that nobody has, and one that two have: accepted = false."""
     bench.variant("unprotected")
@@ -53,7 +53,7 @@ def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
         twin.expect_nothing_more()
 
 
-@case(covers=["SCL-SCH-036"])
+@case(covers=["SCL-SCH-038"])
 def worker_is_asked_to_drain(bench: RoleBench) -> None:
     """A worker that drains is asked to, found by session or name, and is sent no more tasks; others are."""
     bench.variant("unprotected")
@@ -78,7 +78,7 @@ def worker_is_asked_to_drain(bench: RoleBench) -> None:
         client.expect_outcome(task, "success")
 
 
-@case(covers=["SCL-SCH-036", "SCL-SCH-018"])
+@case(covers=["SCL-SCH-038", "SCL-SCH-018"])
 def worker_is_asked_to_stop(bench: RoleBench) -> None:
     """A worker that is to stop is sent a DisconnectRequest of reason shutdown; its task runs elsewhere, as before."""
     bench.variant("unprotected")

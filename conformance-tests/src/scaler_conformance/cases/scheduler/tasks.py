@@ -71,10 +71,17 @@ def columns_that_disagree_are_malformed(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-002"])
 def nothing_of_a_malformed_batch_is_kept(bench: RoleBench) -> None:
-    """Of a batch that is whole but for one size, no task is run."""
+    """Of a batch that is whole but for one size, be it the last of many, no task is run."""
     worker, client = bench.worker(slots=9), bench.client()
-    for sizes, payload in (([1, 1], b"abc"), ([1, 1, 1], b"abc"), ([2], b"ab"), ([1, 2], b"ab")):
-        client.send("Task", payload, ids=[1, 2], payloadSizes=sizes, functionName=ECHO, codec="raw")
+    for count, sizes, payload in (
+        (2, [1, 1], b"abc"),
+        (2, [1, 1, 1], b"abc"),
+        (2, [2], b"ab"),
+        (2, [1, 2], b"ab"),
+        (9, [1, 1, 1, 1, 1, 1, 1, 1, 2], b"123456789"),
+    ):
+        ids = list(range(1, count + 1))
+        client.send("Task", payload, ids=ids, payloadSizes=sizes, functionName=ECHO, codec="raw")
         client.expect_refusal("malformed", f"payloadSizes {sizes} for {len(payload)} bytes")
         bench.quiet(worker)
         worker.expect_nothing_more()

@@ -44,10 +44,21 @@ def ping_is_answered(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-003"])
 def messages_have_one_frame_or_two(bench: RoleBench) -> None:
-    """All that a scheduler sends is a header, and behind it the payload if there is one."""
+    """All that a scheduler sends is a header, and behind it the payload if there is one, whatever it has to say."""
     client, worker = bench.client(), bench.worker()
-    client.submit(payload=b"[1]")
-    worker.succeed(worker.expect_task(b"[1]"), payload=b"1")
+    value = client.create(b"value")
+    client.submit(payload=b"[1]", dependencyCounts=[1], dependencies=[value])
+    client.send("ExplanationRequest", requestId=5, taskId=1)
+    check(not client.expect("Explanation", requestId=5).payload, "no payload", "one")
+    task = worker.expect_task(b"[1]")
+    check(worker.fetch(value) == b"value", "the object's content", "another")
+    worker.send("TaskLog", id=task.id, stream=1, text="on the way")
+    check(not client.expect("TaskLog", id=1).payload, "no payload", "one")
+    client.cancel(1)
+    worker.expect_cancel(task.id)
+    worker.confirm(task.id, 1)
+    client.expect_confirmation(1, "running")
+    worker.succeed(task, payload=b"1")
     check(client.expect_outcome(1, "success").payload == b"1", "the result as payload", "another")
 
 

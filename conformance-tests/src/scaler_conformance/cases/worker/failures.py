@@ -98,11 +98,11 @@ def busy_time_is_told(bench: RoleBench) -> None:
 def profile_is_filled(bench: RoleBench) -> None:
     """With the option profiling, a task's duration, CPU time and memory are told."""
     worker = bench.welcomed()
-    outcome = worker.expect_value(worker.submit("busy", 30, options={"profiling": True}), None)
+    outcome = worker.expect_value(worker.submit("busy", 300, options={"profiling": True}), None)
     for column in ("durationsMicroseconds", "cpuMicroseconds", "peakMemoryBytes"):
         values = getattr(outcome.message, column)
         check(len(values) == len(outcome.message.ids), f"the column {column}", outcome.message)
-        least = {"durationsMicroseconds": 30_000, "cpuMicroseconds": 5_000}.get(column, 0)
+        least = {"durationsMicroseconds": 300_000, "cpuMicroseconds": 5_000}.get(column, 0)
         check(values[outcome.entry] >= least, f"at least {least} in {column}", values)
 
 
@@ -115,5 +115,19 @@ def time_limit_stops_a_task(bench: RoleBench) -> None:
     hold.expect_started()
     worker.expect_failure(task, "timeLimit", "lost")
     hold.expect_stopped()
+    worker.expect_value(worker.submit("echo", "next"), "next")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-011"], features=["memory-limit"])
+def memory_limit_stops_a_task(bench: RoleBench) -> None:
+    """A task that uses more than its memory limit is stopped and lost; one that keeps to it, and others, run on."""
+    worker = bench.welcomed()
+    worker.need_function("fill")
+    options = {"memoryLimitBytes": 256 << 20}
+    modest = worker.submit("fill", 1 << 20, 10, options=options)
+    worker.expect_value(modest, None)
+    greedy = worker.submit("fill", 400 << 20, 100_000 * bench.settings.deadline_seconds, options=options)
+    worker.expect_failure(greedy, "memoryLimit", "lost")
     worker.expect_value(worker.submit("echo", "next"), "next")
     worker.expect_nothing_more()

@@ -12,7 +12,8 @@ from scaler_conformance.mutations import faulty_headers, mutated
 from scaler_conformance.worker_session import PREFIX, WorkerSession
 
 FRAMES = 10_000
-AT_A_TIME = 250
+AT_A_TIME = 50
+"""A worker that gives up its session for one of them does not see those behind it."""
 FAREWELLS = ("DisconnectRequest", "Refusal", "Welcome")
 """What a mutated frame must not be: a worker may end its session for it."""
 

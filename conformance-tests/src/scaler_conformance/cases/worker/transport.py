@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scaler_conformance.attempts import check_growing_pauses
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.conversation import check
@@ -134,3 +135,11 @@ def says_hello_again_to_each_scheduler(bench: RoleBench) -> None:
             same = getattr(worker.hello, field) == getattr(before, field)
             check(same, f"the same {field} as in the first Hello", worker.hello)
     worker.fence()
+
+
+@case(covers=["SCL-TRN-009"])
+def waits_longer_between_attempts(bench: RoleBench) -> None:
+    """While nobody answers at the address, attempts to connect come ever more seldom; then the worker is back."""
+    bench.welcomed()
+    check_growing_pauses(bench.router, bench.settings.deadline_seconds)
+    bench.rejoined().fence()

@@ -4,11 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <exception>
-
-#include "functions.hpp"
 
 namespace worker {
 
@@ -24,14 +23,6 @@ constexpr std::size_t longest_text_bytes = 16 << 20;
 constexpr int messages_in_a_row = 64;
 constexpr unsigned most_faults_told = 10;  // in the log
 
-void log(const std::string& text) {
-  char time[32];
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
-  std::fprintf(stderr, "%s cpp_worker: %s\n", time, text.c_str());
-}
-
 template <typename Item>
 kj::ArrayPtr<const Item> column(const std::vector<Item>& items) {
   return kj::arrayPtr(items.data(), items.size());
@@ -45,8 +36,16 @@ std::string valid_text(const std::string& text, std::size_t most_bytes = longest
 
 }  // namespace
 
-Worker::Worker(const Options& options, void* context, int signals)
-    : options_(options), context_(context), signals_(signals), runner_(options.slots) {}
+Worker::Worker(const Options& options, const Functions& functions, void* context, int signals)
+    : options_(options), functions_(functions), context_(context), signals_(signals), runner_(options.slots) {}
+
+void Worker::log(const std::string& text) const {
+  char time[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
+  std::fprintf(stderr, "%s %s: %s\n", time, options_.implementation.c_str(), text.c_str());
+}
 
 Exit Worker::run() {
   connect();
@@ -114,15 +113,15 @@ void Worker::say_hello() {
     hello.setMinorMax(minor_version);
     hello.setRole(Role::WORKER);
     auto implementation = hello.initImplementation();
-    implementation.setName("cpp_worker");
-    implementation.setVersion("1.0");
+    implementation.setName(options_.implementation);
+    implementation.setVersion(options_.version);
     implementation.setLanguage("C++17");
     auto codecs = hello.initCodecs(2);
     codecs.set(0, "json");
     codecs.set(1, "raw");
-    auto served = hello.initFunctions(static_cast<unsigned>(functions().size()));
+    auto served = hello.initFunctions(static_cast<unsigned>(functions_.size()));
     unsigned position = 0;
-    for (const auto& [name, function] : functions()) served.set(position++, name);
+    for (const auto& [name, function] : functions_) served.set(position++, name);
     char host[256] = {};
     gethostname(host, sizeof host - 1);
     hello.setHost(valid_text(host));
@@ -160,6 +159,13 @@ void Worker::leave() {
   end_session();
   leaving_ = true;
   leave_by_ = Clock::now() + answer_to_farewell;
+}
+
+// Leaves as the scheduler has asked.
+void Worker::go() {
+  connection_->send([](Message::Builder message) { message.initDisconnectResponse(); });
+  end_session();
+  exit_ = Exit::left;
 }
 
 long Worker::milliseconds_to_next_duty() const {
@@ -326,9 +332,7 @@ void Worker::handle_disconnect(DisconnectRequest::Reader request) {
     return report_events();
   }
   log(std::string("the scheduler asks to leave. ") + request.getMessage().cStr());
-  connection_->send([](Message::Builder message) { message.initDisconnectResponse(); });
-  end_session();
-  exit_ = Exit::left;
+  go();
 }
 
 void Worker::handle_task(Task::Reader task, const Bytes& payload) {
@@ -345,8 +349,8 @@ void Worker::handle_task(Task::Reader task, const Bytes& payload) {
   auto batch = std::make_shared<Batch>();
   if (task.getFunction() == 0) {
     batch->function_name = task.getFunctionName();
-    const auto found = functions().find(batch->function_name);
-    if (found != functions().end()) batch->function = &found->second;
+    const auto found = functions_.find(batch->function_name);
+    if (found != functions_.end()) batch->function = &found->second;
   }
   batch->codec = task.getCodec();
   const auto options = task.getOptions();
@@ -488,9 +492,7 @@ void Worker::report_events() {
   confirm(answers);
   if (session_->draining && session_->held.empty()) {
     log("drained");
-    connection_->send([](Message::Builder message) { message.initDisconnectResponse(); });
-    end_session();
-    exit_ = Exit::left;
+    go();
   }
 }
 
@@ -587,6 +589,18 @@ void Worker::confirm(const std::vector<std::pair<std::uint64_t, CancelOutcome>>&
     confirmation.setIds(column(ids));
     confirmation.setOutcomes(column(outcomes));
   });
+}
+
+Exit serve(const Options& options, const Functions& functions) {
+  // Blocked before there are threads, so that they come by the descriptor alone.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const Descriptor signals(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+  const std::unique_ptr<void, int (*)(void*)> context(zmq_ctx_new(), zmq_ctx_term);
+  return Worker(options, functions, context.get(), signals.number()).run();
 }
 
 }  // namespace worker

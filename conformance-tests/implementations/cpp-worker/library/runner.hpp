@@ -6,37 +6,19 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "common.capnp.h"
+#include "worker.hpp"
 
 namespace worker {
-
-using Clock = std::chrono::steady_clock;
-struct Function;
-
-// A descriptor of the system, closed with its owner.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor();
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 // Bytes, and whatever keeps them alive: a frame, a string, a mapped file.
 struct Bytes {
@@ -94,32 +76,6 @@ struct Event {
   std::uint8_t stream = 0;
   std::string text;
   Outcome outcome;
-};
-
-// Thrown through a function that was asked to stop.
-struct Stopped {
-  bool time_limit;
-};
-
-class Runner;
-
-// What a running function may ask for.
-class Control {
- public:
-  Control(Runner& runner, const InstancePointer& instance, int wake, Clock::time_point started);
-
-  // Throws Stopped if the task should end.
-  void check() const;
-  // Waits until `descriptor` is ready for `events` (returns true) or the time is there (false); throws Stopped.
-  bool wait(Clock::time_point until, int descriptor = -1, short events = 0) const;
-  // Writes to the task's standard output (stream 1) or error (2).
-  void write(std::uint8_t stream, const std::string& text) const;
-
- private:
-  Runner& runner_;
-  const InstancePointer& instance_;
-  int wake_;
-  Clock::time_point limit_ = Clock::time_point::max();
 };
 
 class Runner {

@@ -20,23 +20,10 @@
 
 namespace worker {
 
-struct Options {
-  std::string address;
-  unsigned slots = 1;
-  unsigned queue_size = 256;
-  std::string name;
-  std::vector<std::pair<std::string, double>> capabilities;
-  bool share_directory = true;
-  double patience_seconds = 60;
-};
-
-// How the program ends.
-enum class Exit { left = 0, unreachable = 1, usage = 2, refused = 3 };
-
 class Worker {
  public:
   // `signals`: a signalfd for SIGTERM and SIGINT.
-  Worker(const Options& options, void* context, int signals);
+  Worker(const Options& options, const Functions& functions, void* context, int signals);
   Exit run();
 
  private:
@@ -66,9 +53,11 @@ class Worker {
 
   void connect();
   void disconnect(const std::string& why);
+  void log(const std::string& text) const;
   void say_hello();
   void end_session();
   void leave();
+  void go();
   long milliseconds_to_next_duty() const;
   void keep_time();
 
@@ -92,7 +81,8 @@ class Worker {
   void confirm(const std::vector<std::pair<std::uint64_t, CancelOutcome>>& answers);
   std::string failure_of(const Instance& instance, const Outcome& outcome) const;
 
-  const Options options_;
+  const Options& options_;
+  const Functions& functions_;
   void* context_;
   int signals_;
   Runner runner_;

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "functions.hpp"
+#include "codecs.hpp"
 
 namespace worker {
 

@@ -1,0 +1,79 @@
+"""The tables in docs/configuration.md, made from the programs' tables of options.
+
+    .venv/bin/python .ci/configuration_page.py --write      (make configuration-page)
+
+Rules: what stands between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is made here; the rest is written
+by people. A test fails when what is there is not what is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+from scaler.programs.options import SCALER
+from scaler.worker.options import CLUSTER
+from scaler_appliance.shell.options import SCHEDULER
+from scaler_appliance.top.options import TOP
+from scaler_appliance.ui.options import UI
+from scaler_protocol.program_options import Option, Program, Switch
+from scaler_protocol.program_options.command_line import default_of
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/configuration.md"
+PROGRAMS: Dict[str, Program] = {program.name: program for program in (SCALER, SCHEDULER, CLUSTER, UI, TOP)}
+MARKED = re.compile(r"(<!-- options: (?P<program>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def page_of(text: str) -> str:
+    """The page with its tables made anew."""
+    return MARKED.sub(lambda marked: f"{marked[1]}{table_of(PROGRAMS[marked['program']])}{marked[3]}", text)
+
+
+def table_of(program: Program) -> str:
+    """A row for each option, in the order of the help."""
+    lines = [
+        "| option | in a file, and in the environment | value | default | meaning |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [f"| {' | '.join(map(_cell, row_of(program, option)))} |" for option in program.options]
+    return "\n".join(lines) + "\n"
+
+
+def row_of(program: Program, option: Option) -> List[str]:
+    flags = [f"`{flag}`" for flag in option.flags] or [f"`{option.title}`"]
+    is_flag = isinstance(option.kind, Switch) and not option.kind.has_negation
+    if isinstance(option.kind, Switch) and not is_flag:
+        flags.append(f"`--no-{option.flags[-1][2:]}`")
+    places = [f"`{option.key}`", *(f"`{variable}`" for variable in program.variables(option))]
+    default = default_of(option)
+    return [
+        ", ".join(flags),
+        "" if option.is_command_line_only else "<br>".join(places),
+        "" if is_flag else option.kind.expects,
+        "required" if option.is_required and not default else default,
+        option.help,
+    ]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*") if "`" not in text else text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare docs/configuration.md with the tables of options.")
+    parser.add_argument("--write", action="store_true", help="write the page instead")
+    written = PAGE.read_text(encoding="utf-8")
+    made = page_of(written)
+    if parser.parse_args().write:
+        PAGE.write_text(made, encoding="utf-8")
+    elif made != written:
+        print("docs/configuration.md is not what the tables of options say: make configuration-page")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The tables of options and all that is made from them say the same.
+
+Rules: each program is asked by its own command, not only its table; examples of files in the documentation are valid.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+from types import ModuleType
+from typing import Set
+
+import pytest
+
+from scaler_protocol.program_options import Program, Reading
+
+TREE = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+TOML_FENCE = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ADDRESS = "tcp://127.0.0.1:2345"
+EVERY_PROGRAMS = {"--help", "--version", "--print-completion"}
+SECRETS = {"SCALER_UI_TOKEN"}  # which have a variable, and no option that others could read
+CONFIGURED = {"--config", "--check", "--print-config"}
+
+
+def load_page_tool() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("configuration_page", TREE / ".ci/configuration_page.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+page = load_page_tool()
+PROGRAMS = pytest.mark.parametrize("program", page.PROGRAMS.values(), ids=lambda program: program.name)
+
+
+def output_of(*command: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SCALER_")}
+    done = subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def long_options(program: Program) -> Set[str]:
+    flags = set(LONG_OPTION.findall(page.table_of(program)))
+    if program.is_configured:
+        flags |= CONFIGURED | ({"--config-entry"} if program.is_repeated else set())
+    return flags | EVERY_PROGRAMS
+
+
+def test_every_program_has_a_table() -> None:
+    scripts = {
+        entry.name
+        for name in ("scaler-sdk", "scaler-appliance")
+        for entry in distribution(name).entry_points
+        if entry.group == "console_scripts"
+    }
+    assert scripts - {"scaler_worker"} == set(page.PROGRAMS), "scaler_worker is scaler_cluster"
+
+
+def test_the_options_of_a_command_are_documented_where_it_is() -> None:
+    text = (TREE / "docs/cluster.md").read_text(encoding="utf-8")
+    section = re.search(r"^## `scaler dev`$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    told = set(LONG_OPTION.findall(output_of("scaler", "dev", "-h")))
+    assert set(LONG_OPTION.findall(section[1])) == told - EVERY_PROGRAMS
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.page_of(text) == text, "make configuration-page"
+    assert [match["program"] for match in page.MARKED.finditer(text)] == list(page.PROGRAMS)
+
+
+@PROGRAMS
+def test_the_help_has_exactly_the_options_and_variables_of_the_table(program: Program) -> None:
+    text = output_of(program.name, "-h")
+    assert set(LONG_OPTION.findall(text)) - {"--config-entry"} == long_options(program) - {"--config-entry"}
+    options = program.configurable_options
+    assert set(re.findall(r"SCALER_\w+", text)) - SECRETS == {program.variables(option)[0] for option in options}
+
+
+@PROGRAMS
+def test_a_file_has_exactly_the_keys_of_the_table(program: Program, tmp_path: Path) -> None:
+    path = tmp_path / "scaler.toml"
+    path.write_text(f'[scheduler]\naddress = "{ADDRESS}"\n')
+    which = [str(path)] if program.name == "scaler" else ["--config", str(path)]
+    printed = output_of(program.name, *which, "--print-config")
+    section = re.split(r"^\[+\w+\]+\n", printed, flags=re.MULTILINE)[1]
+    assert re.findall(r"^(?:# )?(\w+)", section, re.MULTILINE) == [
+        option.key for option in program.configurable_options
+    ]
+
+
+@PROGRAMS
+def test_every_variable_is_read(program: Program) -> None:
+    for option in program.configurable_options:
+        for variable in program.variables(option):
+            text = option.default if isinstance(option.default, str) else "1"
+            reading = Reading(program, {}, {variable: text})
+            places = [reading.origins[option.key], *reading.faults]
+            assert any(variable in place for place in places), option
+
+
+@PROGRAMS
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_exactly_the_options_of_the_table(program: Program, shell: str) -> None:
+    script = output_of(program.name, "--print-completion", shell)
+    found = set(LONG_OPTION.findall(script))
+    if shell == "fish":
+        found = {f"--{name}" for name in re.findall(r" -l ([a-z][a-z-]*)", script)}
+    of_commands = (long_options(command) for command in program.commands)
+    assert found == long_options(program).union(*of_commands)
+
+
+@pytest.mark.parametrize("name", ["configuration.md", "cluster.md"])
+def test_files_in_the_documentation_are_valid(name: str, tmp_path: Path) -> None:
+    fences = TOML_FENCE.findall((TREE / "docs" / name).read_text(encoding="utf-8"))
+    assert fences
+    for text in fences:
+        path = tmp_path / "scaler.toml"
+        path.write_text(text)
+        assert output_of("scaler", "--check", str(path)) == f"scaler: {path} is valid\n"

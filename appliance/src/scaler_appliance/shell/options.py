@@ -1,0 +1,216 @@
+"""The options of `scaler_scheduler`: one table, from which its help, its section of a configuration file, its variables
+and its page of the documentation are made (see `scaler_protocol.program_options`).
+
+Rule: every option has a default and a unit, and does what its help says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+
+from scaler_appliance import __version__
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol.program_options import (
+    Address,
+    Bytes,
+    Choice,
+    Directory,
+    NewFile,
+    Option,
+    Program,
+    Seconds,
+    Switch,
+    Whole,
+    logging_options,
+    service_options,
+)
+
+_SOME_SECONDS = Seconds(0, is_minimum_excluded=True)
+
+
+class _EventLoop(Choice):
+    def fault_here(self, value: str) -> str:
+        is_missing = value == "uvloop" and importlib.util.find_spec("uvloop") is None
+        return "uvloop is not installed; use builtin, or on CPython: pip install uvloop" if is_missing else ""
+
+
+def version() -> str:
+    """A line that names all that matters when something is reported."""
+    import zmq
+
+    return (
+        f"scaler_scheduler {__version__},"
+        f" protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN}-{PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX},"
+        f" {_interpreter()}, libzmq {zmq.zmq_version()}"
+    )
+
+
+def _interpreter() -> str:
+    """Such as "CPython 3.11.7" or "PyPy 7.3.11 (Python 3.9.16)"."""
+    name, python = platform.python_implementation(), platform.python_version()
+    implementation = ".".join(map(str, sys.implementation.version[:3]))
+    return f"{name} {python}" if name == "CPython" else f"{name} {implementation} (Python {python})"
+
+
+_TASKS = [
+    Option(
+        "-mt --max-number-of-tasks-waiting",
+        Whole(),
+        "reject tasks when N wait, for a worker or for other tasks of their graph, beyond what free workers take at"
+        " once; -1: no limit",
+        default=-1,
+        group="tasks",
+    ),
+    Option(
+        "-qs --per-worker-queue-size",
+        Whole(1),
+        "tasks sent ahead to one worker at most",
+        default=1000,
+        group="tasks",
+    ),
+    Option(
+        "--maximum-attempts",
+        Whole(1),
+        "give a task up when N workers were lost with it",
+        default=4,
+        group="tasks",
+    ),
+    Option(
+        "--client-tasks-in-flight",
+        Whole(0),
+        "tasks without an outcome that one client may have; then its submit() waits; 0: no limit",
+        default=1024 * 1024,
+        group="tasks",
+    ),
+    Option(
+        "--client-bytes-in-flight",
+        Bytes(0),
+        "arguments of these tasks, likewise; and large results that a client has not taken; 0: no limit",
+        default=256 * 1024 * 1024,
+        group="tasks",
+    ),
+]
+
+_PEERS = [
+    Option(
+        "-ct --client-timeout-seconds",
+        _SOME_SECONDS,
+        "a client silent for so long is gone; its tasks are cancelled",
+        default=60.0,
+        group="clients and workers",
+    ),
+    Option(
+        "-wt --worker-timeout-seconds",
+        _SOME_SECONDS,
+        "a worker silent for so long is lost; its tasks run elsewhere",
+        default=60.0,
+        group="clients and workers",
+    ),
+    Option(
+        "-hi --heartbeat-interval-seconds",
+        _SOME_SECONDS,
+        "how often peers say that they live",
+        default=2.0,
+        group="clients and workers",
+    ),
+    Option(
+        "-p --protected",
+        Switch(),
+        "refuse clients that ask to shut the cluster down",
+        default=True,
+        group="clients and workers",
+    ),
+]
+
+_OBJECTS = [
+    Option(
+        "--object-directory",
+        Directory(),
+        "where a directory for large objects is made",
+        default_text="/dev/shm, else the temporary directory",
+        group="objects",
+    ),
+    Option(
+        "--object-memory-limit",
+        Bytes(0),
+        "of objects there; past it, those not used for longest go to disk; 0: no limit",
+        default_text="half of what that file system holds",
+        group="objects",
+    ),
+    Option(
+        "--object-spill-directory",
+        Directory(),
+        "where a directory for objects on disk is made",
+        default_text="the temporary directory",
+        group="objects",
+    ),
+    Option(
+        "--maximum-object-bytes",
+        Bytes(1),
+        "refuse objects larger than this",
+        default=1 << 40,
+        group="objects",
+    ),
+]
+
+_NETWORK = [
+    Option(
+        "-ma --monitor-address",
+        Address(),
+        "where to publish status",
+        default_text="ipc:///tmp/HOST_PORT_monitor",
+        group="network",
+    ),
+    Option(
+        "--announce",
+        Switch(),
+        "let clients, workers and monitors of the same user on this host find this scheduler without an address",
+        default=True,
+        group="network",
+    ),
+    Option("--io-threads", Whole(1), "ZeroMQ's threads, for monitors", default=1, group="network"),
+    Option(
+        "--maximum-message-bytes",
+        Bytes(1),
+        "disconnect peers that send larger messages",
+        default=512 * 1024 * 1024,
+        group="network",
+    ),
+    Option(
+        "-e -el --event-loop",
+        _EventLoop(("builtin", "uvloop")),
+        "uvloop needs the package of that name, and CPython",
+        default="builtin",
+        group="network",
+    ),
+]
+
+SCHEDULER = Program(
+    name="scaler_scheduler",
+    section="scheduler",
+    description="Start a Scaler scheduler: clients submit tasks to it, workers connect to it and run them.",
+    epilog="Then, on each machine that is to run tasks:  scaler_cluster -n 4 ADDRESS",
+    version=version,
+    options=[
+        Option(
+            "address",
+            Address(),
+            "where to listen: tcp://127.0.0.1:2345 (port 0: any free one) or ipc:///path",
+            is_required=True,
+        ),
+        *_TASKS,
+        *_PEERS,
+        *_OBJECTS,
+        *_NETWORK,
+        *logging_options(),
+        Option(
+            "--address-file",
+            NewFile(),
+            "when listening, write the address and the monitor address to this file, a line each",
+            group="running under another program",
+        ),
+        *service_options(),
+    ],
+)

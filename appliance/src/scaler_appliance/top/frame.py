@@ -1,0 +1,236 @@
+"""A frame: all that is on the screen, as lines, from a cluster, a view and a size.
+
+    scheduler  | task_manager | ...        sections.py
+    ------------------------------
+    Shortcuts: worker[n] agt_cpu[C] ...
+    what is to be known: silence, pause, filter, why tasks wait
+    Total 7 worker(s) ...
+            worker agt_cpu ... ITL | client_manager
+    ...    rows.py                 | ...   panel.py
+
+Rules:
+- No line is wider than the size, none has a line break, and there are no more lines than fit; a size without a height
+  has room for all.
+- What is left out where a terminal is narrow goes in the order of _SACRIFICES; the column that is sorted by stays.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.top import text
+from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, width_of
+from scaler_appliance.top.panel import LEAST_COLUMNS, MOST_COLUMNS, panel
+from scaler_appliance.top.rows import COLUMNS, Column, Row, Rows
+from scaler_appliance.top.sections import SEPARATOR, header
+from scaler_appliance.top.view import KEYS, Extent, View
+
+LEAST_NAME_COLUMNS = 12
+USUAL_NAME_COLUMNS = 24
+MOST_NAME_COLUMNS = 48
+MOST_REASONS = 3
+LEAST_LINES_FOR_SECTIONS = 12
+
+# Columns in the order in which they go; the panel beside them went before.
+_SACRIFICES = ("ITL", "agt_rss", "agt_cpu", "lag", "free", "queued", "rss", "sent", "cpu")
+_MORE_SHORTCUTS = "reverse[r] filter[/] pause[space] help[?] quit[q]"
+
+
+class Size(NamedTuple):
+    """Columns and lines of the screen; None: as many lines as it takes."""
+
+    columns: int
+    lines: Optional[int]
+
+
+class Source(NamedTuple):
+    """Where the figures come from, and since when not.
+
+    Attributes:
+        silent_seconds: since the last publication, or since the beginning where there was none.
+        is_connected: the scheduler is not overdue.
+        paused_seconds: since the view was paused; 0 where it is not.
+    """
+
+    address: str
+    silent_seconds: float = 0.0
+    is_connected: bool = True
+    paused_seconds: float = 0.0
+
+
+class Frame(NamedTuple):
+    lines: List[Line]
+    extent: Extent  # of the rows
+
+
+def arrange(cluster: Cluster, view: View) -> Rows:
+    """The rows that a view shows, in its order."""
+    return Rows(cluster, view.sort, view.is_reversed, view.wanted)
+
+
+def render(cluster: Cluster, view: View, source: Source, size: Size, arranged: Optional[Rows] = None) -> Frame:
+    """The frame that somebody with this view of a cluster shall see.
+
+    Parameters:
+        arranged: what `arrange` has made of the cluster and the view, if that is known already.
+    """
+    if view.shows_help:
+        return Frame(_whole(_help(), size), Extent(0, 0))
+    rows = arrange(cluster, view) if arranged is None else arranged
+    above = _above(cluster, view, source, size, len(rows))
+    page = len(rows) if size.lines is None else max(0, size.lines - len(above) - 1)
+    extent = Extent(len(rows), page)
+    offset = min(view.offset, extent.last_offset)
+    below = _below(cluster, view, rows.part(offset, page), size.columns, None if size.lines is None else page + 1)
+    return Frame(_whole([*above, *below], size), extent)
+
+
+def _whole(lines: Sequence[Line], size: Size) -> List[Line]:
+    return [clip(each, size.columns) for each in lines[: size.lines]]
+
+
+def _help() -> List[Line]:
+    lines = [line("scaler_top: keys", TITLE), line("")]
+    lines += [line(f"{keys:>18}  {meaning}") for keys, meaning in KEYS]
+    lines += [line(""), line("columns; a row is a processor with its worker's agent", TITLE), line("")]
+    lines += [line(f"{column.title:>18}  {column.meaning}") for column in COLUMNS]
+    return [*lines, line(""), line("any key goes back", FAINT)]
+
+
+# Above the table ------------------------------------------------------------------------------------------------------
+
+
+def _above(cluster: Cluster, view: View, source: Source, size: Size, matching: int) -> List[Line]:
+    """All lines above the table, as few as the height asks for."""
+    notices = _notices(cluster, view, source, size.lines is None)
+    total = _total(cluster, view, matching)
+    room = 1000 if size.lines is None else size.lines
+    if room < LEAST_LINES_FOR_SECTIONS:
+        return [*notices[: max(0, room - 4)], total]
+    lines = header(cluster, size.columns, max(6, room // 3) if room > 14 else room - 8)
+    ruler = line("-" * min(size.columns, max(map(width_of, lines))), FAINT)
+    return [*lines, ruler, _shortcuts(size.columns), *(notices or [line("")]), total]
+
+
+def _shortcuts(columns: int) -> Line:
+    sorts = " ".join(f"{column.title}[{column.key}]" for column in COLUMNS if column.key)
+    keys = "".join(column.key for column in COLUMNS)
+    for shortcuts in (f"Shortcuts: {sorts}  {_MORE_SHORTCUTS}", f"Shortcuts: {sorts}", sorts, f"[{keys}] help[?]"):
+        if len(shortcuts) <= columns:
+            break
+    return line(shortcuts)
+
+
+def _notices(cluster: Cluster, view: View, source: Source, shows_all_reasons: bool) -> List[Line]:
+    """What somebody must know to read the figures right."""
+    lines = []
+    if cluster.scheduler is None:
+        lines.append(
+            line(f"waiting for {text.safe(source.address)}, for {text.duration(source.silent_seconds)}", NOTICE)
+        )
+        if source.silent_seconds > 5:
+            lines.append(line("Is it the monitor address, which the scheduler prints when it starts?", NOTICE))
+    elif not source.is_connected:
+        silent = text.duration(source.silent_seconds)
+        lines.append(line(f"waiting for {text.safe(source.address)}, silent for {silent}", NOTICE))
+    if view.is_paused:
+        lines.append(line(f"paused for {text.duration(source.paused_seconds)}; space goes on", NOTICE))
+    if view.is_typing:
+        lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("_", NOTICE)))
+    elif view.wanted:
+        lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("  (Esc drops it)", FAINT)))
+    reasons = cluster.waiting_reasons
+    shown = reasons if shows_all_reasons else reasons[:MOST_REASONS]
+    lines += [line(f"tasks wait: {text.safe(reason)}", NOTICE) for reason in shown]
+    if len(shown) < len(reasons):
+        lines.append(line(f"and {text.count(len(reasons) - len(shown))} more reasons, which --once shows", NOTICE))
+    return lines
+
+
+def _total(cluster: Cluster, view: View, matching: int) -> Line:
+    processors = sum(len(worker.processors) for worker in cluster.workers.values())
+    words = f"Total {text.count(len(cluster.workers))} worker(s)"
+    if processors != len(cluster.workers):
+        words += f", {text.count(processors)} processors"
+    if view.wanted:
+        words += f"; {text.count(matching)} rows match"
+    leaving = sum(worker.is_leaving for worker in cluster.workers.values())
+    if leaving:
+        words += f"; {text.count(leaving)} leaving"
+    congested = sum(worker.is_congested for worker in cluster.workers.values())
+    return (Span(words), Span(f"; {text.count(congested)} do not read what they are sent" if congested else "", NOTICE))
+
+
+# The table, and what stands beside it ---------------------------------------------------------------------------------
+
+
+def _below(cluster: Cluster, view: View, rows: List[Row], columns: int, most_lines: Optional[int]) -> List[Line]:
+    shown = list(COLUMNS)
+    cells = {column.title: [column.write(row) for row in rows] for column in COLUMNS}
+    headings = {column.title: _heading(column, view) for column in COLUMNS}
+    widths = {title: max(map(text.width, [headings[title], *column])) for title, column in cells.items()}
+    widths["worker"] = max(LEAST_NAME_COLUMNS, min(widths["worker"], MOST_NAME_COLUMNS))
+
+    def table_columns() -> int:
+        return sum(widths[column.title] + 1 for column in shown) - 1
+
+    lines_beside = _lines_beside(cluster, most_lines)
+    wanted = max(map(width_of, panel(cluster, MOST_COLUMNS, lines_beside)), default=0)
+    beside = _columns_beside(columns, table_columns(), widths["worker"], wanted)
+    for title in _SACRIFICES:
+        if table_columns() - widths["worker"] + LEAST_NAME_COLUMNS <= columns:
+            break
+        if title != view.sort:
+            shown = [column for column in shown if column.title != title]
+    room = columns - (beside + len(SEPARATOR) if beside else 0)
+    widths["worker"] = max(1, min(widths["worker"], room - (table_columns() - widths["worker"])))
+    table = [_heading_line(shown, headings, widths, view)]
+    for index in range(len(rows)):
+        table.append(line(" ".join(_cell(column, cells[column.title][index], widths) for column in shown)))
+    if not beside:
+        return table
+    return _side_by_side(table, table_columns(), panel(cluster, beside, lines_beside))
+
+
+def _columns_beside(columns: int, table: int, name: int, wanted: int) -> int:
+    """How wide the panel is; 0: there is no room for it. Names of workers give some of theirs."""
+    room = columns - table - len(SEPARATOR)
+    if room < wanted:
+        room += max(0, min(name - USUAL_NAME_COLUMNS, wanted - room))
+    return min(room, wanted) if room >= min(wanted, LEAST_COLUMNS) else 0
+
+
+def _lines_beside(cluster: Cluster, most_lines: Optional[int]) -> int:
+    everything = 3 + len(cluster.clients) + sum(not function.has_gone for function in cluster.functions.values())
+    return everything if most_lines is None else most_lines
+
+
+def _heading(column: Column, view: View) -> str:
+    if column.title != view.sort:
+        return column.title
+    return f"[^{column.title}]" if view.is_reversed else f"[{column.title}]"
+
+
+def _heading_line(shown: Sequence[Column], headings: dict[str, str], widths: dict[str, int], view: View) -> Line:
+    spans: List[Span] = []
+    for column in shown:
+        style = SORTED if column.title == view.sort else TITLE
+        heading = text.right(headings[column.title], widths[column.title])
+        blanks = len(heading) - len(heading.lstrip())
+        spans += [Span(" " * (blanks + (1 if spans else 0))), Span(heading[blanks:], style)]
+    return tuple(spans)
+
+
+def _cell(column: Column, content: str, widths: dict[str, int]) -> str:
+    place: Callable[[str, int], str] = text.left if column.title == "worker" else text.right
+    return place(content, widths[column.title])
+
+
+def _side_by_side(table: List[Line], columns: int, beside: List[Line]) -> List[Line]:
+    lines: List[Line] = []
+    for index in range(max(len(table), len(beside))):
+        at_left: Line = table[index] if index < len(table) else ()
+        at_right: Tuple[Span, ...] = beside[index] if index < len(beside) else ()
+        lines.append((*padded(at_left, columns), Span(SEPARATOR, FAINT), *at_right))
+    return lines

@@ -1,0 +1,94 @@
+"""What stands beside the workers: which clients have how many tasks, and which functions.
+
+Rules:
+- Those with the most tasks come first; how many there is no room for is said.
+- A client that is nameless is shown by process and host; functions of the same name stay apart, as their clients are.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Sequence
+
+from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.monitoring.entities import Client, Function
+from scaler_appliance.top import text
+from scaler_appliance.top.lines import FAINT, TITLE, Line, Span
+
+LEAST_COLUMNS = 26
+MOST_COLUMNS = 76
+_LEAST_NAME_COLUMNS = 17
+
+
+class _Entry(NamedTuple):
+    name: str
+    cells: Sequence[str]
+
+
+def panel(cluster: Cluster, columns: int, most_lines: int) -> List[Line]:
+    """Lines of at most that width. Of the lines, clients may take up to half, and what functions leave."""
+    clients = sorted(cluster.clients.values(), key=lambda each: (-each.tasks, each.session))
+    functions = [each for each in cluster.functions.values() if not each.has_gone]
+    functions.sort(key=lambda each: (-(each.running + each.waiting), -each.finished_per_second, each.number))
+    functions_lines = 1 + len(functions)
+    clients_lines = max(min(1 + len(clients), most_lines // 2), most_lines - 1 - functions_lines)
+    lines = _table("client_manager", ("tasks", "finished"), [_client(c) for c in clients], columns, clients_lines)
+    lines.append((Span(""),))
+    lines += _table(
+        "func_to_num_tasks",
+        ("tasks", "per s", "median"),
+        [_function(each) for each in functions[:most_lines]],
+        columns,
+        most_lines - len(lines),
+        len(functions),
+    )
+    return lines[:most_lines]
+
+
+def _client(client: Client) -> _Entry:
+    parts = [str(client.process_id), text.safe(client.host)]
+    if client.name not in ("", parts[0]):
+        parts.append(text.safe(client.name))
+    return _Entry("|".join(parts), (text.count(client.tasks), text.count(client.finished)))
+
+
+def _function(function: Function) -> _Entry:
+    median = function.quantile_microseconds(0.5)
+    return _Entry(
+        text.safe(function.name) or f"function {function.number}",
+        (
+            text.count(function.running + function.waiting),
+            text.rate(function.finished_per_second)[:-2],
+            text.lag(int(median)) if median else "",
+        ),
+    )
+
+
+def _table(
+    title: str, headings: Sequence[str], entries: List[_Entry], columns: int, most_lines: int, of: int = 0
+) -> List[Line]:
+    """A title, and the entries below it; `of`: how many there are in truth."""
+    shown = entries[: max(0, most_lines - 1)]
+    hidden = max(of, len(entries)) - len(shown)
+    if hidden and shown:
+        shown = shown[:-1]
+        hidden += 1
+    widths = [
+        max(len(heading), *(len(entry.cells[index]) for entry in shown)) if shown else len(heading)
+        for index, heading in enumerate(headings)
+    ]
+    while len(widths) > 1 and columns - sum(widths) - len(widths) < _LEAST_NAME_COLUMNS:
+        widths.pop()
+    longest = max([text.width(title), *(text.width(entry.name) for entry in shown)])
+    names = min(longest, columns - sum(widths) - len(widths))
+    lines: List[Line] = [
+        (
+            Span(text.left(title, names), TITLE),
+            Span("".join(" " + text.right(heading, width) for heading, width in zip(headings, widths)), FAINT),
+        )
+    ]
+    for entry in shown:
+        cells = "".join(" " + text.right(cell, width) for cell, width in zip(entry.cells, widths))
+        lines.append((Span(text.left(entry.name, names) + cells),))
+    if hidden and most_lines > 1:
+        lines.append((Span(text.fit(f"{text.count(hidden)} more", columns), FAINT),))
+    return lines

@@ -1,0 +1,154 @@
+"""The table of workers: what a row is, what its columns are, and which rows come first.
+
+Rules:
+- A row is a processor with its agent. `worker` begins with the processor's id; cpu, rss and ITL are the processor's
+  own, and all others its agent's, which stand in each of its rows. A worker that has no processor yet has a row too.
+- Rows that are equal by what they are sorted by stay in one order, so that the table does not flicker.
+- There may be a hundred thousand rows: they are sorted as plain tuples, and become rows when they are seen.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.monitoring.entities import Processor, Worker
+from scaler_appliance.top import text
+
+
+class Row(NamedTuple):
+    """A processor, if there is one, of a worker that has `queued` tasks waiting in it."""
+
+    worker: Worker
+    processor: Optional[Processor]
+    queued: int
+
+    @property
+    def process_id(self) -> int:
+        return self.worker.process_id if self.processor is None else self.processor.process_id
+
+    @property
+    def name(self) -> str:
+        """Such as 15940|host|3c9409c0, as long as it may be."""
+        return f"{self.process_id}|{text.safe(self.worker.host)}|{text.safe(self.worker.name)}"
+
+
+class Column(NamedTuple):
+    """A column: its title, the key that sorts by it (empty: none), what it sorts by, and how it is written."""
+
+    title: str
+    key: str
+    order: Callable[[Worker, Optional[Processor], int], Any]
+    write: Callable[[Row], str]
+    meaning: str
+
+
+def _flags(row: Row) -> str:
+    if row.processor is None:
+        return "-"
+    return "".join(str(row.processor.state_bits >> bit & 1) for bit in range(3))
+
+
+COLUMNS: Tuple[Column, ...] = (
+    Column(
+        "worker",
+        "n",
+        lambda worker, processor, queued: (worker.host, worker.name),
+        lambda row: row.name,
+        "process id|host|name of the worker",
+    ),
+    Column(
+        "agt_cpu",
+        "C",
+        lambda worker, processor, queued: worker.cpu_permille,
+        lambda row: text.percent(row.worker.cpu_permille),
+        "processor time of the worker's agent, of one core",
+    ),
+    Column(
+        "agt_rss",
+        "M",
+        lambda worker, processor, queued: worker.resident_bytes,
+        lambda row: text.size(row.worker.resident_bytes),
+        "memory of the worker's agent",
+    ),
+    Column(
+        "cpu",
+        "c",
+        lambda worker, processor, queued: -1 if processor is None else processor.cpu_permille,
+        lambda row: "-" if row.processor is None else text.percent(row.processor.cpu_permille),
+        "processor time of the processor, which runs the tasks",
+    ),
+    Column(
+        "rss",
+        "m",
+        lambda worker, processor, queued: -1 if processor is None else processor.resident_bytes,
+        lambda row: "-" if row.processor is None else text.size(row.processor.resident_bytes),
+        "memory of the processor, likewise",
+    ),
+    Column(
+        "free",
+        "f",
+        lambda worker, processor, queued: worker.slots - worker.tasks,
+        lambda row: text.count(max(0, row.worker.slots - row.worker.tasks)),
+        "slots of the worker without a task",
+    ),
+    Column(
+        "sent",
+        "w",
+        lambda worker, processor, queued: worker.tasks,
+        lambda row: text.count(row.worker.tasks),
+        "tasks sent to the worker, without an outcome yet",
+    ),
+    Column(
+        "queued",
+        "d",
+        lambda worker, processor, queued: queued,
+        lambda row: text.count(row.queued),
+        "of these, those that the worker has not begun",
+    ),
+    Column(
+        "lag",
+        "l",
+        lambda worker, processor, queued: worker.latency_microseconds,
+        lambda row: text.lag(row.worker.latency_microseconds),
+        "how long a message takes between scheduler and worker",
+    ),
+    Column(
+        "ITL",
+        "",
+        lambda worker, processor, queued: 0,
+        _flags,
+        "1 or 0: processor is initialized, has a task, is locked (suspended)",
+    ),
+)
+
+BY_TITLE: Dict[str, Column] = {column.title: column for column in COLUMNS}
+BY_KEY: Dict[str, Column] = {column.key: column for column in COLUMNS if column.key}
+SORTABLE: Tuple[str, ...] = tuple(column.title for column in BY_KEY.values())
+# What columns were called in earlier generations.
+OTHER_TITLES = {"working": "sent", "w": "sent", "name": "worker"}
+
+
+class Rows:
+    """The rows whose name has `wanted` in it, the largest by `sort`, a title of a column, first; names from A to Z."""
+
+    def __init__(self, cluster: Cluster, sort: str, is_reversed: bool, wanted: str) -> None:
+        order = BY_TITLE[sort].order
+        entries: List[Tuple[Any, Worker, Optional[Processor], int]] = []
+        for worker in cluster.workers.values():
+            processors = worker.processors
+            queued = worker.queued + sum([processor.queued for processor in processors])
+            for processor in processors or (None,):
+                entries.append((order(worker, processor, queued), worker, processor, queued))
+        if wanted:
+            folded = wanted.casefold()
+            entries = [entry for entry in entries if folded in Row(*entry[1:]).name.casefold()]
+        entries.sort(key=itemgetter(0), reverse=is_reversed == (sort == "worker"))
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def part(self, offset: int, count: int) -> List[Row]:
+        return [Row(*entry[1:]) for entry in self._entries[offset : offset + count]]

@@ -1,0 +1,175 @@
+"""The terminal: keys in, frames out. The only module that knows blessed.
+
+Rules:
+- However this ends, by a key, a signal or an error, the terminal is left as it was found.
+- Only lines that have changed are written, each at its own place: a name whose width the terminal sees otherwise than
+  we do cannot move what is below it.
+- Nothing waits for anything but `wait`, which a key, a signal, the feed or the time ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Dict, Iterator, List, Protocol, Set, Union
+
+from scaler_appliance.top.frame import Size
+from scaler_appliance.top.lines import BAD, FAINT, NOTICE, PLAIN, SORTED, TITLE, Line
+
+ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
+# DEC's, which descriptions of terminals often forget, and all terminals obey or ignore.
+WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGTSTP)
+QUITTING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
+class Readable(Protocol):
+    """What `select` can wait for."""
+
+    def fileno(self) -> int: ...
+
+
+class NoTerminalError(Exception):
+    """There is no terminal that frames could be shown on; the message says why, and what to do."""
+
+
+class Signals:
+    """Signals as something to wait for, for a `with` block."""
+
+    def __init__(self) -> None:
+        self._received: Set[int] = set()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def __enter__(self) -> Signals:
+        self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._reader.close()
+        self._writer.close()
+
+    def _note(self, number: int, _: object) -> None:
+        self._received.add(number)
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def take(self) -> Set[int]:
+        """Those that came since it was last asked."""
+        with contextlib.suppress(BlockingIOError):
+            while self._reader.recv(4096):
+                pass
+        received, self._received = self._received, set()
+        return received
+
+
+class Screen:
+    """A terminal that shows frames.
+
+    Raises NoTerminalError.
+    """
+
+    def __init__(self) -> None:
+        if not sys.stdout.isatty():
+            raise NoTerminalError("the output is no terminal; --once prints one frame, --json figures for programs")
+        if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+            raise NoTerminalError(
+                f"TERM={os.environ.get('TERM', '')} is no terminal that frames can be drawn on; --once prints one"
+            )
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        # NO_COLOR is about colours, but blessed would place no cursor either.
+        without_colors = os.environ.pop("NO_COLOR", "")
+        import blessed
+
+        self._terminal = blessed.Terminal()
+        if without_colors:
+            os.environ["NO_COLOR"] = without_colors
+        self._styles = self._choose_styles(not without_colors and self._terminal.number_of_colors >= 8)
+        self._shown: List[str] = []
+        self._shown_size = Size(0, 0)
+
+    def _choose_styles(self, with_colors: bool) -> Dict[str, str]:
+        terminal = self._terminal
+        styles = {PLAIN: "", TITLE: terminal.bold, SORTED: terminal.reverse, BAD: "", NOTICE: terminal.bold, FAINT: ""}
+        if with_colors:
+            styles.update({SORTED: terminal.bold_green, BAD: terminal.red, NOTICE: terminal.yellow})
+            styles[FAINT] = terminal.cyan
+        return {style: str(sequence) for style, sequence in styles.items()}
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Take the terminal over, and give it back as it was."""
+        terminal = self._terminal
+        self._shown = []
+        with terminal.cbreak():
+            try:
+                self._write(f"{terminal.enter_fullscreen}{terminal.hide_cursor}{WRAP_OFF}")
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # it has gone
+                    self._write(f"{terminal.normal}{WRAP_ON}{terminal.normal_cursor}{terminal.exit_fullscreen}")
+
+    @property
+    def size(self) -> Size:
+        return Size(max(1, self._terminal.width), max(1, self._terminal.height))
+
+    def show(self, lines: List[Line], size: Size) -> None:
+        """Show a frame, which was made for this size."""
+        painted = [self._painted(each) for each in lines]
+        parts = []
+        if size != self._shown_size or not self._shown:
+            parts.append(f"{self._terminal.home}{self._terminal.clear}")
+            self._shown, self._shown_size = [], size
+        assert size.lines is not None
+        for number in range(size.lines):
+            content = painted[number] if number < len(painted) else ""
+            if number >= len(self._shown) or content != self._shown[number]:
+                # Cleared first: behind a full line, the cursor still stands on its last character.
+                parts.append(f"{self._terminal.move_xy(0, number)}{self._terminal.clear_eol}{content}")
+        self._shown = painted + [""] * (size.lines - len(painted))
+        self._write("".join(parts))
+
+    def _painted(self, content: Line) -> str:
+        normal = self._terminal.normal
+        parts = []
+        for span in content:
+            style = self._styles[span.style]
+            parts.append(f"{style}{span.text}{normal}" if style else span.text)
+        return "".join(parts).rstrip(" ")
+
+    def _write(self, text: str) -> None:
+        self._terminal.stream.write(text)
+        self._terminal.stream.flush()
+
+    def wait(self, seconds: float, *others: Readable) -> None:
+        """Wait for a key, for any of the others to be readable, or for the time to pass."""
+        readers: List[Union[int, Readable]] = [*others, *self._keyboard()]
+        select.select(readers, [], [], max(0.0, seconds))
+
+    def _keyboard(self) -> List[int]:
+        return [sys.stdin.fileno()] if sys.stdin is not None and sys.stdin.isatty() else []
+
+    def pressed_keys(self) -> Iterator[str]:
+        """All keys that were pressed, by name if they have one."""
+        if not self._keyboard():
+            return
+        while True:
+            key = self._terminal.inkey(timeout=0, esc_delay=ESCAPE_SECONDS)
+            if not key:
+                return
+            yield str(key.name or key)
+
+
+def suspend() -> None:
+    """Stop this process as Ctrl-Z does, until it is continued."""
+    os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,0 +1,171 @@
+"""The upper part: sections of figures side by side, and what goes first where there is little room.
+
+Rules:
+- Each figure is a total or of now; beside a total stands how much of it came in the last second, where there is room.
+- Of messages, the most frequent come first, so that those that are cut are the rarest.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.top import text
+from scaler_appliance.top.lines import BAD, FAINT, PLAIN, TITLE, Line, Span
+
+SEPARATOR = " | "
+
+# States of tasks in the order in which people look for them; these are there always, any other when it has happened.
+TASK_STATES = ("unassigned", "running", "success", "failed", "canceled")
+_NOW = ("unassigned", "running")
+_BAD = ("failed", "lost")
+
+_WITHOUT_RATES = ("scheduler", "object_manager")
+_LEAST_RATE_COLUMNS = 7
+
+# What is left out, one after the other, until the rest fits: of a section its rates, or all of it.
+_RATES_OF, _ALL_OF = "rates", "all"
+_SACRIFICES: Tuple[Tuple[str, str], ...] = (
+    (_RATES_OF, "scheduler_received"),
+    (_RATES_OF, "scheduler_sent"),
+    (_ALL_OF, "object_manager"),
+    (_ALL_OF, "scheduler_received"),
+    (_ALL_OF, "scheduler_sent"),
+    (_RATES_OF, "task_manager"),
+    (_ALL_OF, "scheduler"),
+)
+
+
+class Figure(NamedTuple):
+    name: str
+    value: str
+    rate: str = ""
+    style: str = PLAIN
+
+
+class Section(NamedTuple):
+    title: str
+    figures: List[Figure]
+
+
+def sections(cluster: Cluster) -> List[Section]:
+    """All sections; without figures where no scheduler was heard yet."""
+    return [
+        Section("scheduler", _scheduler(cluster)),
+        Section("task_manager", _tasks(cluster)),
+        Section("object_manager", _objects(cluster)),
+        Section("scheduler_sent", _messages(cluster, "sent", cluster.sent)),
+        Section("scheduler_received", _messages(cluster, "received", cluster.received)),
+    ]
+
+
+def _scheduler(cluster: Cluster) -> List[Figure]:
+    scheduler = cluster.scheduler
+    if scheduler is None:
+        return []
+    return [
+        Figure("cpu", text.percent(scheduler.cpu_permille)),
+        Figure("rss", text.size(scheduler.resident_bytes)),
+        Figure("up", text.duration(scheduler.uptime_seconds)),
+        Figure("clients", text.count(len(cluster.clients))),
+        Figure("slots", text.count(scheduler.slots)),
+    ]
+
+
+def _tasks(cluster: Cluster) -> List[Figure]:
+    others = sorted(name for name, value in cluster.tasks.items() if value and name not in TASK_STATES)
+    return [
+        Figure(
+            text.safe(name),
+            text.count(cluster.tasks.get(name, 0)),
+            "" if name in _NOW else text.rate(cluster.rates.get(f"task.{name}", 0.0)),
+            BAD if name in _BAD and cluster.tasks.get(name) else PLAIN,
+        )
+        for name in [*TASK_STATES, *others]
+    ]
+
+
+def _objects(cluster: Cluster) -> List[Figure]:
+    scheduler = cluster.scheduler
+    if scheduler is None:
+        return []
+    return [
+        Figure("objects", text.count(scheduler.objects)),
+        Figure("bytes", text.size(scheduler.object_bytes)),
+        Figure("on_disk", text.size(scheduler.object_bytes_on_disk)),
+    ]
+
+
+def _messages(cluster: Cluster, prefix: str, totals: Dict[str, int]) -> List[Figure]:
+    ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        Figure(text.safe(name), text.count(value), text.rate(cluster.rates.get(f"{prefix}.{name}", 0.0)))
+        for name, value in ordered
+        if value
+    ]
+
+
+def header(cluster: Cluster, columns: int, most_lines: int) -> List[Line]:
+    """The sections side by side, in at most so many columns and lines, titles included."""
+    shown = sections(cluster)
+    rates = {section.title for section in shown}
+    for what, title in _SACRIFICES:
+        if _width(shown, rates) <= columns or len(shown) == 1:
+            break
+        if what == _ALL_OF:
+            shown = [section for section in shown if section.title != title]
+        rates.discard(title)
+    blocks = [_block(section, section.title in rates, most_lines) for section in shown]
+    height = max(map(len, blocks))
+    return [_beside([_line_of(block, index) for block in blocks]) for index in range(height)]
+
+
+def _widths(section: Section, with_rates: bool) -> Tuple[int, int, int]:
+    """Of names, values and rates."""
+    names = max([text.width(section.title), *(text.width(figure.name) for figure in section.figures)])
+    values = max([0, *(len(figure.value) for figure in section.figures)])
+    # A rate that comes and goes moves nothing: the column is there where there can be one.
+    can_have = with_rates and section.title not in _WITHOUT_RATES
+    rates = max([_LEAST_RATE_COLUMNS, *(len(figure.rate) for figure in section.figures)]) if can_have else 0
+    return names, values, rates
+
+
+def _width(shown: Sequence[Section], rates: set[str]) -> int:
+    widths = [_widths(section, section.title in rates) for section in shown]
+    each = [names + 1 + values + (1 + rate if rate else 0) for names, values, rate in widths]
+    return sum(each) + len(SEPARATOR) * (len(shown) - 1)
+
+
+def _block(section: Section, with_rates: bool, most_lines: int) -> List[Line]:
+    """A section's lines, all as wide as each other."""
+    names, values, rates = _widths(section, with_rates)
+    total = names + 1 + values + (1 + rates if rates else 0)
+    title = text.right(section.title, names)
+    lines: List[Line] = [(Span(title, TITLE), Span(" " * (total - text.width(title))))]
+    room = max(0, most_lines - 1)
+    shown = section.figures
+    if len(shown) > room:
+        shown = shown[: max(0, room - 1)]
+    for figure in shown:
+        spans = [Span(f"{text.right(figure.name, names)} {text.right(figure.value, values)}", figure.style)]
+        if rates:
+            spans.append(Span(" " + text.right(figure.rate, rates), FAINT))
+        lines.append(tuple(spans))
+    hidden = len(section.figures) - len(shown)
+    if hidden and room:
+        lines.append((Span(text.left(text.right(f"{hidden} more", names), total), FAINT),))
+    return lines
+
+
+def _line_of(block: List[Line], index: int) -> Line:
+    if index < len(block):
+        return block[index]
+    return (Span(" " * sum(text.width(span.text) for span in block[0])),)
+
+
+def _beside(parts: Sequence[Line]) -> Line:
+    spans: List[Span] = list(parts[0])
+    for part in parts[1:]:
+        spans.append(Span(SEPARATOR, FAINT))
+        spans.extend(part)
+    return tuple(spans)

@@ -1,0 +1,82 @@
+"""Somebody who watches a cluster: what is known of it, how it is looked at, and the frame that follows.
+
+Rules:
+- No terminal and no signal: keys come in by name, frames go out as lines.
+- A pause stops what is seen, not what is heard: figures of that moment are kept, and the newest are there afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Callable, Optional, Protocol, Tuple, TypeVar
+
+from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.top.frame import Frame, Size, Source, arrange, render
+from scaler_appliance.top.rows import Rows
+from scaler_appliance.top.view import Extent, View, press
+
+Key = TypeVar("Key")
+Entity = TypeVar("Entity")
+
+
+class Heard(Protocol):
+    """What a Feed tells."""
+
+    address: str
+    cluster: Cluster
+
+    def age_seconds(self) -> float: ...
+
+    def is_connected(self) -> bool: ...
+
+
+class Watch:
+    """One person's view of what a feed hears."""
+
+    def __init__(self, feed: Heard, view: View, clock: Callable[[], float] = time.monotonic) -> None:
+        self.view = view
+        self._feed = feed
+        self._clock = clock
+        self._frozen: Optional[Cluster] = None
+        self._frozen_at = 0.0
+        self._extent = Extent(0, 0)
+        self._arranged: Optional[Rows] = None
+        self._arranged_for: Tuple[object, ...] = ()
+
+    def press(self, key: str) -> None:
+        self.view = press(self.view, key, self._extent)
+        if not self.view.is_paused:
+            self._frozen = None
+        elif self._frozen is None:
+            self._frozen, self._frozen_at = frozen(self._feed.cluster), self._clock()
+
+    def frame(self, size: Size) -> Frame:
+        """What is to be seen now."""
+        paused_seconds = self._clock() - self._frozen_at if self._frozen is not None else 0.0
+        source = Source(self._feed.address, self._feed.age_seconds(), self._feed.is_connected(), paused_seconds)
+        cluster = self._frozen or self._feed.cluster
+        result = render(cluster, self.view, source, size, self._arrange(cluster))
+        if not self.view.shows_help:
+            self._extent = result.extent
+        return result
+
+    def _arrange(self, cluster: Cluster) -> Rows:
+        """The rows, which are put in order again when there is news, or another order is asked for: not to scroll."""
+        made_for = (cluster, cluster.scheduler, self.view.sort, self.view.is_reversed, self.view.wanted)
+        if self._arranged is None or self._arranged_for != made_for:
+            self._arranged, self._arranged_for = arrange(cluster, self.view), made_for
+        return self._arranged
+
+
+def frozen(cluster: Cluster) -> Cluster:
+    """A copy that later publications leave as it is; they replace lists and dictionaries, and change entities."""
+    result = copy.copy(cluster)
+    result.workers = _copied(cluster.workers)
+    result.clients = _copied(cluster.clients)
+    result.functions = _copied(cluster.functions)
+    return result
+
+
+def _copied(entities: dict[Key, Entity]) -> dict[Key, Entity]:
+    return {key: copy.copy(entity) for key, entity in entities.items()}

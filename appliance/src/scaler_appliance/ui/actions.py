@@ -1,0 +1,147 @@
+"""What an operator asks of the scheduler: that a worker leaves.
+
+    POST ─▶ connect as a client ─Hello─▶ Welcome ─WorkerShutdown─▶ WorkerShutdownResponse ─▶ answer
+
+Rules:
+- A connection is made for one question and closed after it: nothing is held while nobody asks.
+- Every question ends within ANSWER_TIMEOUT_SECONDS, in what the scheduler said or in an ActionError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import socket
+from typing import List
+
+from scaler_appliance import __version__
+from scaler_protocol import (
+    PROTOCOL_MAJOR,
+    PROTOCOL_MINOR_MAX,
+    PROTOCOL_MINOR_MIN,
+    MalformedMessageError,
+    decode,
+    encode,
+)
+from scaler_protocol import messages as m
+from scaler_protocol.addresses import AddressError, parse_address, resolve
+from scaler_protocol.zmtp import Zmtp, ZmtpError
+from scaler_protocol.zmtp import encode as lay_out
+
+ANSWER_TIMEOUT_SECONDS = 5.0
+MAXIMUM_ANSWER_BYTES = 1 << 20
+ANY_HOST = ("*", "0.0.0.0", "::")
+_REQUEST_ID = 1
+_READ_BYTES = 64 * 1024
+
+
+class ActionError(Exception):
+    """The scheduler did not do it; the message says why."""
+
+
+class NotAllowedError(ActionError):
+    """The scheduler refuses."""
+
+
+async def shut_down_worker(address: str, session: int, is_draining: bool) -> str:
+    """Ask the scheduler that one worker leaves; returns what it says to that.
+
+    Parameters:
+        address: where clients connect.
+        session: of the worker.
+        is_draining: it finishes what it runs; otherwise it stops at once.
+
+    Raises ActionError.
+    """
+    question = m.WorkerShutdown(request_id=_REQUEST_ID, session=session, is_draining=is_draining)
+    try:
+        answer = await asyncio.wait_for(_ask(address, question), ANSWER_TIMEOUT_SECONDS)
+    except asyncio.TimeoutError:
+        raise ActionError(
+            f"the scheduler at {address} did not answer within {ANSWER_TIMEOUT_SECONDS:.0f} s; it may be of a version"
+            " that cannot shut single workers down"
+        ) from None
+    except (OSError, ZmtpError, MalformedMessageError, AddressError) as error:
+        raise ActionError(f"the scheduler at {address or 'an unknown address'} cannot be asked: {error}") from error
+    if not answer.accepted:
+        raise NotAllowedError(answer.message or "the scheduler refuses")
+    return answer.message
+
+
+def reachable(address: str, monitor_address: str) -> str:
+    """Where a scheduler is connected to, which names itself by where it listens: maybe on every interface."""
+    try:
+        own, monitor = parse_address(address), parse_address(monitor_address)
+    except AddressError:
+        return address
+    if own.path or own.host not in ANY_HOST:
+        return address
+    host = monitor.host if not monitor.path and monitor.host not in ANY_HOST else "127.0.0.1"
+    return str(own._replace(host=host))
+
+
+async def _ask(address: str, question: m.WorkerShutdown) -> m.WorkerShutdownResponse:
+    family, target = resolve(parse_address(address))
+    with socket.socket(family, socket.SOCK_STREAM) as stream:
+        stream.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(stream, target)
+        conversation = _Conversation(stream)
+        await conversation.send(_hello())
+        while True:
+            for answer in await conversation.receive():
+                if isinstance(answer, m.Welcome):
+                    if answer.protected:
+                        raise NotAllowedError("the scheduler is protected: it was started without --no-protected")
+                    await conversation.send(question)
+                elif isinstance(answer, m.WorkerShutdownResponse) and answer.request_id == _REQUEST_ID:
+                    await conversation.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING))
+                    return answer
+                elif isinstance(answer, m.Refusal):
+                    raise ActionError(f"the scheduler at {address} refused: {answer.message or answer.reason!r}")
+
+
+def _hello() -> m.Hello:
+    return m.Hello(
+        major=PROTOCOL_MAJOR,
+        minor_min=PROTOCOL_MINOR_MIN,
+        minor_max=PROTOCOL_MINOR_MAX,
+        role=m.Role.CLIENT,
+        implementation=m.Implementation(
+            name="scaler-appliance",
+            version=__version__,
+            language=f"Python {platform.python_version()} ({platform.python_implementation()})",
+        ),
+        codecs=["cloudpickle"],
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+        name="scaler_ui",
+    )
+
+
+class _Conversation:
+    """Messages over a connected socket."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._protocol = Zmtp("DEALER", MAXIMUM_ANSWER_BYTES)
+
+    async def send(self, message: m.Member) -> None:
+        while not self._protocol.is_ready:
+            await self._feed()
+        await self._loop.sock_sendall(self._stream, b"".join(lay_out([encode(message)])))
+
+    async def receive(self) -> List[m.Message]:
+        return [decode(header) for header, *_ in await self._feed()]
+
+    async def _feed(self) -> List[List[bytes]]:
+        await self._flush()
+        messages = self._protocol.feed(await self._loop.sock_recv(self._stream, _READ_BYTES))
+        await self._flush()
+        return messages
+
+    async def _flush(self) -> None:
+        output = self._protocol.take_output()
+        if output:
+            await self._loop.sock_sendall(self._stream, output)

@@ -1,0 +1,172 @@
+"""What is at which address.
+
+    /            the page            /events?page=…   a page's body, told live
+    /static/…    its files           /api/PAGE?…      the same, once
+    /metrics     for Prometheus      /api/tasks/C/T   one task
+    /healthz /livez /readyz          POST /api/workers/SESSION/drain, stop
+
+Rule: an address turns a request into arguments and a result into a response; what is shown is made elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Awaitable, Callable, Dict, Iterable, Optional, Union
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from scaler_appliance.ui import health
+from scaler_appliance.ui.access import Guard
+from scaler_appliance.ui.actions import ActionError, NotAllowedError, reachable, shut_down_worker
+from scaler_appliance.ui.events import Events, EventStream, to_json
+from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
+from scaler_appliance.ui.pages import page_named
+from scaler_appliance.ui.queries import Query, QueryError
+from scaler_appliance.ui.state import State
+from scaler_appliance.ui.static_files import StaticFiles
+from scaler_appliance.ui.tasks import task
+from scaler_appliance.ui.watching import Watch
+
+MAXIMUM_STREAMS = 200
+ACTION_HEADER = "x-scaler-ui"
+"""Which a form or a link of another site cannot send."""
+
+Asker = Callable[[str, int, bool], Awaitable[str]]
+
+_NO_PAGE = (
+    b"<!doctype html><title>Scaler</title><p>The pages are not part of this build. There are: metrics, api/workers.\n"
+)
+
+
+def make_application(
+    state: State,
+    watch: Watch,
+    token: Optional[str] = None,
+    hosts: Iterable[str] = (),
+    files: Optional[StaticFiles] = None,
+    ask_to_shut_down: Asker = shut_down_worker,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Guard:
+    """The whole of it.
+
+    Parameters:
+        token, hosts: who may look, see `Guard`.
+        files: the page's; by default the package's.
+        ask_to_shut_down: how the scheduler is asked that a worker leaves.
+        clock: what the making of bodies is measured with.
+    """
+    handlers = _Handlers(state, watch, files or StaticFiles(), ask_to_shut_down, clock)
+    routes = [
+        Route("/", handlers.index),
+        Route("/static/{path:path}", handlers.static),
+        Route("/events", handlers.events),
+        Route("/metrics", handlers.metrics),
+        Route("/healthz", handlers.healthy),
+        Route("/livez", handlers.live),
+        Route("/readyz", handlers.ready),
+        Route("/api/workers/{session}/{action}", handlers.shut_down, methods=["POST"]),
+        Route("/api/tasks/{client}/{task}", handlers.task),
+        Route("/api/{page}", handlers.page),
+    ]
+    errors: Dict[Any, Any] = {QueryError: _on_query_error, HTTPException: _on_http_error}
+    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts)
+
+
+class _Handlers:
+    def __init__(
+        self, state: State, watch: Watch, files: StaticFiles, ask_to_shut_down: Asker, clock: Callable[[], float]
+    ) -> None:
+        self._state = state
+        self._watch = watch
+        self._files = files
+        self._ask_to_shut_down = ask_to_shut_down
+        self._clock = clock
+        self._metrics = Metrics(state)
+
+    async def index(self, request: Request) -> Response:
+        page = self._files.get("index.html")
+        return page.response(request.headers) if page is not None else Response(_NO_PAGE, media_type="text/html")
+
+    async def static(self, request: Request) -> Response:
+        found = self._files.get(request.path_params["path"])
+        if found is None:
+            raise HTTPException(404, "there is no such file")
+        return found.response(request.headers)
+
+    async def events(self, request: Request) -> Union[Response, EventStream]:
+        if self._watch.subscribers >= MAXIMUM_STREAMS:
+            raise HTTPException(503, f"{MAXIMUM_STREAMS} browsers are told already")
+        query = Query(request.query_params)
+        events = Events(self._state, page_named(query.text("page", "overview")), query, self._clock)
+        return EventStream(events, events.next(), self._watch)
+
+    async def page(self, request: Request) -> Response:
+        page = page_named(request.path_params["page"])
+        return _json(Events(self._state, page, Query(request.query_params)).next())
+
+    async def task(self, request: Request) -> Response:
+        numbers = Query(request.path_params)
+        found = task(self._state, numbers.whole("client", 0), numbers.whole("task", 0))
+        if found is None:
+            raise HTTPException(404, "nothing is known of this task (any more)")
+        return _json(found)
+
+    async def shut_down(self, request: Request) -> Response:
+        numbers = Query(request.path_params)
+        session = numbers.whole("session", 0, highest=2**32 - 1)
+        action = request.path_params["action"]
+        if action not in ("drain", "stop"):
+            raise HTTPException(404, "a worker can drain or stop")
+        if not self._state.actions_allowed:
+            raise HTTPException(403, "actions are off: start scaler_ui with --allow-actions")
+        if request.headers.get(ACTION_HEADER) != "1":
+            raise HTTPException(403, f"the header {ACTION_HEADER}: 1 is missing")
+        scheduler = self._state.cluster.scheduler
+        if scheduler is None or not self._state.feed.is_connected():
+            raise HTTPException(503, "the scheduler is not heard right now")
+        if scheduler.is_protected:
+            raise HTTPException(409, "the scheduler is protected: it was started without --no-protected")
+        if session not in self._state.cluster.workers:
+            raise HTTPException(404, "there is no such worker (any more)")
+        address = reachable(scheduler.address, self._state.feed.address)
+        try:
+            message = await self._ask_to_shut_down(address, session, action == "drain")
+        except NotAllowedError as error:
+            raise HTTPException(409, str(error)) from None
+        except ActionError as error:
+            raise HTTPException(502, str(error)) from None
+        return _json({"accepted": True, "message": message})
+
+    async def metrics(self, _request: Request) -> Response:
+        return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
+
+    async def live(self, _request: Request) -> Response:
+        return _health(health.live(time.monotonic() - self._watch.turned_at))
+
+    async def healthy(self, _request: Request) -> Response:
+        return _health(health.healthy(self._state))
+
+    async def ready(self, request: Request) -> Response:
+        workers = Query(request.query_params).whole("workers", 1, highest=10**9)
+        return _health(health.ready(self._state, workers))
+
+
+def _health(found: health.Health) -> Response:
+    return _json(found.details, 200 if found.is_good else 503)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+    return Response(to_json(value) + b"\n", status, headers)
+
+
+async def _on_query_error(_request: Request, error: QueryError) -> Response:
+    return _json({"error": str(error)}, 400)
+
+
+async def _on_http_error(_request: Request, error: HTTPException) -> Response:
+    return _json({"error": str(error.detail)}, error.status_code)

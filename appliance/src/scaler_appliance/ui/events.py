@@ -1,0 +1,107 @@
+"""Server-sent events: to each browser the page that it shows, about once a second.
+
+Rules:
+- An event is made when the one before has left: a browser that reads slowly gets fewer, and nothing gathers for it.
+- A body that takes long to make comes less often, so that no browser takes more than a small share of the time; the
+  head comes each second, since that is how a page knows that it is still told.
+- A stream ends when its browser goes, or this program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any, Callable, Dict, Optional
+
+from scaler_appliance.ui.access import Receive, Scope, Send
+from scaler_appliance.ui.pages import Page
+from scaler_appliance.ui.queries import Query
+from scaler_appliance.ui.state import State
+from scaler_appliance.ui.watching import Watch
+
+LARGEST_SHARE = 0.1
+"""Of one core's time that bodies of one browser may take."""
+
+RETRY_MILLISECONDS = 1000
+
+_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would gather events otherwise
+)
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def to_json(value: Any) -> bytes:
+    """JSON without spaces, in ASCII: whatever texts hold, it is one line and well-formed."""
+    return _encode(value).encode("ascii")
+
+
+class Events:
+    """What one browser is told.
+
+    Parameters:
+        page, query: what it shows.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, state: State, page: Page, query: Query, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._state = state
+        self._page = page
+        self._query = query
+        self._clock = clock
+        self._cursor: Optional[Any] = None
+        self._not_before = 0.0
+
+    def next(self) -> Dict[str, Any]:
+        """Head and body of this moment. Raises QueryError."""
+        began = self._clock()
+        body = None
+        if began >= self._not_before:
+            body, self._cursor = self._page(self._state, self._query, self._cursor)
+            ended = self._clock()
+            self._not_before = ended + (ended - began) * (1 / LARGEST_SHARE - 1)
+        return {"head": self._state.head(), "body": body}
+
+
+class EventStream:
+    """The response that tells them: an ASGI application for one request.
+
+    Parameters:
+        first: the event that is told at once.
+    """
+
+    def __init__(self, events: Events, first: Dict[str, Any], watch: Watch) -> None:
+        self._events = events
+        self._first = first
+        self._watch = watch
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        wake = self._watch.subscribe()
+        gone = asyncio.ensure_future(_until_gone(receive))
+        gone.add_done_callback(lambda _: wake.set())
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            await _send_part(send, b"retry: %d\n" % RETRY_MILLISECONDS)
+            event = self._first
+            while not (gone.done() or self._watch.is_closing):
+                await _send_part(send, b"data: " + to_json(event) + b"\n\n")
+                await wake.wait()
+                wake.clear()
+                event = self._events.next()
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._watch.unsubscribe(wake)
+            gone.cancel()
+
+
+async def _send_part(send: Send, data: bytes) -> None:
+    """Returns when there is room for more."""
+    await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

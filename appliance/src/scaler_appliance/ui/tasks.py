@@ -1,0 +1,194 @@
+"""The page `tasks`: what runs, and what ran; and one task with all that is known of it.
+
+Rule: what is shown as one row are tasks that one processor ran one after the other; `count` says how many.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+from scaler_appliance.monitoring.entities import Processor, Worker
+from scaler_appliance.monitoring.task_log import Query as RunQuery
+from scaler_appliance.monitoring.task_log import Run
+from scaler_appliance.ui import failures
+from scaler_appliance.ui.queries import Query, one_of
+from scaler_appliance.ui.state import State
+from scaler_appliance.ui.tables import DEFAULT_LIMIT, MAXIMUM_LIMIT, Body
+from scaler_protocol import messages as m
+
+RUNNING = "running"
+STATES = {
+    "success": m.TaskStatus.SUCCESS,
+    "failed": m.TaskStatus.FAILED,
+    "canceled": m.TaskStatus.CANCELLED,
+    "lost": m.TaskStatus.LOST,
+}
+RUNNING_SHOWN = 10
+"""Of running tasks among those that ended: they shall not hide them."""
+
+_STATE_NAMES = {int(status): name for name, status in STATES.items()}
+
+
+class _Wanted:
+    """What the query asks for, in numbers; None: whatever it is."""
+
+    def __init__(self, state: State, query: Query) -> None:
+        cluster = state.cluster
+        self.state = query.text("state")
+        if self.state:
+            one_of("state", self.state, [RUNNING, *STATES])
+        self.text = query.text("search").strip()
+        function, worker, client = query.text("function"), query.text("worker"), query.text("client")
+        functions = {number: function.name for number, function in cluster.functions.items()}
+        self.functions = _numbers(function, functions)
+        self.workers = _numbers(worker, {session: worker.name for session, worker in cluster.workers.items()})
+        self.clients = _numbers(client, {session: client.name for session, client in cluster.clients.items()})
+        self.text_functions = _named(self.text, functions) if self.text else set()
+        is_number = self.text.isascii() and self.text.isdigit() and len(self.text) <= 20
+        self.text_tasks = {int(self.text)} if is_number else set()
+
+    def run_query(self) -> RunQuery:
+        query = RunQuery(
+            statuses={STATES[self.state]} if self.state else None, workers=self.workers, clients=self.clients
+        )
+        if not self.text:
+            return query._replace(functions=self.functions)
+        functions = self.text_functions if self.functions is None else self.text_functions & self.functions
+        if self.functions is not None:
+            # A text beside a function: what the text finds elsewhere has to be of this function too.
+            return query._replace(functions=self.functions, tasks=self.text_tasks or None, failure=self._failure())
+        return query._replace(functions=functions, tasks=self.text_tasks, failure=self._failure(), any_of=True)
+
+    def _failure(self) -> Optional[Callable[[bytes], bool]]:
+        return failures.mentions(self.text) if not self.text_tasks else None
+
+    def has(self, worker: Worker, processor: Processor) -> bool:
+        for wanted, number in (
+            (self.functions, processor.task_function),
+            (self.workers, worker.session),
+            (self.clients, processor.task_client),
+        ):
+            if wanted is not None and number not in wanted:
+                return False
+        return not self.text or processor.task_function in self.text_functions or processor.task_id in self.text_tasks
+
+
+def _numbers(text: str, names: Mapping[int, str]) -> Optional[Set[int]]:
+    """What a number or a part of a name stands for; None where nothing is asked."""
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return {int(text[:20])}
+    return _named(text, names)
+
+
+def _named(text: str, names: Mapping[int, str]) -> Set[int]:
+    wanted = text.casefold()
+    return {number for number, name in names.items() if wanted in name.casefold()}
+
+
+def tasks(state: State, query: Query) -> Body:
+    """The newest first. Raises QueryError."""
+    wanted = _Wanted(state, query)
+    offset = query.whole("offset", 0)
+    limit = query.whole("limit", DEFAULT_LIMIT, 1, MAXIMUM_LIMIT)
+    running = _running(state, wanted) if wanted.state in ("", RUNNING) else []
+    running_total = len(running)
+    rows: List[Dict[str, Any]] = []
+    matching = running_total
+    if wanted.state != RUNNING:
+        running = running[:RUNNING_SHOWN]
+        found = state.task_log.search(
+            wanted.run_query(), max(0, offset - len(running)), limit - len(running[offset : offset + limit])
+        )
+        rows = [_ended_row(state, run) for run in found.runs]
+        matching = len(running) + found.matching
+    shown = [_running_row(state, worker, processor) for worker, processor in running[offset : offset + limit]]
+    return {
+        "rows": shown + rows,
+        "total": state.task_log.kept,
+        "matching": matching,
+        "offset": offset,
+        "limit": limit,
+        "running": running_total,
+        "kept": state.task_log.kept,
+        "omitted": state.task_log.omitted_tasks,
+    }
+
+
+def task(state: State, client: int, task_id: int) -> Optional[Dict[str, Any]]:
+    """All that is known of a task, None when that is nothing (any more)."""
+    for worker, processor in _with_tasks(state):
+        if processor.task_client == client and processor.task_id == task_id:
+            return {**_running_row(state, worker, processor), **failures.details(b"")}
+    run = state.task_log.find(client, task_id)
+    if run is None:
+        return None
+    return {**_ended_row(state, run), **failures.details(run.failure)}
+
+
+def _with_tasks(state: State) -> Iterator[Tuple[Worker, Processor]]:
+    for worker in state.cluster.workers.values():
+        for processor in worker.processors:
+            if processor.task_client:
+                yield worker, processor
+
+
+def _running(state: State, wanted: _Wanted) -> List[Tuple[Worker, Processor]]:
+    """Those that have run for longest first."""
+    running = [(worker, processor) for worker, processor in _with_tasks(state) if wanted.has(worker, processor)]
+    running.sort(key=lambda pair: -pair[1].task_microseconds)
+    return running
+
+
+def _running_row(state: State, worker: Worker, processor: Processor) -> Dict[str, Any]:
+    scheduler = state.cluster.scheduler
+    now = scheduler.unix_microseconds if scheduler is not None else 0
+    return {
+        "client": processor.task_client,
+        "client_name": state.client_name(processor.task_client),
+        "task": str(processor.task_id),
+        "function": state.function_name(processor.task_function),
+        "function_number": processor.task_function,
+        "state": RUNNING,
+        "worker": worker.session,
+        "worker_name": worker.name,
+        "processor": processor.process_id,
+        "host": worker.host,
+        "start": (now - processor.task_microseconds) / 1e6,
+        "end": None,
+        "duration_us": processor.task_microseconds,
+        "mean_us": processor.task_microseconds,
+        "count": 1,
+        "peak_bytes": None,
+        "attempt": None,
+        "error": None,
+    }
+
+
+def _ended_row(state: State, run: Run) -> Dict[str, Any]:
+    worker = state.cluster.workers.get(run.worker)
+    return {
+        "client": run.client,
+        "client_name": state.client_name(run.client),
+        "task": str(run.first_task),
+        "function": state.function_name(run.function),
+        "function_number": run.function,
+        "state": state_name(run.status),
+        "worker": run.worker,
+        "worker_name": worker.name if worker is not None else "",
+        "processor": run.processor,
+        "host": worker.host if worker is not None else "",
+        "start": round(run.start, 6),
+        "end": round(run.end, 6),
+        "duration_us": run.busy_microseconds,
+        "mean_us": run.busy_microseconds // max(1, run.tasks),
+        "count": run.tasks,
+        "peak_bytes": run.peak_memory_bytes or None,
+        "attempt": run.attempt,
+        "error": failures.summary(run.failure),
+    }
+
+
+def state_name(status: int) -> str:
+    return _STATE_NAMES.get(status, f"status {int(status)}")

@@ -1,0 +1,97 @@
+"""The status stream in the event loop: what came is taken in, sampled once a second, and browsers are told.
+
+    socket ─readable─▶ feed.receive() ─▶ tick: sample, wake every stream of events
+
+Rule: a tick follows what the scheduler says, and comes without it too: that nothing is heard is news as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Optional, Protocol, Set
+
+from scaler_appliance.ui.state import State, Watched
+
+SHORTEST_TICK_SECONDS = 0.8
+LONGEST_TICK_SECONDS = 1.3
+
+logger = logging.getLogger("scaler")
+
+
+class Readable(Watched, Protocol):
+    """What of `monitoring.feed.Feed` concerns its socket."""
+
+    def fileno(self) -> int: ...
+
+    def receive(self) -> bool: ...
+
+
+class Watch:
+    """Keeps a state up to date, and wakes who waits for news.
+
+    Attributes:
+        is_closing: streams of events are to end.
+        turned_at: when the loop last came round, on the monotonic clock.
+    """
+
+    def __init__(self, feed: Readable, state: State) -> None:
+        self._feed = feed
+        self._state = state
+        self._has_news: Optional[asyncio.Event] = None  # while this runs
+        self._subscribers: Set[asyncio.Event] = set()
+        self.is_closing = False
+        self.turned_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        self._has_news = asyncio.Event()
+        descriptor = self._feed.fileno()
+        loop.add_reader(descriptor, self._receive)
+        try:
+            while True:
+                self._receive()  # the descriptor tells of something once only
+                self.tick()
+                await asyncio.sleep(SHORTEST_TICK_SECONDS)
+                self._has_news.clear()
+                try:
+                    await asyncio.wait_for(self._has_news.wait(), LONGEST_TICK_SECONDS - SHORTEST_TICK_SECONDS)
+                except asyncio.TimeoutError:
+                    pass
+        finally:
+            loop.remove_reader(descriptor)
+
+    def _receive(self) -> None:
+        if self._feed.receive() and self._has_news is not None:
+            self._has_news.set()
+
+    @property
+    def subscribers(self) -> int:
+        """How many streams of events there are."""
+        return len(self._subscribers)
+
+    def tick(self) -> None:
+        """Take a sample, and wake who waits."""
+        self.turned_at = time.monotonic()
+        self._state.sample()
+        self._wake()
+
+    def close(self) -> None:
+        """Let all streams of events end."""
+        self.is_closing = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for event in self._subscribers:
+            event.set()
+
+    def subscribe(self) -> asyncio.Event:
+        """An event that each tick sets, and the end of this program; whoever waits for it clears it."""
+        event = asyncio.Event()
+        self._subscribers.add(event)
+        return event
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        self._subscribers.discard(event)

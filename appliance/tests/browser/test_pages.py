@@ -1,0 +1,230 @@
+"""What a reader does on the pages, in a real browser: going about, sorting, searching, opening, zooming.
+
+Rules: a played cluster gives the figures; each test ends with a look at the browser's own complaints, of which there
+must be none: no error or warning of the console, no request that failed.
+"""
+
+from __future__ import annotations
+
+import pytest
+from browser_driver import Browser
+from ui_server import Play, StartUi
+
+pytestmark = pytest.mark.slow
+
+PAGES = ("overview", "stream", "workers", "tasks", "functions", "clients", "objects", "graphs")
+LIVE = "document.body.dataset.feed === 'live'"
+ROWS = "#page table.data tbody tr:not(.detail)"
+
+
+def has_rows(count: int = 1) -> str:
+    return f"document.querySelectorAll({ROWS!r}).length >= {count}"
+
+
+def column(browser: Browser, number: int) -> list[str]:
+    return browser.texts(f"{ROWS} > td:nth-child({number})")
+
+
+def test_keys_go_to_every_page_and_each_shows_something(shown: Browser) -> None:
+    shown.wait(LIVE)
+    for number, name in enumerate(PAGES, start=1):
+        shown.press(str(number))
+        shown.wait(
+            f"location.hash.startsWith('#/{name}') && document.querySelector('nav a[aria-current]').hash === '#/{name}'"
+        )
+        if name not in ("overview", "stream"):
+            shown.wait(has_rows())
+    shown.back()
+    shown.wait("location.hash.startsWith('#/objects')")
+
+
+def test_the_overview_draws_its_charts(shown: Browser) -> None:
+    shown.wait("document.querySelectorAll('.chart canvas').length === 5")
+    shown.wait("document.querySelector('.chart .legend b').textContent !== '–'")
+    shown.wait_for_text(".panel table.data", "numpy.linalg.svd")
+    shown.click("button[data-seconds='3600']")
+    shown.wait("location.hash === '#/overview?span=3600'")
+
+
+def test_workers_are_sorted_by_their_heads(shown: Browser) -> None:
+    shown.visit("#/workers")
+    shown.wait(has_rows(4))
+    shown.click("th:has-text('worker') button.sort")
+    shown.wait("document.querySelector('th[aria-sort=ascending]')?.textContent.includes('worker')")
+    shown.wait(f"document.querySelector({ROWS + ' .name'!r}).textContent === 'worker-1000'")
+    shown.click("th:has-text('worker') button.sort")
+    shown.wait(f"document.querySelector({ROWS + ' .name'!r}).textContent === 'worker-1003'")
+    assert column(shown, 2) == ["worker-1003", "worker-1002", "worker-1001", "worker-1000"]
+    assert shown.evaluate("location.hash") == "#/workers?sort=-name"
+
+
+def test_a_filter_stays_in_the_address_and_leaves_by_a_link(shown: Browser) -> None:
+    shown.visit("#/workers")
+    shown.wait(has_rows(4))
+    shown.press("/")
+    shown.wait("document.activeElement.type === 'search'")
+    shown.fill("input[type=search]", "worker-1002")
+    shown.wait(f"document.querySelectorAll({ROWS!r}).length === 1")
+    assert shown.evaluate("location.hash") == "#/workers?filter=worker-1002"
+    shown.fill("input[type=search]", "nobody")
+    shown.wait_for_text(".empty", "No workers match")
+    shown.click(".empty a")
+    shown.wait(has_rows(4))
+    assert shown.evaluate("location.hash") == "#/workers"
+
+
+def test_a_worker_opens_to_its_processors_and_stays_open(shown: Browser) -> None:
+    shown.visit("#/workers")
+    shown.wait(has_rows(4))
+    shown.click("button[aria-label*='worker-1001']")
+    shown.wait("document.querySelectorAll('tr.detail table tbody tr').length === 2")
+    shown.wait_for_events()
+    assert shown.evaluate("document.querySelectorAll('tr.detail').length") == 1
+    assert shown.evaluate("document.querySelector('button[aria-label*=\"worker-1001\"]').ariaExpanded") == "true"
+    shown.click("button[aria-label*='worker-1001']")
+    shown.wait("document.querySelectorAll('tr.detail').length === 0")
+
+
+def test_stopping_a_worker_asks_first(shown: Browser) -> None:
+    shown.visit("#/workers")
+    shown.wait(has_rows(4))
+    shown.click("button[aria-label*='worker-1001']")
+    shown.click("text=Stop this worker")
+    shown.wait_for_text("dialog h2", "Stop worker-1001?")
+    shown.press("Escape")
+    shown.wait("!document.querySelector('dialog.confirm')")
+
+
+def test_tasks_are_found_by_state_and_text_and_open_at_an_address_of_their_own(shown: Browser) -> None:
+    shown.visit("#/tasks")
+    shown.wait(has_rows())
+    shown.choose("select[aria-label=State]", "failed")
+    shown.wait(has_rows())
+    shown.wait(f"[...document.querySelectorAll({ROWS!r})].every((row) => row.textContent.includes('failed'))")
+    shown.fill("input[type=search]", "svd")
+    shown.wait("location.hash.includes('search=svd')")
+    shown.wait(f"[...document.querySelectorAll({ROWS!r})].every((row) => row.textContent.includes('numpy.linalg.svd'))")
+    shown.click(f"{ROWS} a")
+    shown.wait_for_text(".failure h3", "no luck in numpy.linalg.svd")
+    shown.wait_for_text(".failure pre", "Traceback (most recent call last)")
+    address = shown.evaluate("location.hash")
+    shown.reload(address)
+    shown.wait_for_text(".failure h3", "no luck in numpy.linalg.svd")
+
+
+def test_a_name_that_is_a_script_is_only_a_name(shown: Browser) -> None:
+    shown.evaluate("window.alert = () => { document.body.dataset.alerted = 'yes' }")
+    for page in ("functions", "tasks?search=script", "stream", "objects"):
+        shown.visit(f"#/{page}")
+        shown.wait_for_text("#page", "<b>table</b>" if page == "objects" else "<script>alert(1)</script>")
+    assert shown.evaluate("document.body.dataset.alerted || ''") == ""
+    assert shown.evaluate("document.querySelectorAll('#page script, #page td b').length") == 0
+
+
+def test_the_stream_follows_zooms_pans_and_tells_of_a_run(shown: Browser) -> None:
+    shown.visit("#/stream")
+    shown.wait("Number(document.querySelector('.stream-canvas')?.dataset.runs) > 20")
+    shown.wait("Number(document.querySelector('.stream-canvas').dataset.failures) >= 0")
+    before = shown.evaluate("document.querySelector('.stream-canvas').dataset.right")
+    shown.wait(f"document.querySelector('.stream-canvas').dataset.right > '{before}'")
+    shown.press("+", "+")
+    shown.wait("location.hash.includes('window=')")
+    shown.wait("document.querySelector('.follow').ariaPressed === 'true'")
+    shown.press("ArrowLeft")
+    shown.wait("location.hash.includes('to=') && document.querySelector('.follow').ariaPressed === 'false'")
+    shown.drag(".stream-canvas", 400, 600, 100)
+    shown.hover(".stream-canvas", 500, 60)
+    shown.wheel(0, -300)
+    shown.wait("/until/.test(document.querySelector('#stream-range').textContent)")
+    shown.press("End")
+    shown.wait("!location.hash.includes('to=') && document.querySelector('.follow').ariaPressed === 'true'")
+
+
+def test_a_run_on_the_stream_is_a_link_to_its_task(shown: Browser) -> None:
+    shown.visit("#/stream")
+    shown.wait("Number(document.querySelector('.stream-canvas')?.dataset.runs) > 100")
+    shown.press("ArrowLeft")
+    shown.wait("Number(document.querySelector('.stream-canvas').dataset.history) > 0")
+    # Somewhere on the first lanes there is a run: feel for it, as a reader would.
+    found = shown.evaluate(
+        """(async () => {
+          const canvas = document.querySelector('.stream-canvas');
+          const box = canvas.getBoundingClientRect();
+          for (let y = 36; y < 140; y += 6) for (let x = box.width - 4; x > 200; x -= 2) {
+            const at = { clientX: box.left + x, clientY: box.top + y, bubbles: true, pointerType: 'mouse' };
+            canvas.dispatchEvent(new PointerEvent('pointermove', at));
+            if (canvas.classList.contains('over-run')) return [x, y];
+          }
+          return null;
+        })()"""
+    )
+    assert found, "no run was met"
+    shown.wait("!document.querySelector('.tip').hidden")
+    assert "task " in shown.texts(".tip")[0]
+    shown.click(".stream-canvas", *found)
+    shown.wait("location.hash.startsWith('#/task/')")
+    shown.wait_for_text(".task-facts", "duration")
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(shown: Browser) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = shown.evaluate(ground)
+    shown.set_theme("dark")
+    shown.wait(f"{ground} !== '{light}'")
+    shown.press("t")
+    shown.wait(f"{ground} === '{light}'")
+    shown.reload("#/overview")
+    shown.wait(f"{ground} === '{light}'")
+    shown.click("#theme")
+    shown.wait(f"document.documentElement.dataset.theme === 'dark' && {ground} !== '{light}'")
+
+
+def test_a_pause_is_plain_to_see_and_ends(shown: Browser) -> None:
+    shown.wait(LIVE)
+    shown.press(" ")
+    shown.wait("document.body.dataset.feed === 'paused'")
+    shown.wait_for_text(".banner", "Paused at")
+    seen = shown.evaluate("document.body.dataset.events")
+    shown.press("Space")
+    shown.wait(f"{LIVE} && document.body.dataset.events !== '{seen}'")
+    shown.wait("document.querySelector('.banner').hidden")
+
+
+def test_help_lists_the_keys(shown: Browser) -> None:
+    shown.press("?")
+    shown.wait_for_text("dialog#keys", "follow live")
+    shown.press("Escape")
+    shown.wait("!document.querySelector('dialog#keys').open")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_fits_400_pixels(browser: Browser, four_workers: str, theme: str) -> None:
+    browser.open(four_workers, width=400, height=800, theme=theme, touch=True)
+    for name in PAGES:
+        browser.visit(f"#/{name}")
+        browser.wait(f"document.body.dataset.page === '{name}'")
+        browser.wait_for_events()
+        wide = browser.evaluate(
+            "[document.documentElement, document.querySelector('#page')].map((it) => it.scrollWidth - it.clientWidth)"
+        )
+        assert wide == [0, 0], f"{name} is wider than the window"
+
+
+def test_a_thousand_workers_are_paged_and_searched(browser: Browser, play: Play, start_ui: StartUi) -> None:
+    cluster = play(workers=1000, rate=50_000)
+    browser.open(start_ui(cluster.monitor_address).url, "#/workers?sort=name")
+    browser.wait_for_text(".shown", "1–50 of 1\u2009000 workers")
+    browser.click("button[aria-label='Next page']")
+    browser.wait_for_text(".shown", "51–100 of 1\u2009000 workers")
+    browser.wait(f"document.querySelector({ROWS + ' .name'!r}).textContent === 'worker-1050'")
+    browser.choose("select[aria-label='Rows on a page']", "200")
+    browser.wait(f"document.querySelectorAll({ROWS!r}).length === 200")
+    browser.fill("input[type=search]", "host-07")
+    browser.wait_for_text(".shown", "of 20 matching, 1\u2009000 workers in all")
+    browser.visit("#/stream")
+    browser.wait("document.querySelector('.stream-canvas')?.dataset.runs > 0")
+    browser.press("ArrowDown")
+    browser.wait("location.hash.includes('lanes=')")
+    browser.wait(
+        "/^processors \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)"
+    )

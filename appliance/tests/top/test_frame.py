@@ -1,0 +1,230 @@
+"""Frames as somebody sees them."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from top.sample import clients, cluster, counts, functions, status, workers
+
+from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.top import text
+from scaler_appliance.top.frame import Size, Source, render
+from scaler_appliance.top.lines import plain, width_of
+from scaler_appliance.top.rows import COLUMNS
+from scaler_appliance.top.view import View
+
+ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
+HERE = Source(ADDRESS)
+FIRST_VIEW = View()
+
+A_FRAME = """\
+scheduler        | task_manager                | object_manager      | scheduler_sent         | scheduler_received
+      cpu   0.0% |   unassigned      0         |        objects  215 |  HeartbeatEcho 283,701 |          Heartbeat 283,701
+      rss 130.1m |      running      2         |          bytes 3.5m |           Task  54,660 |               Task  53,764
+       up    1 h |      success 53,704 5,000/s |        on_disk   0b |     TaskResult  53,766 |
+  clients      2 |       failed     14   1.0/s |                     |                        |
+    slots      3 |     canceled     48         |                     |                        |
+--------------------------------------------------------------------------------------------------------------------------
+Shortcuts: worker[n] agt_cpu[C] agt_rss[M] cpu[c] rss[m] free[f] sent[w] queued[d] lag[l]
+
+Total 3 worker(s)
+                  worker agt_cpu agt_rss [cpu]    rss free sent queued   lag ITL | client_manager tasks finished
+2732888|sd-1e7d-dfba|108    0.0%  111.8m  0.7% 111.0m    1    0      0 0.7ms 100 | 72|laptop|etl     20   50,000
+2732890|sd-1e7d-dfba|d26    0.5%  111.8m  0.5% 113.3m    0    1      0 0.7ms 110 | 71|laptop         10   50,000
+2732885|sd-1e7d-dfba|56b    0.0%  111.8m  0.0% 111.2m    0    1      0 0.7ms 110 |
+                                                                                 | func_to_num_tasks tasks per s median
+                                                                                 | prepare              12   100  1.1ms
+                                                                                 | score                 2   100  1.1ms"""  # noqa: E501
+
+
+def shown(
+    what: Optional[Cluster] = None,
+    view: View = FIRST_VIEW,
+    source: Source = HERE,
+    columns: int = 100,
+    lines: Optional[int] = None,
+) -> List[str]:
+    return plain(render(what or cluster(), view, source, Size(columns, lines)).lines)
+
+
+def names(frame: List[str]) -> List[str]:
+    """Of the workers in a frame, from above."""
+    return [line.split(" ")[0].split("|")[2] for line in frame if line.startswith(("2732", "10|"))]
+
+
+def test_a_frame_of_a_small_cluster() -> None:
+    before = status(1, tasks=counts(unassigned=0, running=2, success=48_704, failed=13, canceled=48))
+    frame = shown(cluster(before, status(2, **clients("", "etl"), **functions("prepare", "score"))), columns=122)
+    assert "\n".join(frame) == A_FRAME
+
+
+def test_the_header_of_the_sorted_column_stands_in_brackets() -> None:
+    assert "[rss]" in shown(view=View(sort="rss"))[10]
+    assert "[^worker]" in shown(view=View(sort="worker", is_reversed=True))[10]
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("worker", ["108", "56b", "d26"]),
+        ("cpu", ["108", "d26", "56b"]),
+        ("rss", ["d26", "56b", "108"]),
+        ("agt_cpu", ["d26", "56b", "108"]),
+        ("free", ["108", "d26", "56b"]),
+        ("sent", ["d26", "56b", "108"]),
+    ],
+)
+def test_rows_are_sorted_the_largest_first_and_names_from_a_to_z(sort: str, order: List[str]) -> None:
+    assert names(shown(view=View(sort=sort))) == order
+
+
+def test_every_column_sorts_both_ways() -> None:
+    for column in COLUMNS:
+        if column.key:
+            up = names(shown(view=View(sort=column.title)))
+            down = names(shown(view=View(sort=column.title, is_reversed=True)))
+            assert sorted(up) == sorted(down) == ["108", "56b", "d26"]
+
+
+def test_a_filter_looks_for_names_hosts_and_process_ids_whatever_their_case() -> None:
+    assert names(shown(view=View(wanted="D26"))) == ["d26"]
+    assert names(shown(view=View(wanted="2732885"))) == ["56b"]
+    assert len(names(shown(view=View(wanted="SD-1E7D")))) == 3
+    frame = shown(view=View(wanted="nobody"))
+    assert names(frame) == []
+    assert "filter: nobody  (Esc drops it)" in frame
+    assert "Total 3 worker(s); 0 rows match" in frame
+
+
+def test_a_filter_that_is_typed_has_a_cursor() -> None:
+    assert "filter: ab_" in shown(view=View(wanted="ab", is_typing=True))
+
+
+def test_nothing_was_heard_yet() -> None:
+    frame = shown(Cluster(), source=Source(ADDRESS, silent_seconds=3.2, is_connected=False))
+    assert f"waiting for {ADDRESS}, for 3 s" in frame
+    assert not any("Is it" in line for line in frame)
+    late = shown(Cluster(), source=Source(ADDRESS, silent_seconds=30, is_connected=False))
+    assert "Is it the monitor address, which the scheduler prints when it starts?" in late
+
+
+def test_a_scheduler_that_fell_silent_leaves_its_last_figures() -> None:
+    frame = shown(source=Source(ADDRESS, silent_seconds=12.3, is_connected=False))
+    assert f"waiting for {ADDRESS}, silent for 12 s" in frame
+    assert len(names(frame)) == 3
+
+
+def test_a_pause_says_so() -> None:
+    frame = shown(view=View(is_paused=True), source=Source(ADDRESS, paused_seconds=5))
+    assert "paused for 5 s; space goes on" in frame
+
+
+def test_why_tasks_wait_is_said() -> None:
+    reasons = [f"no worker has gpu{number}" for number in range(5)]
+    frame = shown(cluster(status(waiting_reasons=reasons)), lines=40)
+    assert [line for line in frame if "wait" in line or "more" in line] == [
+        "tasks wait: no worker has gpu0",
+        "tasks wait: no worker has gpu1",
+        "tasks wait: no worker has gpu2",
+        "and 2 more reasons, which --once shows",
+    ]
+    assert "tasks wait: no worker has gpu4" in shown(cluster(status(waiting_reasons=reasons)))
+
+
+def test_outcomes_that_are_rare_are_shown_once_they_happen() -> None:
+    assert not any("lost" in line for line in shown())
+    frame = shown(cluster(status(tasks=counts(success=1, lost=3))))
+    assert any("lost 3" in line for line in frame)
+
+
+def test_workers_that_leave_or_do_not_read_are_counted() -> None:
+    frame = shown(cluster(status(of_workers={"states": bytes([1, 2, 3])})))
+    assert "Total 3 worker(s); 2 leaving; 2 do not read what they are sent" in frame
+
+
+def test_a_worker_without_processors_has_a_row() -> None:
+    frame = shown(cluster(status(processors=None, of_workers={"processors": [0] * 3})))
+    assert sum(line.split()[3:5] == ["-", "-"] for line in frame) == 3
+    assert "Total 3 worker(s), 0 processors" in frame
+
+
+def test_what_is_gone_from_above_and_below_can_be_scrolled_to() -> None:
+    many = cluster(status(**workers([f"w{number:02}" for number in range(60)])))
+    view = View(sort="worker")
+    first = render(many, view, Source(ADDRESS), Size(100, 24))
+    assert len(first.lines) == 24
+    assert first.extent.rows == 60
+    page = first.extent.page
+    last = plain(render(many, view._replace(offset=1000), Source(ADDRESS), Size(100, 24)).lines)
+    assert "|w59" in last[-1]
+    assert f"|w{60 - page}" in last[24 - page]
+
+
+def test_narrow_terminals_lose_sections_and_columns_in_order() -> None:
+    full = cluster(status(1), status(2, **clients(""), **functions("prepare")))
+
+    def widest_without(piece: str) -> int:
+        return max(size for size in range(20, 200) if piece not in " ".join(shown(full, columns=size)[8:]).split())
+
+    def widest_without_section(title: str) -> int:
+        return max(size for size in range(30, 200) if title not in shown(full, columns=size)[0])
+
+    sections = ["object_manager", "scheduler_received", "scheduler_sent"]
+    assert sorted(sections, key=widest_without_section, reverse=True) == sections
+    columns = ["client_manager", "ITL", "agt_rss", "agt_cpu", "lag", "free", "queued", "rss", "sent"]
+    assert sorted(columns, key=widest_without, reverse=True) == columns
+
+
+def test_the_column_that_is_sorted_by_stays() -> None:
+    assert "[lag]" in "\n".join(shown(view=View(sort="lag"), columns=34))
+
+
+@settings(deadline=None)
+@given(
+    columns=some.integers(1, 220),
+    lines=some.integers(1, 60),
+    name=some.text(max_size=40),
+    view=some.builds(
+        View,
+        sort=some.sampled_from([column.title for column in COLUMNS if column.key]),
+        is_reversed=some.booleans(),
+        wanted=some.text(max_size=3),
+        offset=some.integers(0, 100),
+        is_typing=some.booleans(),
+        is_paused=some.booleans(),
+        shows_help=some.booleans(),
+    ),
+    is_connected=some.booleans(),
+)
+def test_a_frame_of_anything_fits_any_terminal(
+    columns: int, lines: int, name: str, view: View, is_connected: bool
+) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        name = "x"
+    played = cluster(
+        status(
+            **workers([name] * 40),
+            **clients(name, "b"),
+            **functions(name, "g"),
+            waiting_reasons=[name] * 5,
+            tasks=counts(success=2**63, failed=3),
+        )
+    )
+    frame = render(played, view, Source(ADDRESS, 3.0, is_connected), Size(columns, lines))
+    assert len(frame.lines) <= lines
+    for line in frame.lines:
+        assert width_of(line) <= columns
+    for line_text in plain(frame.lines):
+        assert text.safe(line_text) == line_text
+
+
+def test_help_tells_all_keys_and_columns() -> None:
+    frame = shown(view=View(shows_help=True))
+    for column in COLUMNS:
+        assert any(line.strip().startswith(column.title) for line in frame)
+    assert any("quit" in line for line in frame)

@@ -1,0 +1,234 @@
+"""`scaler_top` in a real terminal, watching a real cluster at work."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+from scheduler_process import INTERPRETERS, SchedulerProcess, unavailable
+from top.terminal import PROMPT, Load, Terminal
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here (Debian: apt-get install tmux)"),
+]
+
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulerProcess]:
+    """A scheduler whose three workers are busy."""
+    pytest.importorskip("scaler")
+    folder = tmp_path_factory.mktemp("cluster")
+    scheduler = start_scheduler(folder, free_address(), 0)
+    with Load(scheduler.address, WORKERS):
+        yield scheduler
+    scheduler.close()
+
+
+def start_scheduler(folder: Path, address: str, number: int) -> SchedulerProcess:
+    monitor = f"ipc://{folder}/monitor"
+    scheduler = SchedulerProcess(
+        INTERPRETERS["cpython"], folder / f"address{number}", address, "--monitor-address", monitor
+    )
+    scheduler.wait_until_ready()
+    return scheduler
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    with Terminal(tmp_path) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def top(request: pytest.FixtureRequest) -> List[str]:
+    """The command, on CPython or the interpreter that the test names."""
+    interpreter = getattr(request, "param", "cpython")
+    reason = unavailable(interpreter)
+    if reason:
+        pytest.skip(reason)
+    return [INTERPRETERS[interpreter], "-m", "scaler_appliance.top"]
+
+
+on_all_interpreters = pytest.mark.parametrize("top", INTERPRETERS, indirect=True)
+
+
+def rows_of(screen: List[str]) -> List[List[str]]:
+    """The cells of the table's rows."""
+    (heading,) = (index for index, line in enumerate(screen) if "agt_rss" in line and "ITL" in line)
+    return [line.split("|", 3)[2].split()[0:9] for line in screen[heading + 1 :] if line.count("|") >= 3]
+
+
+def has_rows(number: int) -> Callable[[List[str]], bool]:
+    return lambda screen: any("ITL" in line for line in screen) and len(rows_of(screen)) == number
+
+
+def results_in(screen: List[str]) -> int:
+    """How many messages with results the scheduler has sent."""
+    found = re.search(r"TaskResult +([\d,]+)", "\n".join(screen))
+    return int(found[1].replace(",", "")) if found else 0
+
+
+@on_all_interpreters
+def test_it_shows_a_cluster_at_work(cluster: SchedulerProcess, terminal: Terminal, top: List[str]) -> None:
+    terminal.run(*top, cluster.monitor_address)
+    screen = terminal.wait_for(has_rows(WORKERS), "three workers")
+    assert screen[0].startswith("scheduler ")
+    assert "[cpu]" in "\n".join(screen)
+    first = results_in(screen)
+    terminal.wait_for(lambda now: results_in(now) > first, "more results, without a key")
+    assert terminal.modes() == "1 0 0"
+
+    terminal.press("m")
+    terminal.wait_for_text("[rss]")
+    resident = [float(cells[4][:-1]) for cells in rows_of(terminal.screen())]
+    assert resident == sorted(resident, reverse=True)
+    terminal.press("m")
+    terminal.wait_for_text("[^rss]")
+
+    terminal.press("/")
+    terminal.type("no such worker")
+    terminal.wait_for(has_rows(0), "no rows")
+    terminal.press("Enter")
+    terminal.wait_for_text("(Esc drops it)")
+    terminal.press("Escape")
+    terminal.wait_for(has_rows(WORKERS), "all rows again")
+
+    terminal.press("?")
+    terminal.wait_for_text("any key goes back")
+    terminal.press("Space")
+    terminal.wait_for_text("Shortcuts: ")
+    terminal.press("Space")
+    terminal.wait_for_text("paused for 2 s")
+
+
+def test_it_follows_the_size_of_the_terminal(cluster: SchedulerProcess, terminal: Terminal, top: List[str]) -> None:
+    terminal.run(*top, cluster.monitor_address)
+    terminal.wait_for(has_rows(WORKERS), "three workers")
+    assert any("client_manager" in line for line in terminal.screen())
+    for columns, lines in ((60, 20), (30, 10), (16, 4), (200, 50)):
+        terminal.resize(columns, lines)
+        screen = terminal.wait_for(
+            lambda now, columns=columns, lines=lines: (  # type: ignore[misc]
+                len(now) == lines and any("Total 1 work" in line for line in now)
+            ),
+            f"a frame of {columns} columns",
+        )
+        assert len(screen) == lines
+    terminal.wait_for(has_rows(WORKERS), "three workers")
+    terminal.wait_for_text("quit[q]")
+
+
+def test_it_survives_a_restart_of_the_scheduler(tmp_path: Path, terminal: Terminal, top: List[str]) -> None:
+    pytest.importorskip("scaler")
+    address = free_address()
+    terminal.run(*top, f"ipc://{tmp_path}/monitor")
+    terminal.wait_for_text(f"waiting for ipc://{tmp_path}/monitor")
+    scheduler = start_scheduler(tmp_path, address, 1)
+    with Load(address, WORKERS):
+        try:
+            terminal.wait_for(has_rows(WORKERS), "three workers")
+            scheduler.close()
+            terminal.wait_for_text("silent for 5 s")
+            assert has_rows(WORKERS)(terminal.screen())
+            scheduler = start_scheduler(tmp_path, address, 2)
+            terminal.wait_for(
+                lambda screen: has_rows(WORKERS)(screen) and "silent" not in "\n".join(screen), "the workers again"
+            )
+        finally:
+            scheduler.close()
+
+
+RAISING = """
+import sys
+from scaler_appliance.top import program, watch
+sys.argv[0] = "scaler_top"
+frames = iter(range(2))
+whole = watch.Watch.frame
+def frame(self, size):
+    next(frames)
+    return whole(self, size)
+watch.Watch.frame = frame
+program.main()
+"""
+
+
+@pytest.mark.parametrize("how", ["q", "C-c", "SIGTERM", "SIGHUP", "an error"])
+def test_the_terminal_is_left_as_it_was(
+    how: str, cluster: SchedulerProcess, terminal: Terminal, top: List[str], tmp_path: Path
+) -> None:
+    terminal.run_to_its_end(f"stty -g > {tmp_path}/before")
+    before, modes = terminal.screen(), terminal.modes()
+    command = [top[0], "-c", RAISING] if how == "an error" else top
+    terminal.run(*command, cluster.monitor_address)
+    if how.startswith("SIG"):
+        terminal.wait_for(has_rows(WORKERS), "three workers")
+        terminal_child_signal(cluster.monitor_address, how)
+    elif how != "an error":
+        terminal.wait_for(has_rows(WORKERS), "three workers")
+        terminal.press(how)
+    after = terminal.wait_for(lambda screen: screen.count(PROMPT) == 1, "the prompt")
+
+    assert after[: len([line for line in before if line]) - 1] == [line for line in before if line][:-1]
+    assert terminal.modes() == modes == "0 1 1"
+    assert ("StopIteration" in "\n".join(after)) == (how == "an error")
+    terminal.run_to_its_end(f"clear; stty -g > {tmp_path}/after")
+    assert (tmp_path / "after").read_text() == (tmp_path / "before").read_text()
+
+
+def terminal_child_signal(address: str, name: str) -> None:
+    """Send a signal to the one process that has this monitor address on its command line."""
+    import os
+    import signal
+
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"scaler_appliance.top" in words and address.encode() in words:
+            os.kill(int(folder.name), getattr(signal, name))
+
+
+@on_all_interpreters
+def test_it_can_be_suspended_and_continued(cluster: SchedulerProcess, terminal: Terminal, top: List[str]) -> None:
+    terminal.run_to_its_end("set -m")
+    terminal.run(*top, cluster.monitor_address)
+    terminal.wait_for(has_rows(WORKERS), "three workers")
+    terminal.press("C-z")
+    terminal.wait_for_text("Stopped")
+    assert terminal.modes() == "0 1 1"
+    terminal.run("fg")
+    terminal.wait_for(has_rows(WORKERS), "three workers")
+    assert terminal.modes() == "1 0 0"
+    terminal.press("q")
+    terminal.wait_for_text(PROMPT)
+
+
+@pytest.mark.parametrize("without_colors", [False, True])
+def test_colors_are_left_out_on_request(
+    cluster: SchedulerProcess, terminal: Terminal, top: List[str], without_colors: bool
+) -> None:
+    terminal.run(*(["env", "NO_COLOR=1"] if without_colors else []), *top, cluster.monitor_address)
+    terminal.wait_for(has_rows(WORKERS), "three workers")
+    colors = re.findall(r"\x1b\[[\d;]*\b(3[1-7]|9[1-7])m", "\n".join(terminal.screen(with_colors=True)))
+    assert bool(colors) != without_colors
+
+
+def test_a_terminal_that_can_do_nothing_is_told_of_once(
+    cluster: SchedulerProcess, terminal: Terminal, top: List[str]
+) -> None:
+    terminal.run("env", "TERM=dumb", *top, cluster.monitor_address)
+    terminal.wait_for_text("--once prints")

@@ -1,0 +1,170 @@
+"""Events: each browser gets its page, as often as it can take it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Awaitable, Callable, Dict
+
+import pytest
+from ui.browsing import DEADLINE_SECONDS, Site, query, told_state
+
+from scaler_appliance.ui.application import MAXIMUM_STREAMS
+from scaler_appliance.ui.events import LARGEST_SHARE, Events, to_json
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), DEADLINE_SECONDS))
+
+
+def tick(site: Site) -> None:
+    site.feed.step()
+    site.watch.tick()
+
+
+def test_an_event_comes_at_once_and_with_each_tick() -> None:
+    async def test() -> None:
+        site = Site()
+        stream = site.open("/events?page=workers&limit=1")
+        first = await stream.event()
+        assert first["head"]["workers"] == 4
+        assert len(first["body"]["rows"]) == 1
+        tick(site)
+        second = await stream.event()
+        assert second["head"]["uptime_seconds"] == first["head"]["uptime_seconds"] + 1
+        headers = dict(stream.headers)
+        assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+        assert headers[b"x-accel-buffering"] == b"no"
+        await stream.go()
+
+    run(test)
+
+
+def test_silence_of_the_scheduler_is_told_too() -> None:
+    async def test() -> None:
+        site = Site()
+        stream = site.open("/events?page=clients")
+        await stream.event()
+        site.feed.age = 12.0
+        site.watch.tick()
+        event = await stream.event()
+        assert (event["head"]["is_connected"], event["head"]["age_seconds"]) == (False, 12.0)
+        await stream.go()
+
+    run(test)
+
+
+def test_each_browser_gets_its_own_increments() -> None:
+    async def test() -> None:
+        site = Site(steps=5)
+        early = site.open("/events?page=overview")
+        assert len((await early.event())["body"]["series"]["time"]) == 5
+        tick(site)
+        assert len((await early.event())["body"]["series"]["time"]) == 1
+        late = site.open("/events?page=overview")
+        assert len((await late.event())["body"]["series"]["time"]) == 6
+        await early.go()
+        await late.go()
+
+    run(test)
+
+
+def test_a_browser_that_does_not_read_gets_fewer_events_and_nothing_gathers() -> None:
+    async def test() -> None:
+        site = Site()
+        stream = site.open("/events?page=overview")
+        await stream.event()
+        stream.has_room.clear()
+        tick(site)
+        await asyncio.sleep(0)
+        for _ in range(50):
+            tick(site)
+            await asyncio.sleep(0)
+        assert stream.unread <= 1
+        stream.has_room.set()
+        await stream.event()
+        latest = await stream.event()
+        assert len(latest["body"]["series"]["time"]) == 50
+        await stream.go()
+
+    run(test)
+
+
+def test_a_page_that_is_closed_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        site = Site()
+        made = []
+        original = Events.next
+
+        def counted(events: Events) -> Dict[str, Any]:
+            made.append(events)
+            return original(events)
+
+        monkeypatch.setattr(Events, "next", counted)
+        stream = site.open("/events?page=workers")
+        await stream.event()
+        assert site.watch.subscribers == 1
+        await stream.go()
+        assert site.watch.subscribers == 0
+        before = len(made)
+        tick(site)
+        await asyncio.sleep(0)
+        assert len(made) == before
+
+    run(test)
+
+
+def test_all_streams_end_when_the_program_does() -> None:
+    async def test() -> None:
+        site = Site()
+        streams = [site.open("/events?page=workers") for _ in range(5)]
+        for stream in streams:
+            await stream.event()
+        site.watch.close()
+        for stream in streams:
+            await asyncio.wait_for(stream.task, DEADLINE_SECONDS)
+        assert site.watch.subscribers == 0
+
+    run(test)
+
+
+def test_there_are_so_many_streams_at_most() -> None:
+    async def test() -> None:
+        site = Site()
+        streams = [site.open("/events?page=graphs") for _ in range(MAXIMUM_STREAMS)]
+        for stream in streams:
+            await stream.event()
+        answer = await site.open("/events?page=graphs").whole()
+        assert answer.status == 503
+        for stream in streams:
+            await stream.go()
+
+    run(test)
+
+
+def test_a_body_that_takes_long_comes_less_often_and_the_head_each_time() -> None:
+    state, _ = told_state()
+    now = 0.0
+
+    def page(*_: Any) -> Any:
+        nonlocal now
+        now += 0.5
+        return {"rows": []}, None
+
+    events = Events(state, page, query(), lambda: now)
+    bodies = []
+    for second in range(20):
+        now = max(now, float(second))
+        event = events.next()
+        assert event["head"]["workers"] == 4
+        bodies.append(event["body"])
+
+    assert bodies[0] == {"rows": []}
+    assert sum(body is not None for body in bodies) == 20 * LARGEST_SHARE / 0.5
+
+
+def test_whatever_a_name_holds_an_event_is_one_line_of_json() -> None:
+    text = "\u2028\r\n\n\0 </script> \ud800 é 雪 \x1b[31m"
+
+    assert b"\n" not in to_json({"name": text})
+    assert b"\r" not in to_json({"name": text})
+    assert to_json({"name": text}).isascii()

@@ -1,0 +1,47 @@
+"""Adapters of clients that speak an older version of their protocol, or none that there is."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import pytest
+from mutants.matrix import runner_for
+from mutants.reference_client import ReferenceClient
+
+from scaler_conformance.cases import cases_of
+from scaler_conformance.results import CaseResult
+from scaler_conformance.settings import Settings
+from scaler_conformance.verdicts import Verdict
+
+
+class AdapterOfVersion1(ReferenceClient):
+    def do_hello(self, command: Dict[str, Any]) -> None:
+        self.say("hello", version=1, can=["cancel", "graph", "shutdown", "priority"])
+
+
+class AdapterOfTomorrow(ReferenceClient):
+    def do_hello(self, command: Dict[str, Any]) -> None:
+        self.say("hello", version=3, can=["priority"])
+
+
+def result_of(peer: Any, case_id: str) -> CaseResult:
+    case = next(each for each in cases_of("client") if each.id == case_id)
+    return runner_for(peer, Settings(time_scale=1.0)).run_case(case)
+
+
+def test_an_adapter_of_version_1_is_served() -> None:
+    assert result_of(AdapterOfVersion1, "client/tasks/one-task-is-sent-and-its-result-told").verdict == Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    "name", ["objects-serve-many-tasks", "map-travels-in-batches", "wait-ends-with-the-last-outcome"]
+)
+def test_what_it_has_no_command_for_does_not_apply(name: str) -> None:
+    assert result_of(AdapterOfVersion1, f"client/user-objects/{name}").verdict == Verdict.NOT_APPLICABLE
+
+
+def test_a_version_that_there_is_not_is_told() -> None:
+    result = result_of(AdapterOfTomorrow, "client/tasks/one-task-is-sent-and-its-result-told")
+
+    assert result.verdict == Verdict.FAIL
+    assert "version 2 or older" in result.message

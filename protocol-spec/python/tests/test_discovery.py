@@ -1,0 +1,202 @@
+"""Finding programs of the same user on the same host."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import pytest
+
+from scaler_protocol import discovery
+from scaler_protocol.discovery import SCHEDULER, USER_INTERFACE, Announcement, DiscoveryError, entries, find_scheduler
+
+ADDRESS = "tcp://127.0.0.1:2345"
+MONITOR_ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
+
+ANNOUNCE = """
+import sys
+from scaler_protocol.discovery import Announcement
+announcement = Announcement("scheduler", sys.argv[1])
+print("announced", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where programs announce themselves in this test; it is not made yet."""
+    path = tmp_path / "run"
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(path))
+    monkeypatch.delenv("SCALER_ADDRESS", raising=False)
+    return path
+
+
+@pytest.fixture
+def other_program() -> Iterator[Tuple[subprocess.Popen[bytes], str]]:
+    """A process that has announced itself as a scheduler, and its address."""
+    address = "tcp://127.0.0.1:4711"
+    command = [sys.executable, "-c", ANNOUNCE, address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"announced\n"
+        yield process, address
+        process.kill()
+
+
+def test_what_is_announced_is_found_until_it_is_closed(folder: Path) -> None:
+    with Announcement(SCHEDULER, ADDRESS, monitor_address=MONITOR_ADDRESS):
+        found = find_scheduler()
+        assert (found.address, found.process_id) == (ADDRESS, os.getpid())
+        assert found.details == {"monitor_address": MONITOR_ADDRESS}
+    assert entries(SCHEDULER) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_nobody_else_can_look_into_the_folder(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Announcement(SCHEDULER, ADDRESS) as announcement:
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert os.stat(announcement.path).st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_of_several_the_newest_is_taken_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with Announcement(SCHEDULER, ADDRESS), caplog.at_level(logging.INFO, "scaler"):
+        find_scheduler()
+        assert caplog.messages == [f"found the scheduler at {ADDRESS} (process {os.getpid()})"]
+        caplog.clear()
+        with Announcement(SCHEDULER, "tcp://127.0.0.1:1"), Announcement(SCHEDULER, "tcp://127.0.0.1:2"):
+            assert find_scheduler().address == "tcp://127.0.0.1:2"
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "3 schedulers" in record.getMessage() and "tcp://127.0.0.1:2 " in record.getMessage()
+
+
+def test_none_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(DiscoveryError, match=r"scaler dev.*SCALER_ADDRESS"):
+        find_scheduler()
+
+
+def test_the_environment_goes_before_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Announcement(SCHEDULER, ADDRESS):
+        monkeypatch.setenv("SCALER_ADDRESS", "tcp://elsewhere:1")
+        assert discovery.address_given_or_found() == "tcp://elsewhere:1"
+        monkeypatch.delenv("SCALER_ADDRESS")
+        assert discovery.address_given_or_found() == ADDRESS
+
+
+def test_a_killed_program_is_not_found_and_its_file_is_removed(
+    folder: Path, other_program: Tuple[subprocess.Popen[bytes], str]
+) -> None:
+    process, address = other_program
+    assert find_scheduler().address == address
+    process.kill()
+    process.wait()
+    assert len(list(folder.iterdir())) == 1
+    assert entries(SCHEDULER) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_a_process_id_that_is_in_use_again_deceives_nobody(folder: Path) -> None:
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        copy = folder / "scheduler-of-a-killed-process.json"
+        copy.write_bytes(Path(announcement.path).read_bytes())  # with the id of this process, which is alive
+        assert len(entries(SCHEDULER)) == 1
+        assert not copy.exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "connectable"),
+    [
+        ("tcp://0.0.0.0:1", "tcp://127.0.0.1:1"),
+        ("tcp://*:1", "tcp://127.0.0.1:1"),
+        ("tcp://[::]:1", "tcp://[::1]:1"),
+        ("tcp://192.0.2.1:1", "tcp://192.0.2.1:1"),
+        ("ipc:///tmp/x", "ipc:///tmp/x"),
+    ],
+)
+def test_an_address_is_announced_as_one_to_connect_to(address: str, connectable: str) -> None:
+    with Announcement(SCHEDULER, address):
+        assert find_scheduler().address == connectable
+
+
+def test_a_folder_that_others_may_look_into_is_refused(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    with pytest.raises(DiscoveryError, match=r"others may look into it \(mode 0755\).*SCALER_RUN_DIRECTORY"):
+        Announcement(SCHEDULER, ADDRESS)
+    with pytest.raises(DiscoveryError, match="others may look into it"):
+        find_scheduler()
+
+
+def test_a_link_to_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DiscoveryError, match="it is no folder"):
+        Announcement(SCHEDULER, ADDRESS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, -1)
+    with pytest.raises(DiscoveryError, match="it belongs to the user with the id 12345"):
+        Announcement(SCHEDULER, ADDRESS)
+    with pytest.raises(DiscoveryError, match="it belongs to the user"):
+        find_scheduler()
+
+
+def test_what_cannot_be_read_is_passed_over(folder: Path) -> None:
+    with Announcement(SCHEDULER, ADDRESS), Announcement(SCHEDULER, ADDRESS) as broken:
+        for text in ("", "{", "[]", "{}", '{"kind": "scheduler", "details": 1}', "\x00"):
+            Path(broken.path).write_text(text)
+            assert len(entries(SCHEDULER)) == 1
+
+
+def test_what_another_host_or_container_announced_is_left_alone() -> None:
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        path = Path(announcement.path)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "network": "elsewhere"}))
+        assert entries(SCHEDULER) == []
+        assert path.exists()
+
+
+def test_a_program_without_the_runtime_directory_is_found_by_one_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCALER_RUN_DIRECTORY")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        assert announcement.path.startswith(f"{tmp_path}/scaler-{os.geteuid()}/")
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+        assert find_scheduler().address == ADDRESS
+        with Announcement(SCHEDULER, "tcp://127.0.0.1:1") as newer:
+            assert newer.path.startswith(f"{tmp_path}/runtime/scaler/")
+            assert find_scheduler().address == "tcp://127.0.0.1:1"
+
+
+def test_a_runtime_directory_that_is_somebody_elses_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCALER_RUN_DIRECTORY")
+    (tmp_path / "runtime").mkdir(mode=0o777)
+    (tmp_path / "runtime").chmod(0o777)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    assert [os.path.basename(folder) for folder in discovery.folders()] == [f"scaler-{os.geteuid()}"]
+
+
+def test_a_user_interface_is_found_by_what_it_watches() -> None:
+    url = "http://127.0.0.1:8080/?token=secret"
+    with Announcement(USER_INTERFACE, MONITOR_ADDRESS, url=url):
+        assert discovery.link_to(MONITOR_ADDRESS) == url
+        assert discovery.link_to("ipc:///tmp/another") == ""
+        assert entries(SCHEDULER) == []
+    assert discovery.link_to(MONITOR_ADDRESS) == ""

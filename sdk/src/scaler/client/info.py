@@ -1,0 +1,137 @@
+"""What the scheduler says of its cluster.
+
+Rules: the scheduler counts, and an answer lists a bounded number of workers; the client adds nothing of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Dict, Tuple
+
+from scaler.exceptions import DisconnectedError
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler.client.core import ClientCore
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """One worker host, as the scheduler sees it.
+
+    Attributes:
+        session: the scheduler's number of it, never used twice.
+        name: which it was given, or chose.
+        host: where it runs.
+        process_id: of its agent.
+        slots: how many tasks it runs at once.
+        tasks: how many it has, running and queued there.
+    """
+
+    session: int
+    name: str
+    host: str
+    process_id: int
+    slots: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """A cluster, as its scheduler sees it at one moment.
+
+    Attributes:
+        address: of the scheduler.
+        scheduler: the name of its implementation.
+        version: of the implementation.
+        language: what it is written in and runs on, such as `Python 3.9.16 (PyPy)`.
+        uptime_seconds: how long it runs.
+        clients: how many are connected.
+        worker_count: how many worker hosts are connected.
+        slots: how many tasks they run at once, all together.
+        slots_free: how many of these have no task.
+        tasks_waiting: tasks that no worker has yet.
+        tasks_running: tasks that workers have, those queued there too.
+        workers: the first ones, in the order in which they connected; see `workers_not_listed`.
+    """
+
+    address: str
+    scheduler: str
+    version: str
+    language: str
+    uptime_seconds: float
+    clients: int
+    worker_count: int
+    slots: int
+    slots_free: int
+    tasks_waiting: int
+    tasks_running: int
+    workers: Tuple[WorkerInfo, ...]
+
+    @property
+    def workers_not_listed(self) -> int:
+        """How many workers there are beyond those in `workers`."""
+        return self.worker_count - len(self.workers)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.scheduler} {self.version} at {self.address}, up for {self.uptime_seconds:.0f} s",
+            f"{self.worker_count} workers, {self.slots_free} of {self.slots} slots free, {self.clients} clients",
+            f"{self.tasks_waiting} tasks wait, {self.tasks_running} are at workers",
+        ]
+        for worker in self.workers:
+            lines.append(f"  {worker.name} on {worker.host}: {worker.slots} slots, {worker.tasks} tasks")
+        if self.workers_not_listed:
+            lines.append(f"  and {self.workers_not_listed} more")
+        return "\n".join(lines)
+
+
+class Informing:
+    """The questions of one client about its cluster that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._answers: Dict[int, queue.SimpleQueue[m.Info]] = {}
+
+    def on_info(self, message: m.Info) -> None:
+        """The scheduler answers. Called by the I/O thread."""
+        answer = self._answers.get(message.request_id)  # SCL-CLT-012
+        if answer is not None:
+            answer.put(message)
+
+    def ask(self, core: ClientCore, address: str, maximum_workers: int, timeout_seconds: float) -> ClusterInfo:
+        """Ask, and wait for the answer."""
+        number = next(self._numbers)
+        answer = self._answers[number] = queue.SimpleQueue()
+        try:
+            with core.lock:
+                core.check_open()
+                core.send(m.InfoRequest(request_id=number, maximum_workers=maximum_workers))
+            info = answer.get(timeout=timeout_seconds)
+        except queue.Empty:
+            core.check_open()
+            raise DisconnectedError(
+                f"the scheduler at {address} has not answered for {timeout_seconds:g} s: it is down, busy, or too old"
+                " to be asked this"
+            ) from None
+        finally:
+            del self._answers[number]
+        return ClusterInfo(
+            address,
+            info.implementation.name,
+            info.implementation.version,
+            info.implementation.language,
+            info.uptime_milliseconds / 1000,
+            info.clients,
+            info.worker_count,
+            info.slots,
+            info.slots_free,
+            info.tasks_waiting,
+            info.tasks_running,
+            tuple(
+                WorkerInfo(each.session, each.name, each.host, each.process_id, each.slots, each.tasks)
+                for each in info.workers
+            ),
+        )

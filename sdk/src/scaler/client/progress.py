@@ -1,0 +1,161 @@
+"""Progress bars for calls that wait for many tasks.
+
+Rules:
+- A bar counts tasks and is paid per batch: outcomes are counted where they arrive, and the thread that waits draws.
+- Without a bar nothing here is on anybody's way.
+- tqdm draws, in terminals and notebooks; it is imported when a bar is shown.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import importlib.util
+import sys
+import threading
+import time
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, Future
+from types import TracebackType
+from typing import Any, Iterable, List, NamedTuple, Optional, Set, Type, Union
+
+Wanted = Union[bool, str]
+ALWAYS = "always"
+
+
+class DoneAndNotDone(NamedTuple):
+    """What `concurrent.futures.wait` returns."""
+
+    done: Set[Future[Any]]
+    not_done: Set[Future[Any]]
+
+
+def checked(wanted: Any) -> Wanted:
+    """The value of an option `progress`.
+
+    Raises TypeError when it is none, ModuleNotFoundError when bars are wanted and tqdm is missing.
+    """
+    if not isinstance(wanted, bool) and wanted != ALWAYS:
+        raise TypeError(f"progress is True, False or {ALWAYS!r}, not {wanted!r}")
+    if wanted and importlib.util.find_spec("tqdm") is None:
+        raise ModuleNotFoundError("progress bars need tqdm: pip install 'scaler-sdk[progress]', or leave out progress")
+    return wanted  # type: ignore[no-any-return]  # one of these two
+
+
+class Bar:
+    """A bar, or none where none is wanted or nobody would see it; a context manager.
+
+    Parameters:
+        wanted: True shows it in terminals and notebooks, "always" wherever standard error leads to.
+        total: how many tasks there are.
+        name: what they do.
+    """
+
+    def __init__(self, wanted: Wanted, total: int, name: str) -> None:
+        self._bar: Any = None
+        if wanted and (wanted == ALWAYS or _is_seen()):
+            tqdm = importlib.import_module("tqdm.auto").tqdm
+            self._bar = tqdm(total=total, desc=name, unit="task", dynamic_ncols=True)
+
+    @property
+    def is_shown(self) -> bool:
+        return self._bar is not None
+
+    def add(self, count: int) -> None:
+        """So many more tasks are done."""
+        if self._bar is not None:
+            self._bar.update(count)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _is_seen() -> bool:
+    """Whether standard error leads to a terminal, or this is a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if type(shell).__name__ == "ZMQInteractiveShell":
+        return True
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+class _Counter:
+    """A waiter of many futures, as `concurrent.futures` has them: notes who is done, wakes who waits."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()  # by this name, `scaler.blocking` finds it
+        self.done: List[Future[Any]] = []
+        self.has_failed = False
+
+    def add_result(self, future: Future[Any]) -> None:
+        self.done.append(future)
+        if not self.event.is_set():
+            self.event.set()
+
+    add_cancelled = add_result
+
+    def add_exception(self, future: Future[Any]) -> None:
+        self.has_failed = True
+        self.add_result(future)
+
+    def watch(self, future: Future[Any]) -> None:
+        with future._condition:
+            if not future.done():
+                _waiters_of(future).append(self)
+            elif not future.cancelled() and future.exception() is not None:
+                self.add_exception(future)
+            else:
+                self.add_result(future)
+
+
+def wait(
+    futures: Iterable[Future[Any]],
+    bar: Bar,
+    timeout_seconds: Optional[float] = None,
+    return_when: str = ALL_COMPLETED,
+) -> DoneAndNotDone:
+    """As `concurrent.futures.wait`, with a bar."""
+    if not bar.is_shown:
+        return DoneAndNotDone(*concurrent.futures.wait(futures, timeout_seconds, return_when))
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    wanted = set(futures)
+    counter = _Counter()
+    seen = 0
+    try:
+        for future in wanted:
+            counter.watch(future)
+        while True:
+            counter.event.clear()
+            count = len(counter.done)
+            bar.add(count - seen)
+            seen = count
+            left = None if deadline is None else deadline - time.monotonic()
+            if _is_enough(counter, seen, len(wanted), return_when) or (left is not None and left <= 0):
+                break
+            counter.event.wait(left)
+    finally:
+        done = set(counter.done[:seen])
+        counter.done.clear()  # those that are done refer to the counter, and must not keep each other alive
+        for future in wanted - done:
+            with future._condition:
+                if counter in _waiters_of(future):
+                    _waiters_of(future).remove(counter)
+    return DoneAndNotDone(done, wanted - done)
+
+
+def _waiters_of(future: Future[Any]) -> List[Any]:
+    return future._waiters  # whatever has the methods of a waiter is one
+
+
+def _is_enough(counter: _Counter, done: int, total: int, return_when: str) -> bool:
+    if done == total:
+        return True
+    return (return_when == FIRST_COMPLETED and done > 0) or (return_when == FIRST_EXCEPTION and counter.has_failed)

@@ -1,0 +1,28 @@
+"""`python -m scaler.programs` is `scaler`: `scaler CONFIG.toml`, or `scaler COMMAND …`.
+
+Rule: a first word that is no command is the name of a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Dict, List, Optional, Sequence
+
+COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev"}
+"""The module of each command, by its word."""
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the program; its exit code."""
+    given: List[str] = list(sys.argv[1:] if arguments is None else arguments)
+    module = COMMANDS.get(given[0]) if given else None
+    if module is not None:
+        return int(importlib.import_module(module).main(given[1:]))
+    from scaler.programs.from_file import main as run_file
+
+    return run_file(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""`scaler dev`: a scheduler, workers and the user interface on this machine, for the first minute and for every day.
+
+Rules:
+- What it prints when all is ready can be pasted as it stands.
+- Whatever ends this program, nothing of what it started is left: each part holds on to a pipe that ends with it.
+- Without a user interface everything else works, and one line says why there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from types import FrameType
+from typing import List, Optional, Sequence, Tuple
+
+from scaler.client import Client
+from scaler.cluster.cluster import Cluster
+from scaler.cluster.interface import interface_command
+from scaler.cluster.program import Program
+from scaler.cluster.scheduler import Scheduler
+from scaler.exceptions import ScalerError
+from scaler.programs.options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
+from scaler_protocol.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
+
+HOST = "127.0.0.1"
+START_TIMEOUT_SECONDS = 60.0
+LOOK_INTERVAL_SECONDS = 0.05
+EXIT_FAILED = 1
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Ended(Exception):
+    """This program is to end: somebody said so by a signal."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program; its exit code: 0 stopped as asked, 1 something did not start, or ended by itself."""
+    options = DEV.read(arguments)
+    for number in _ENDING:
+        signal.signal(number, _on_signal)
+    with ExitStack() as running:
+        try:
+            return _run(options, running)
+        except _Ended:
+            print("scaler dev: stopping", flush=True)
+            return 0
+        except (ScalerError, OSError) as error:
+            print(f"scaler dev: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        finally:
+            # The next one kills this program at once: its parts end by themselves then.
+            for number in _ENDING:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _on_signal(number: int, frame: Optional[FrameType]) -> None:
+    raise _Ended
+
+
+def _run(options: argparse.Namespace, running: ExitStack) -> int:
+    """Start everything, and wait; what is started ends with `running`, the last first."""
+    others = _other_schedulers()
+    port = _port(options.port, DEFAULT_PORT, "the scheduler")
+    sys.path.append(os.getcwd())  # tasks import what lies here, as the program that submits them does
+    scheduler = Scheduler(address=f"tcp://{HOST}:{port}", logging_level=options.logging_level, announce=True)
+    running.enter_context(scheduler)
+    workers = Cluster(scheduler.get_address(), n_workers=options.num_of_workers, logging_level=options.logging_level)
+    running.enter_context(workers)
+    link, why_not = "", "not wanted"
+    if options.ui:
+        interface = running.enter_context(UserInterface(scheduler.get_monitor_address(), options.ui_port))
+        _wait_for_slots(scheduler, workers, options.num_of_workers)
+        link, why_not = interface.wait_for_link()
+    else:
+        _wait_for_slots(scheduler, workers, options.num_of_workers)
+    print(greeting(scheduler, options.num_of_workers, link, why_not, others), flush=True)
+    code = scheduler.join()
+    print(f"scaler dev: the scheduler has ended with exit code {code}: everything is stopped", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _other_schedulers() -> int:
+    try:
+        return len(entries(SCHEDULER))
+    except (DiscoveryError, OSError):
+        return 1  # nothing can be found: addresses have to be given
+
+
+def _port(wanted: Optional[int], default: int, what: str) -> int:
+    """The port to listen at; 0 for any, where none was asked for and the default one is taken."""
+    if wanted is not None:
+        return wanted
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, default))
+        except OSError:
+            print(f"scaler dev: port {default} is taken: {what} listens at another one", flush=True)
+            return 0
+    return default
+
+
+def _wait_for_slots(scheduler: Scheduler, workers: Cluster, count: int) -> None:
+    """Wait until all workers have joined.
+
+    Raises ScalerError when they do not.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    with Client(scheduler.get_address()) as client:
+        while client.info(maximum_workers=0).slots < count:
+            if not workers.is_alive():
+                raise ScalerError(f"the workers did not start: they ended with exit code {workers.join(0)}")
+            if time.monotonic() > deadline:
+                raise ScalerError(f"the workers did not join within {START_TIMEOUT_SECONDS:g} s")
+            time.sleep(LOOK_INTERVAL_SECONDS)
+
+
+class UserInterface:
+    """The user interface's process, if there is one; a context manager that stops it.
+
+    Parameters:
+        monitor_address: of the scheduler that it watches.
+        port: where it listens; None chooses.
+    """
+
+    def __init__(self, monitor_address: str, port: Optional[int]) -> None:
+        self._monitor_address = monitor_address
+        self._port = port
+        self._why_not = ""
+        self._folder: Optional[tempfile.TemporaryDirectory[str]] = None
+        self._program: Optional[Program] = None
+
+    def __enter__(self) -> UserInterface:
+        command = self._command()
+        if command:
+            self._folder = tempfile.TemporaryDirectory(prefix="scaler-dev-")
+            port = _port(self._port, DEFAULT_UI_PORT, "the user interface")
+            options = ["--port", str(port), "--link-file", self._link_file, "--exit-when-stdin-closes"]
+            self._program = Program([*command, self._monitor_address, *options])
+            self._program.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._program is not None:
+            self._program.shutdown()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def _link_file(self) -> str:
+        return os.path.join(self._folder.name if self._folder is not None else "", "link")
+
+    def _command(self) -> List[str]:
+        """What starts it; nothing where there is none."""
+        try:
+            command = interface_command()
+        except ScalerError as error:
+            self._why_not = str(error)
+            return []
+        if command[1:] == ["-m", "scaler_appliance.ui"] and importlib.util.find_spec("scaler_appliance.ui") is None:
+            self._why_not = "the appliance that is installed has none"
+            return []
+        return command
+
+    def wait_for_link(self) -> Tuple[str, str]:
+        """The link to its first page, once there is one; else why there is none."""
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while self._program is not None:
+            if os.path.exists(self._link_file):
+                with open(self._link_file, encoding="utf-8") as link_file:
+                    return link_file.read().strip(), ""
+            if not self._program.is_alive():
+                return "", f"it did not start: it ended with exit code {self._program.join(0)}"
+            if time.monotonic() > deadline:
+                return "", f"it did not start within {START_TIMEOUT_SECONDS:g} s"
+            time.sleep(LOOK_INTERVAL_SECONDS)
+        return "", self._why_not
+
+
+def greeting(scheduler: Scheduler, count: int, link: str, why_not: str, others: int) -> str:
+    """What to do now."""
+    is_found = not others and not os.environ.get(ADDRESS_VARIABLE)
+    address = "" if is_found else repr(scheduler.get_address()).replace("'", '"')
+    workers = "1 worker runs" if count == 1 else f"{count} workers run"
+    return "\n".join(
+        [
+            "",
+            f"Ready: {workers} tasks on this machine.",
+            "",
+            f"    scheduler       {scheduler.get_address()}",
+            f"    user interface  {link or f'none: {why_not}'}",
+            f"    in a terminal   scaler_top {scheduler.get_monitor_address()}",
+            "",
+            "Start Python and paste:",
+            "",
+            "from scaler import Client",
+            f"client = Client({address})",
+            "print(client.map(pow, range(10), [2] * 10))",
+            "",
+            "Ctrl-C stops all of it.",
+            "",
+        ]
+    )

@@ -1,0 +1,228 @@
+"""`scaler CONFIG.toml`: the programs that a file has sections for, as one.
+
+Rules:
+- Each program reads its own section, as it does when it is started by itself: nothing is translated here. Workers and
+  monitors without an address are told that of the scheduler in the same file.
+- They start in the order scheduler, workers, user interface, and end in the other one. When one ends for good, all end,
+  with its exit code, and the log says which it was.
+- What they write passes through.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from types import FrameType
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from scaler.cluster.interface import interface_command
+from scaler.cluster.program import Program
+from scaler.cluster.scheduler import SchedulerProcess, scheduler_command
+from scaler.exceptions import ScalerError
+from scaler.programs.options import SCALER
+from scaler.worker.options import CLUSTER
+from scaler_protocol.program_logging import setup_logging
+from scaler_protocol.program_options import ConfigurationError, Reading, read_sections
+from scaler_protocol.program_options.table import EXIT_FAULTS, EXIT_USAGE, Sections
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LIFE_LINE = "--exit-when-stdin-closes"
+_OWN_ADDRESS = CLUSTER.variables(CLUSTER.options[0])[0]
+_OWN_MONITOR_ADDRESS = "SCALER_UI_MONITOR_ADDRESS"
+_SOME_ADDRESS = "ipc:///tmp/scaler"  # for --check, when nobody knows yet where the scheduler will listen
+
+logger = logging.getLogger("scaler")
+
+
+class Part(NamedTuple):
+    """A program that the file has a section for.
+
+    Parameters:
+        label: how the log calls it.
+        command: how it is started.
+    """
+
+    section: str
+    label: str
+    command: Tuple[str, ...]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program; its exit code."""
+    parser = SCALER.parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return EXIT_USAGE
+    reading = Reading(SCALER, vars(parser.parse_args(list(arguments))))
+    options = reading.values
+    if options.config is None:
+        parser.error(f"the following arguments are required: {', '.join(reading.missing())}")
+    exit_code = EXIT_FAULTS if options.check else EXIT_USAGE
+    if reading.faults:
+        parser.exit(exit_code, "".join(f"scaler: error: {fault}\n" for fault in reading.faults))
+    try:
+        sections = read_sections(options.config)
+        parts = parts_of(options.config, sections)
+    except (ConfigurationError, ScalerError) as error:
+        parser.exit(exit_code, f"scaler: error: {error}\n")
+    if options.check:
+        return check(options.config, sections, parts)
+    if options.print_config:
+        return print_config(reading, parts)
+    try:
+        setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
+    except (OSError, KeyError, ValueError) as error:
+        parser.error(f"logging cannot be set up: {error}")
+    return Session(options.config, sections, parts).run()
+
+
+def parts_of(path: str, sections: Sections) -> List[Part]:
+    """What is to be started, in this order.
+
+    Raises ConfigurationError when there is nothing to start, and ScalerError when a program is not installed.
+    """
+    parts: List[Part] = []
+    for section, command in (("scheduler", scheduler_command), ("cluster", workers_command), ("ui", interface_command)):
+        entries = sections.get(section, ())
+        for number in range(1, len(entries) + 1):
+            which = ("--config-entry", str(number)) if len(entries) > 1 and section == "cluster" else ()
+            label = {"scheduler": "the scheduler", "cluster": "the workers", "ui": "the user interface"}[section]
+            label += f" of [[{section}]] number {number}" if len(entries) > 1 else ""
+            parts.append(Part(section, label, (*command(), "--config", path, *which)))
+    if not parts:
+        raise ConfigurationError(f"{path}: there is nothing to start: it has no section [scheduler], [cluster] or [ui]")
+    return parts
+
+
+def workers_command() -> List[str]:
+    """The command that runs workers, which this program replaces when they are killed."""
+    return [sys.executable, "-m", "scaler.worker"]
+
+
+def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
+    """Let each program check its section; what they find is printed."""
+    code = 0
+    for part in parts:
+        is_told = "scheduler" in sections and needs_address(path, sections, part)
+        command = [*part.command, *([_SOME_ADDRESS] if is_told else []), "--check"]
+        checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if checked.returncode:
+            print(f"{checked.stdout}{checked.stderr}".rstrip("\n"))
+            code = EXIT_FAULTS
+    if not code:
+        print(f"scaler: {path} is valid")
+    return code
+
+
+def print_config(own: Reading, parts: Sequence[Part]) -> int:
+    """Let each program print its section: together they are a file."""
+    print(own.toml(), flush=True)
+    code = 0
+    for number, part in enumerate(parts, start=1):
+        code = code or subprocess.run([*part.command, "--print-config"], stdin=subprocess.DEVNULL).returncode
+        if number < len(parts):
+            print(flush=True)
+    return code
+
+
+def needs_address(path: str, sections: Sections, part: Part) -> bool:
+    """Whether a program is to be told the address of the file's scheduler, or its monitor's: it has none of its own."""
+    if part.section == "cluster":
+        entry = int(part.command[-1]) if "--config-entry" in part.command else None
+        origin = Reading(CLUSTER, {"config": path, "config_entry": entry}).origins["address"]
+        return origin not in (path, f"environment {_OWN_ADDRESS}")
+    keys = {key.replace("-", "_") for section in sections.get(part.section, ()) for key in section}
+    return part.section == "ui" and "monitor_address" not in keys and _OWN_MONITOR_ADDRESS not in os.environ
+
+
+class Session:
+    """The programs of a file while they run.
+
+    Parameters:
+        path, sections: of the file.
+        parts: the programs, in the order in which they start.
+    """
+
+    def __init__(self, path: str, sections: Sections, parts: Sequence[Part]) -> None:
+        self._path = path
+        self._sections = sections
+        self._parts = parts
+        self._scheduler: Optional[SchedulerProcess] = None
+        self._started: List[Tuple[Part, Program]] = []
+        # Signals, and programs that have ended: what it was, and the exit code. A queue that signal handlers may use.
+        self._events: queue.SimpleQueue[Tuple[str, int]] = queue.SimpleQueue()
+        self._is_ending = False
+
+    def run(self) -> int:
+        """Start all, wait, end all; the exit code."""
+        for number in _ENDING:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # which nohup has set
+                signal.signal(number, self._on_signal)
+        try:
+            for part in self._parts:
+                self._start(part)
+            label, code = self._events.get()
+            if label:
+                logger.error("Scaler: %s ended with exit code %d: everything is stopped", label, code)
+            return code
+        except (ScalerError, OSError) as error:
+            logger.error("Scaler: %s", error)
+            failed = self._scheduler.join(0) if self._scheduler is not None and not self._started else None
+            return _as_shells_have_it(failed) if failed else EXIT_FAULTS
+        finally:
+            self._end()
+
+    def _start(self, part: Part) -> None:
+        program: Program
+        if part.section == "scheduler":
+            program = self._scheduler = SchedulerProcess(["--config", self._path, _LIFE_LINE])
+        else:
+            command = [*part.command, *self._address_for(part), _LIFE_LINE]
+            program = Program(command, is_replaced=part.section == "cluster")
+        program.start()
+        self._started.append((part, program))
+        if self._scheduler is program:
+            logger.info("Scaler: the scheduler listens at %s", self._scheduler.get_address())
+        threading.Thread(target=self._watch, args=(part, program), name="scaler-watch", daemon=True).start()
+
+    def _address_for(self, part: Part) -> List[str]:
+        """The scheduler's address, or its monitor's, for a program that has none of its own."""
+        if self._scheduler is None or not needs_address(self._path, self._sections, part):
+            return []
+        is_monitor = part.section == "ui"
+        return [self._scheduler.get_monitor_address() if is_monitor else self._scheduler.get_address()]
+
+    def _watch(self, part: Part, program: Program) -> None:
+        code = program.join()
+        self._events.put((part.label, _as_shells_have_it(code or 0)))
+
+    def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
+        if self._is_ending:  # somebody cannot wait; not from here, since a lock may be held
+            threading.Thread(target=self._terminate, daemon=True).start()
+        else:
+            self._events.put(("", 0))
+
+    def _terminate(self) -> None:
+        for _, program in self._started:
+            program.terminate()
+
+    def _end(self) -> None:
+        """Stop all, those that need others before them; of a kind all at once."""
+        self._is_ending = True
+        for section in ("ui", "cluster", "scheduler"):
+            stopping = [
+                threading.Thread(target=program.shutdown) for part, program in self._started if part.section == section
+            ]
+            for thread in stopping:
+                thread.start()
+            for thread in stopping:
+                thread.join()
+
+
+def _as_shells_have_it(code: int) -> int:
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,118 @@
+"""The options of `scaler CONFIG.toml` and `scaler dev`: tables like those of any other program.
+
+What a table is: `scaler_protocol.program_options`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import List
+
+from scaler.version import __version__
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.program_logging import LEVELS
+from scaler_protocol.program_options import Choice, ExistingFile, Option, Program, Switch, Whole, logging_options
+
+DEFAULT_PORT = 2345
+DEFAULT_UI_PORT = 8081
+_MAXIMUM_PORT = 65535
+
+
+def _version() -> str:
+    return f"scaler {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
+
+
+def _cpu_count() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _faults_of_dev(options: argparse.Namespace) -> List[str]:
+    ports = {"--port": options.port, "--ui-port": options.ui_port}
+    return [
+        f"{flag} {port}: ports go up to {_MAXIMUM_PORT}"
+        for flag, port in ports.items()
+        if port and port > _MAXIMUM_PORT
+    ]
+
+
+DEV = Program(
+    name="scaler dev",
+    section="dev",
+    description="Start a scheduler, workers and the user interface on this machine, and say how to use them."
+    " Ctrl-C stops all of it.",
+    version=_version,
+    is_configured=False,
+    faults=_faults_of_dev,
+    options=[
+        Option(
+            "-n --num-of-workers",
+            Whole(1),
+            "worker processes, each of which runs one task at a time",
+            default=_cpu_count(),
+            default_text="CPUs",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--port",
+            Whole(0),
+            "where the scheduler listens; 0: any free port",
+            default_text=f"{DEFAULT_PORT}, or any free port if that is taken",
+            metavar="PORT",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--ui-port",
+            Whole(0),
+            "where the user interface listens; 0: any free port",
+            default_text=f"{DEFAULT_UI_PORT}, or any free port if that is taken",
+            metavar="PORT",
+            is_command_line_only=True,
+        ),
+        Option("--ui", Switch(), "start the user interface", default=True, is_command_line_only=True),
+        Option(
+            "-ll --logging-level",
+            Choice(LEVELS, is_upper=True),
+            "least severe level that scheduler and workers log",
+            default="INFO",
+            is_command_line_only=True,
+        ),
+    ],
+)
+
+SCALER = Program(
+    name="scaler",
+    section="scaler",
+    description="Start what a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops all of it.",
+    epilog="docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
+    version=_version,
+    is_configured=False,
+    commands=[DEV],
+    options=[
+        Option(
+            "config",
+            ExistingFile(),
+            "a TOML file with sections [scheduler], [cluster], of which there may be several, and [ui]",
+            metavar="CONFIG.toml",
+            is_required=True,
+            is_command_line_only=True,
+        ),
+        Option(
+            "--check",
+            Switch(has_negation=False),
+            "say whether the file is valid for all its programs, or what is not, and exit",
+            default=False,
+            is_command_line_only=True,
+        ),
+        Option(
+            "--print-config",
+            Switch(has_negation=False),
+            "print all values of all its programs, with where each is from, and exit",
+            default=False,
+            is_command_line_only=True,
+        ),
+        *logging_options(),
+    ],
+)

@@ -1,0 +1,121 @@
+"""Clients, futures and clusters in a notebook and at a prompt: what is known already, and nothing that could run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+
+from scaler import Client, Cluster, SchedulerClusterCombo
+from scaler.notebook import Link, card
+from scaler_protocol.discovery import USER_INTERFACE, Announcement
+
+
+class Page(HTMLParser):
+    """The texts and links of a piece of HTML, of which every tag must have its end."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: List[str] = []
+        self.links: List[str] = []
+        self._open: List[str] = []
+        self.feed(html)
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
+        self._open.append(tag)
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def rows(self) -> Dict[str, str]:
+        return dict(zip(self.texts[1::2], self.texts[2::2]))
+
+
+def fail() -> None:
+    raise ValueError("<script>")
+
+
+def strange_name() -> Any:
+    def function() -> int:
+        return 1
+
+    function.__name__ = function.__qualname__ = "<img src=x onerror=alert(1)>"
+    return function
+
+
+def test_futures(any_client: Client) -> None:
+    future = any_client.submit(pow, 2, 10)
+    any_client.wait([future])
+    assert repr(future) == f"<ScalerFuture {future.task_id} of pow: finished, has a result>"
+    future.result()
+    assert repr(future) == f"<ScalerFuture {future.task_id} of pow: finished, returned int>"
+    failing = any_client.submit(fail)
+    any_client.wait([failing])
+    assert repr(failing) == f"<ScalerFuture {failing.task_id} of fail: finished, failed>"
+    assert isinstance(failing.exception(), ValueError)
+    assert Page(failing._repr_html_()).rows()["state"] == "finished, raised ValueError"
+
+
+def test_names_are_texts(any_client: Client) -> None:
+    future = any_client.submit(strange_name())
+    html = future._repr_html_()
+    assert "<img" not in html
+    assert Page(html).rows()["function"] == "<img src=x onerror=alert(1)>"
+
+
+def test_links_lead_to_web_pages_only_and_tokens_are_not_shown() -> None:
+    assert Page(card("A", [("link", Link("javascript:alert(1)"))])).links == []
+    page = Page(card("A", [("link", Link("https://host/?token='\"<secret>"))]))
+    assert page.links == ["https://host/?token='\"<secret>"]
+    assert page.rows()["link"] == "https://host/"
+
+
+def test_a_cluster_its_client_and_their_user_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    with SchedulerClusterCombo(n_workers=1, logging_level="ERROR") as combo:
+        address = combo.get_address()
+        assert repr(combo) == f"<SchedulerClusterCombo {address}, 1 worker, running>"
+        assert repr(combo.cluster) == f"<Cluster of 1 worker for {address}, process {combo.cluster.pid}>"
+        with Client(address) as client:
+            client.submit(abs, -1).result()
+            assert repr(client) == f"<Client {address}, 0 unfinished tasks>"
+            assert "user interface" not in Page(client._repr_html_()).rows()
+            url = "http://127.0.0.1:8081/?token=secret"
+            with Announcement(USER_INTERFACE, combo.get_monitor_address(), url=url):
+                for shown in (client, combo):
+                    page = Page(shown._repr_html_())
+                    assert page.links == [url]
+                    assert page.rows()["scheduler"] == address
+        assert Page(client._repr_html_()).rows()["state"] == "disconnected"
+    assert Page(combo._repr_html_()).rows()["state"] == "stopped"
+    assert Page(combo.cluster._repr_html_()).rows()["state"] == "stopped"
+
+
+def test_a_scheduler_that_does_not_answer_keeps_nobody_waiting() -> None:
+    with SchedulerClusterCombo(n_workers=1, logging_level="ERROR") as combo, Client(combo.get_address()) as client:
+        scheduler = combo.scheduler.pid
+        assert scheduler is not None
+        os.kill(scheduler, signal.SIGSTOP)
+        try:
+            future = client.submit(abs, -1)
+            with future._condition:  # who shows something waits for nobody's lock
+                assert repr(future).endswith("of abs: pending>")
+                assert Page(future._repr_html_()).rows()["state"] == "pending"
+                assert Page(client._repr_html_()).rows()["state"] == "1 unfinished task"
+                assert repr(combo).endswith("running>")
+        finally:
+            os.kill(scheduler, signal.SIGCONT)
+
+
+def test_workers_that_were_not_started() -> None:
+    cluster = Cluster("tcp://127.0.0.1:1")
+    assert repr(cluster) == "<Cluster of workers for tcp://127.0.0.1:1, not started>"
