@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_graphs import GraphKeeper
+from mutants.scheduler_monitors import MonitorKeeper
 from mutants.scheduler_objects import ObjectKeeper
 from mutants.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler_tasks import TaskKeeper
@@ -29,7 +30,8 @@ from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
 BOTH = {"Heartbeat", "HeartbeatEcho", "DisconnectRequest", "DisconnectResponse", "Hello",
         "ObjectInstruction", "ObjectRequest", "ObjectResponse"}  # fmt: skip
 SENT_BY = {
-    "client": BOTH | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest"},
+    "client": BOTH
+    | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest", "WorkerShutdown"},
     "worker": BOTH | {"TaskResult", "TaskCancelConfirm", "TaskLog", "BalanceResponse"},
 }
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
@@ -37,7 +39,7 @@ MAJOR, MINOR = 1, 0
 FAREWELL_SECONDS = 5.0
 
 
-class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
+class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper, MonitorKeeper):
     """One scheduler.
 
     Parameters:
@@ -77,6 +79,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         finally:
             self.server.close()
             self.close_objects()
+            self.close_monitors()
             self.wake_reader.close()
             self.wake_writer.close()
         return self.exit_code
@@ -91,6 +94,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         self.server.cut_unfinished(self.most_handshake_seconds())
         self.server.cut_unread(self.most_unread_bytes())
         self.settle()
+        self.look_after_monitors(time.monotonic())
         if self.is_terminated and self.shutdown_ends is None:
             self.begin_shutdown()
         self.see_whether_all_left()
@@ -263,6 +267,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
             "objectDirectory": self.directory(),
             "objectDirectoryToken": self.token,
             "protected": self.is_protected,
+            "monitorAddress": self.monitor_address,
         }
 
     def agreed_minor(self, hello: Message) -> int:
@@ -294,7 +299,10 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         if isinstance(peer, Worker):
             peer.suspended = sum(each.suspended for each in message.processors)
         slots = sum(each.slots for each in self.workers)
-        self.send(peer, "HeartbeatEcho", sequence=message.sequence, slots=slots, tasksWaiting=len(self.queue))
+        fields = {"sequence": message.sequence, "slots": slots, "tasksWaiting": len(self.queue)}
+        if isinstance(peer, Worker):
+            fields["isWatched"] = self.is_watched(peer)
+        self.send(peer, "HeartbeatEcho", **fields)
 
     def on_heartbeat_echo(self, peer: Peer, message: Message) -> None:
         """A sign of life."""
@@ -337,6 +345,26 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         self.send(peer, "ClientShutdownResponse", accepted=not self.is_protected)
         if not self.is_protected:
             self.begin_shutdown()
+
+    def on_worker_shutdown(self, peer: Peer, message: Message) -> None:
+        found = self.find_worker(message)
+        accepted = self.obeys() and len(found) == 1
+        text = "" if accepted else "the scheduler is protected, or there is not one such worker"
+        self.send(peer, "WorkerShutdownResponse", requestId=message.requestId, accepted=accepted, message=text)
+        if accepted:
+            self.send_away(found[0], message.isDraining)
+
+    def obeys(self) -> bool:
+        return not self.is_protected
+
+    def find_worker(self, message: Message) -> List[Worker]:
+        if message.session:
+            return [each for each in self.workers if each.number == message.session]
+        return [each for each in self.workers if each.hello.name == message.name != ""]
+
+    def send_away(self, worker: Worker, is_draining: bool) -> None:
+        worker.is_leaving = True
+        self.send(worker, "DisconnectRequest", reason="draining" if is_draining else "shutdown")
 
     def begin_shutdown(self) -> None:
         self.shutdown_ends = time.monotonic() + FAREWELL_SECONDS

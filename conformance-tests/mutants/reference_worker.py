@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -243,7 +244,13 @@ class ReferenceWorker(WorkerLoop):
         }
         if first.options.profiling:
             fields.update(self.profile(microseconds))
+        if self.is_watched:
+            fields["runs"] = self.runs(microseconds)
         return fields, b"".join(each.payload for each in outcomes)
+
+    def runs(self, microseconds: List[int]) -> List[int]:
+        """One run for each outcome."""
+        return [number for each in microseconds for number in (1, os.getpid(), each)]
 
     def profile(self, microseconds: List[int]) -> Dict[str, Any]:
         return {

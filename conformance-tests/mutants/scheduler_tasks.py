@@ -27,6 +27,9 @@ class TaskKeeper:
     announce: Any
     let_go: Any
     end_need: Any
+    note_sent: Any
+    note_runs: Any
+    note_end: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,6 +171,7 @@ class TaskKeeper:
         instance = task.instance = self.new_instance(task)
         worker.held[instance] = self.instances[instance] = task
         self.given[instance] = worker
+        self.note_sent(worker)
         self.send_task(task, worker)
 
     def new_instance(self, task: Task) -> int:
@@ -210,9 +214,10 @@ class TaskKeeper:
                 self.send(worker, "BalanceRequest", requestId=worker.balance_request, count=(spare + 1) // 2)
 
     def on_balance_response(self, worker: Worker, message: Message) -> None:
-        if message.requestId != worker.balance_request:
+        if message.requestId not in (0, worker.balance_request):
             return
-        worker.balance_request = 0 if message.ids else -1  # it has none to give
+        if message.requestId:
+            worker.balance_request = 0 if message.ids else -1  # it has none to give
         for instance in message.ids:
             task = self.current(worker, instance)
             if task is not None:
@@ -239,6 +244,7 @@ class TaskKeeper:
         self.check_result_columns(message)
         self.check_result_objects(worker, message)
         tasks = [self.current(worker, each) for each in message.ids]
+        self.note_runs(worker, tasks, message)
         start = 0
         for index, task in enumerate(tasks):
             size = message.payloadSizes[index]
@@ -277,6 +283,7 @@ class TaskKeeper:
 
     def on_outcome(self, task: Task, message: Message, index: int, payload: bytes, object_id: int) -> None:
         status = message.statuses[index] if message.statuses else SUCCESS
+        self.note_end(task, status)
         self.leave_worker(task)
         profile = {
             name: [getattr(message, name)[index]]

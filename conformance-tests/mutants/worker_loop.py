@@ -54,6 +54,7 @@ class WorkerLoop:
         self.kept: Dict[int, Outcome] = {}  # by object id: sent when the scheduler has fetched it
         self.objects = self.make_objects()
         self.is_draining = False
+        self.is_watched = False
         self.is_leaving = False
         self.last_heard = self.last_beat = time.monotonic()
         self.sequence = 0
@@ -238,6 +239,7 @@ class WorkerLoop:
     def end_session(self) -> None:
         """Nothing of the session is of interest any more."""
         self.session = 0
+        self.is_watched = False
         self.held.clear()
         for task in self.running.values():
             self.stop(task)
@@ -277,6 +279,9 @@ class WorkerLoop:
 
     def on_heartbeat(self, message: Message) -> None:
         self.send("HeartbeatEcho", sequence=message.sequence)
+
+    def on_heartbeat_echo(self, message: Message) -> None:
+        self.is_watched = message.isWatched
 
     def on_disconnect_request(self, message: Message) -> None:
         if message.reason == "draining":

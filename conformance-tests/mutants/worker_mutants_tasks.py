@@ -392,3 +392,9 @@ class FailsWithoutAType(ReferenceWorker):
 class StripsWhatItHears(ReferenceWorker):
     def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
         return super().call(name, task, arguments, execution).replace(b' "', b'"')
+
+
+@mutant(breaks="SCL-WRK-032", caught_by="worker/watched/runs-are-told-while-somebody-looks-on")
+class TellsOfItsLastRunOnly(ReferenceWorker):
+    def runs(self, microseconds: List[int]) -> List[int]:
+        return super().runs([0, *microseconds])[3:6] if len(microseconds) > 1 else [2, *super().runs(microseconds)[1:]]

@@ -154,14 +154,15 @@ struct Info {
 }
 
 struct WorkerShutdown {
-  # A client asks that one worker leaves: a protected scheduler refuses.
+  # A client asks that one worker leaves: a protected scheduler refuses. Answered by WorkerShutdownResponse.
   requestId @0 :UInt64;
-  session @1 :UInt32;  # of the worker
+  session @1 :UInt32;  # of the worker; 0: `name` names it
   isDraining @2 :Bool;  # it finishes what it runs and gives the rest back; otherwise it stops at once
+  name @3 :Text;  # as in its Hello
 }
 
 struct WorkerShutdownResponse {
   requestId @0 :UInt64;
-  accepted @1 :Bool;
-  message @2 :Text;
+  accepted @1 :Bool;  # the worker has been asked
+  message @2 :Text;  # why not
 }

@@ -51,11 +51,9 @@ struct TaskResult {
   # Scheduler to client, graphs only: 1 + the id of the node whose failure the entry passes on to a target
   # that needed it; 0: the outcome is the task's own.
 
-  runCounts @10 :List(UInt32);
-  # Worker to scheduler, while HeartbeatEcho.isWatched, these three, one entry a run: so many of the tasks, in order,
-  # were run by one processor one after the other. Otherwise empty.
-  runProcessors @11 :List(UInt32);  # its process id
-  runMicroseconds @12 :List(UInt64);  # how long it was busy with them
+  runs @10 :List(UInt64);
+  # Worker to scheduler, while HeartbeatEcho.isWatched; otherwise empty. Three numbers a run: how many of the tasks, in
+  # order, one processor ran one after the other; its process id, 0: none did; how many microseconds it was busy with them.
 }
 
 struct TaskCancel {

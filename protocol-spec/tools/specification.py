@@ -25,7 +25,7 @@ CASE_FOLDER = "conformance-tests"
 LEVELS = ("MUST", "SHOULD", "MAY", "INFO")
 ROLES = ("client", "worker", "scheduler")
 STATUSES = ("draft", "stable", "deprecated")
-AREAS = ("TRN", "SES", "CLT", "WRK", "SCH", "OBJ", "VER", "SEC", "COD")
+AREAS = ("TRN", "SES", "CLT", "WRK", "SCH", "OBJ", "VER", "SEC", "COD", "MON")
 
 ID = re.compile(r"\bSCL-[A-Z]{3}-\d{3}\b")
 ITEM = re.compile(r"^- \*\*(SCL-[A-Z]{3}-\d{3})\*\*")

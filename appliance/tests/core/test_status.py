@@ -240,3 +240,26 @@ def test_names_are_told_in_part_if_they_are_long(harness: Harness) -> None:
     client.submit([1], function_name="n" * 100_000)
     (function,) = monitor.look().new_functions
     assert function.name == "n" * 256
+
+
+def test_of_very_many_workers_some_are_told_of_and_then_the_others(harness: Harness) -> None:
+    workers = [harness.worker() for _ in range(5)]
+    monitor = Monitor(harness)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scaler_appliance.core.status.WORKERS_AT_ONCE", 2)
+        told = []
+        for _ in range(4):
+            for worker in workers:
+                worker.send(m.Heartbeat(cpu_permille=len(told) + 1, processors=[m.ProcessorStatus()]))
+            status = through_codec(harness.core.status.take(is_snapshot=False))
+            assert list(status.workers.sessions) == list(status.processors.workers)
+            monitor.model.apply(status)
+            told += status.workers.sessions
+        sessions = [worker.session for worker in workers]
+        assert told == (sessions * 2)[:8], "each in turn"
+        workers[4].vanish()
+        workers[0].vanish()
+        for _ in range(2):
+            monitor.model.apply(through_codec(harness.core.status.take(is_snapshot=False)))
+        assert not harness.state.changes.workers.touched and not harness.state.changes.beats
+        monitor.model.assert_is_true(harness.core)

@@ -8,7 +8,7 @@ from typing import Any, List, Tuple
 import pytest
 from scheduler_harness import Harness, Status
 
-from scaler_appliance.core.task_runs import ENTRIES_AT_MOST, FAILURE_BYTES, FAILURES_AT_MOST, Lane, TaskRuns
+from scaler_appliance.core.task_runs import ENTRIES_AT_MOST, FAILURE_BYTES, FAILURES_AT_MOST, TaskRuns
 from scaler_protocol import decode, decode_struct, encode
 from scaler_protocol import messages as m
 
@@ -47,8 +47,7 @@ def test_a_worker_may_tell_which_processor_ran_what(watched: Harness) -> None:
     client, worker = watched.client(), watched.worker(slots=4)
     client.submit([5, 6, 7])
     message, payload = worker.result(worker.take_tasks(), busy_microseconds=999)
-    message.run_counts, message.run_processors = array("I", [1, 2]), array("I", [71, 72])
-    message.run_microseconds = array("Q", [100, 30])
+    message.runs = array("Q", [1, 71, 100, 2, 72, 30])
     worker.send(message, payload)
     runs = take(watched)
     assert [row[1] for row in rows(runs)] == [71, 72] and [row[4:6] for row in rows(runs)] == [(5, 1), (6, 2)]
@@ -57,18 +56,24 @@ def test_a_worker_may_tell_which_processor_ran_what(watched: Harness) -> None:
     assert tally.busy_microseconds == 130, "what processors say is better than a mean"
 
 
-@pytest.mark.parametrize("columns", [([1], [7, 8], [1]), ([1], [7], []), ([2], [7], [1]), ([1, 1], [7, 8], [1, 1])])
-def test_columns_of_runs_that_do_not_fit_cost_the_session(
-    harness: Harness, columns: Tuple[List[int], List[int], List[int]]
-) -> None:
+@pytest.mark.parametrize("runs", [[1, 7, 1, 1, 8, 1], [1, 7], [2, 7, 1], [0, 7, 1]])
+def test_runs_that_do_not_fit_cost_the_session(harness: Harness, runs: List[int]) -> None:
     client, worker = harness.client(), harness.worker()
     client.submit([1])
     message, payload = worker.result(worker.take_tasks())
-    message.run_counts, message.run_processors = array("I", columns[0]), array("I", columns[1])
-    message.run_microseconds = array("Q", columns[2])
+    message.runs = array("Q", runs)
     worker.send(message, payload)
     worker.take_refusal(m.RefusalReason.MALFORMED)
     harness.nothing_else_was_sent()
+
+
+def test_runs_of_nothing_do_no_harm(watched: Harness) -> None:
+    client, worker = watched.client(), watched.worker()
+    client.submit([1])
+    message, payload = worker.result(worker.take_tasks())
+    message.runs = array("Q", [0, 7, 1, 1, (1 << 40) + 8, 5, 0, 0, 0])
+    worker.send(message, payload)
+    assert [row[1] for row in rows(take(watched))] == [8]
 
 
 def test_failures_are_told_with_their_reason(watched: Harness) -> None:
@@ -141,8 +146,8 @@ def test_while_nobody_watches_nothing_is_kept(harness: Harness) -> None:
 
 
 def note(runs: TaskRuns, worker: int, status: int = 0, processor: int = 0, now: float = 0.0) -> None:
-    if status or runs.wants(worker):
-        entry = runs.note(now, Lane(worker, processor, 1, 1, status), 1, 1, 1.0)
+    if status or not worker & runs.mask:
+        entry = runs.note(now, (worker, processor, 1, 1, status), 1, 1, 1.0)
         if status:
             runs.note_failure(entry, b"why")
     else:
@@ -177,7 +182,7 @@ def test_failures_are_told_of_all_workers_up_to_a_number() -> None:
         note(runs, worker, Status.FAILED)
     told = runs.take(0.0, b"", 0)
     assert [bytes(told.statuses).count(status) for status in (Status.SUCCESS, Status.FAILED)] == [
-        3000,
+        ENTRIES_AT_MOST * 3 // 4,
         FAILURES_AT_MOST,
     ]
     assert sum(told.counts) + told.omitted_tasks == ENTRIES_AT_MOST * 6
@@ -189,16 +194,16 @@ def test_one_worker_with_more_lanes_than_can_be_told_is_told_in_larger_pieces() 
     for _ in range(2):
         for processor in range(ENTRIES_AT_MOST + 10):
             note(runs, 3, processor=processor)
-        before = runs.merged_microseconds
+        before = runs.merged_seconds
         told = runs.take(0.0, b"", 0)
         assert told.one_worker_of == 1, "none other would be left"
         assert len(rows(told)) == ENTRIES_AT_MOST and told.omitted_runs == 10
-        assert runs.merged_microseconds == 2 * before
+        assert runs.merged_seconds == 2 * before
 
 
 def test_failures_in_bulk_are_told_up_to_a_size() -> None:
     runs = TaskRuns()
     for worker in range(100):
-        entry = runs.note(0.0, Lane(worker, 0, 1, 1, int(Status.FAILED)), 1, 1, 1.0)
+        entry = runs.note(0.0, (worker, 0, 1, 1, int(Status.FAILED)), 1, 1, 1.0)
         runs.note_failure(entry, bytes(FAILURE_BYTES))
     assert len(runs.take(0.0, b"", 0).failures) == 16

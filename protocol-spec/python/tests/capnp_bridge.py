@@ -85,7 +85,7 @@ def build(message: Struct, schema: Any = SCHEMA_MODULE, **options: Any) -> Any:
 
 
 def frame_of(message: Struct) -> bytes:
-    return bytes(build(message).to_bytes())
+    return bytes(build(message, num_first_segment_words=1 << 14).to_bytes())  # one segment is enough for any sample
 
 
 def segmented_frame_of(message: Struct) -> bytes:

@@ -154,11 +154,11 @@ def _amplification() -> Iterator[Fault]:
     words += [list_pointer(text_at - at - 1, BYTE, 8 * count) for at in range(len(words), text_at)]
     words += [word_of(b"aaaaaaaa")] * (count - 1) + [word_of(b"aaaaaaa")]
     yield fault("amplification-shared-text", f"{count} pointers to one text of {count} words", words)
-    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 3 * count, tag(count, 0, 3))
-    heartbeat_at = len(words) + 3 * count
+    words = message_with(m.SchedulerStatus, "new_workers", COMPOSITE, 4 * count, tag(count, 0, 4))
+    list_at = len(words) + 4 * count
     for _ in range(count):
-        words += [0, 0, struct_pointer(heartbeat_at - len(words) - 3, 0, 1)]
-    words += [list_pointer(0, COMPOSITE, count), tag(count, 1, 0), *[0] * count]
+        words += [0, 0, 0, list_pointer(list_at - len(words) - 4, COMPOSITE, count)]
+    words += [tag(count, 1, 0), *[0] * count]
     yield fault("amplification-shared-list", f"{count} pointers to one list of {count} structs", words)
     words = message_with(m.Heartbeat, "processors", COMPOSITE, 0, tag(0x3FFFFFFF, 0, 0))
     yield fault("amplification-empty-structs", "2^30 - 1 structs that take no space", words)

@@ -84,7 +84,7 @@ def test_a_struct_without_any_words_is_one_of_defaults():
 
 @pytest.mark.parametrize(
     ("shape", "content"),
-    [((1, 0), [7, 8]), ((5, 1), [7, 0, 0, 0, 99, struct_pointer(100, 3, 3), 8, 0, 0, 0, 99, 0])],
+    [((1, 0), [7, 8]), ((7, 1), [7, *[0] * 5, 99, struct_pointer(100, 3, 3), 8, *[0] * 5, 99, 0])],
     ids=["an older peer's", "a newer peer's"],
 )
 def test_elements_of_another_size_are_cut_or_filled_up(shape, content):

@@ -245,20 +245,20 @@ def test_one_long_text_that_many_pointers_share():
 
 def test_one_list_of_structs_that_many_pointers_share():
     count = 1000
-    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 3 * count, tag(count, 0, 3))
-    heartbeat_at = len(words) + 3 * count
-    for _ in range(count):  # name, host, heartbeat: all the same one, whose processors come next
-        words += [0, 0, struct_pointer(heartbeat_at - len(words) - 3, 0, 1)]
-    words += [list_pointer(0, COMPOSITE, count), tag(count, 1, 0), *[0] * count]
+    words = message_with(m.SchedulerStatus, "new_workers", COMPOSITE, 4 * count, tag(count, 0, 4))
+    list_at = len(words) + 4 * count
+    for _ in range(count):  # name, host, implementation, capabilities: all the same ones
+        words += [0, 0, 0, list_pointer(list_at - len(words) - 4, COMPOSITE, count)]
+    words += [tag(count, 1, 0), *[0] * count]
     malformed(frame(words), "more than a frame")
 
 
 def test_one_large_struct_that_many_pointers_share():
     count, large = 1000, 5000
-    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 3 * count, tag(count, 0, 3))
-    heartbeat_at = len(words) + 3 * count
+    words = message_with(m.SchedulerStatus, "new_workers", COMPOSITE, 4 * count, tag(count, 0, 4))
+    implementation_at = len(words) + 4 * count
     for _ in range(count):
-        words += [0, 0, struct_pointer(heartbeat_at - len(words) - 3, large, 0)]
+        words += [0, 0, struct_pointer(implementation_at - len(words) - 3, large, 0), 0]
     malformed(frame([*words, *[0] * large]), "more than a frame")
 
 
@@ -296,7 +296,7 @@ def test_the_worst_frames_cost_memory_in_proportion_to_their_size(count):
     import tracemalloc
 
     # As many of the largest objects as the frame's size allows, none of which takes space in it.
-    words = message_with(m.SchedulerStatus, "workers", COMPOSITE, 0, tag(2 * count, 0, 0), *[0] * count)
+    words = message_with(m.SchedulerStatus, "new_workers", COMPOSITE, 0, tag(2 * count, 0, 0), *[0] * count)
     data = frame(words)
     tracemalloc.start()
     try:

@@ -207,20 +207,6 @@ def test_a_silent_scheduler_is_greeted_again(scheduler, start_worker):
     raise AssertionError("no new Hello came")
 
 
-def test_a_draining_worker_finishes_what_it_has(scheduler, start_worker, gate):
-    worker = start_worker()
-    scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,)})
-    scheduler.send(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING))
-    gate.open()
-    assert scheduler.result(1).value == "went through"
-    gate.open()
-
-    assert scheduler.result(2).value == "went through"
-    scheduler.receive(m.DisconnectResponse)
-    assert worker.wait() == 0
-
-
 # The command line -----------------------------------------------------------------------------------------------------
 
 

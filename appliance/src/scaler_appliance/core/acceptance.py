@@ -46,7 +46,7 @@ class Acceptance:
         client.unfinished += len(batch)
         function = self._state.objects.find(batch.function)
         self._state.changes.begin(batch, function.name if function is not None else "")
-        self._state.changes.clients.touched[client.number] = client
+        self._state.touch_session(client)
         allowed = client.flow.allowed(len(batch), len(payload) - message.payload_sizes[-1])
         client.flow.submit(len(batch), len(payload))
         batch.is_charged = True

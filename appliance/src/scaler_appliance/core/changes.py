@@ -3,7 +3,8 @@
     reactions ──touch, add, remove──▶ Changes, one of each kind ──once a second──▶ Status.take() ──▶ SchedulerStatus
 
 Rules:
-- Noting is one dictionary operation a run of tasks; nothing is copied, and figures are read when they are told.
+- Noting is a look at a flag, and a dictionary operation once a publication; nothing is copied, and figures are read
+  when they are told.
 - Figures that only monitors want are totals, kept where the thing itself is kept (sessions, graphs) or in a tally here.
 - While nobody watches, what has ended leaves no trace: memory follows what exists.
 """
@@ -11,8 +12,9 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 from math import log2
-from typing import TYPE_CHECKING, Dict, Generic, List, Tuple, TypeVar
+from typing import TYPE_CHECKING, Dict, Generic, List, Protocol, Tuple, TypeVar
 
 from scaler_appliance.core.task_states import TaskState
 
@@ -26,11 +28,21 @@ MAXIMUM_IDLE_FUNCTIONS = 256
 
 LAST_BUCKET = 255
 
-Entry = TypeVar("Entry")
+
+class Noted(Protocol):
+    """What can be told of."""
+
+    is_noted: bool  # it is among those touched
+
+
+Entry = TypeVar("Entry", bound=Noted)
 
 
 class Changes(Generic[Entry]):
-    """Entries of one kind, by number, since they were told last."""
+    """Entries of one kind, by number, since they were told last.
+
+    Who touches an entry often looks first whether it `is_noted`.
+    """
 
     __slots__ = ("new", "touched", "gone", "is_watched")
 
@@ -42,12 +54,18 @@ class Changes(Generic[Entry]):
 
     def add(self, number: int, entry: Entry) -> None:
         """There is one more."""
-        self.new[number] = self.touched[number] = entry
+        self.new[number] = entry
+        self.touch(number, entry)
+
+    def touch(self, number: int, entry: Entry) -> None:
+        """Figures of it changed."""
+        self.touched[number] = entry
+        entry.is_noted = True
 
     def remove(self, number: int, entry: Entry) -> None:
         """It has ended. Its last figures are told, if anybody watches."""
         if self.is_watched:
-            self.touched[number] = entry
+            self.touch(number, entry)
             self.gone[number] = None
         else:
             self.forget(number)
@@ -59,10 +77,22 @@ class Changes(Generic[Entry]):
         if self.is_watched and not is_unknown:
             self.gone[number] = None
 
-    def clear(self) -> None:
-        """All has been told."""
+    def first(self, limit: int) -> List[Entry]:
+        """Those whose figures have waited longest to be told."""
+        return list(islice(self.touched.values(), limit))
+
+    def clear(self, limit: int = 0) -> None:
+        """All has been told.
+
+        Parameters:
+            limit: of figures only those of the first so many; 0: of all. Figures of what is gone wait no longer.
+        """
+        told = [*islice(self.touched, limit), *filter(self.touched.__contains__, self.gone)] if limit else self.touched
+        for number in list(told):
+            entry = self.touched.pop(number, None)
+            if entry is not None:
+                entry.is_noted = False
         self.new.clear()
-        self.touched.clear()
         self.gone.clear()
 
 
@@ -74,7 +104,8 @@ class FunctionTally:
     """
 
     __slots__ = (
-        "number", "name", "client", "unfinished", "running", "ended", "busy_microseconds", "durations",
+        "number", "name", "client", "unfinished", "running", "ended", "busy_microseconds", "durations", "is_noted",
+        "is_listed", "was_used",
     )  # fmt: skip
 
     def __init__(self, number: int, name: str, client: int) -> None:
@@ -86,11 +117,16 @@ class FunctionTally:
         self.ended = [0] * len(TaskState)  # by state
         self.busy_microseconds = 0.0
         self.durations: Dict[int, int] = {}  # how many tasks took how long, by bucket
+        self.is_noted = False
+        self.is_listed = False  # among those that were idle, and may have been used again
+        self.was_used = False  # since then
 
-    def measure(self, count: int, microseconds: float, bucket: int) -> None:
+    def measure(self, count: int, microseconds: float) -> None:
         """So many tasks took so long on average."""
         self.busy_microseconds += microseconds * count
-        self.durations[bucket] = self.durations.get(bucket, 0) + count
+        bucket = bucket_of(microseconds)
+        durations = self.durations
+        durations[bucket] = durations.get(bucket, 0) + count
 
 
 def bucket_of(microseconds: float) -> int:
@@ -101,7 +137,7 @@ def bucket_of(microseconds: float) -> int:
 class GraphTally:
     """The nodes of one graph by state; those that have neither ended nor wait for others are in batches."""
 
-    __slots__ = ("number", "client", "first_task", "nodes", "waiting", "running", "ended", "started")
+    __slots__ = ("number", "client", "first_task", "nodes", "waiting", "running", "ended", "started", "is_noted")
 
     def __init__(self, number: int, client: int, first_task: int, nodes: int, started: float) -> None:
         self.number = number
@@ -112,6 +148,7 @@ class GraphTally:
         self.running = 0  # at workers
         self.ended = [0] * len(TaskState)  # by state
         self.started = started  # by the scheduler's clock
+        self.is_noted = False
 
     @property
     def queued(self) -> int:
@@ -136,7 +173,7 @@ class StatusChanges:
         self.reasons: List[str] = []  # why tasks wait that cannot run
         self._large_bytes = large_bytes
         self._tallies: Dict[Tuple[int, str], FunctionTally] = {}
-        self._idle: OrderedDict[int, FunctionTally] = OrderedDict()  # which ended longest ago comes first
+        self._listed: OrderedDict[int, FunctionTally] = OrderedDict()  # that were idle, longest ago first
         self._last_function = self._last_graph = 0
 
     # Functions ------------------------------------------------------------------------------------------------------
@@ -160,22 +197,29 @@ class StatusChanges:
             self._last_function += 1
             tally = self._tallies[key] = FunctionTally(self._last_function, key[1], key[0])
             self.functions.add(tally.number, tally)
-        elif not tally.unfinished:
-            self._idle.pop(tally.number, None)
+        elif not tally.is_noted:
+            self.functions.touch(tally.number, tally)
+        tally.was_used = True
+        tally.unfinished += batch.unfinished
         batch.tally = tally
-        tally.unfinished += len(batch)
-        self.functions.touched[tally.number] = tally
 
-    def end(self, tally: FunctionTally, count: int) -> None:
-        """So many unfinished tasks of a function ended."""
-        tally.unfinished -= count
-        self.functions.touched[tally.number] = tally
-        if not tally.unfinished:
-            self._idle[tally.number] = tally
-            if len(self._idle) > MAXIMUM_IDLE_FUNCTIONS:
-                number, oldest = self._idle.popitem(last=False)
-                del self._tallies[oldest.client, oldest.name]
-                self.functions.remove(number, oldest)
+    def list_idle(self, tally: FunctionTally) -> None:
+        """No task of a function is unfinished, and it is not listed yet; the one idle for longest may have to go."""
+        self._list(tally)
+        while len(self._listed) > MAXIMUM_IDLE_FUNCTIONS:
+            number, oldest = self._listed.popitem(last=False)
+            oldest.is_listed = False
+            if oldest.unfinished:
+                continue
+            if oldest.was_used:
+                self._list(oldest)
+                continue
+            del self._tallies[oldest.client, oldest.name]
+            self.functions.remove(number, oldest)
+
+    def _list(self, tally: FunctionTally) -> None:
+        self._listed[tally.number] = tally
+        tally.is_listed, tally.was_used = True, False
 
     # Graphs and objects ---------------------------------------------------------------------------------------------
 
@@ -192,7 +236,7 @@ class StatusChanges:
     def touch_object(self, record: ObjectRecord) -> None:
         """Something about an object changed."""
         if record.size >= self._large_bytes:
-            self.objects.touched[record.object_id] = record
+            self.objects.touch(record.object_id, record)
 
     # Watching -------------------------------------------------------------------------------------------------------
 
@@ -204,19 +248,28 @@ class StatusChanges:
         if not is_watched:  # figures of what ended meanwhile
             self.clear()
 
-    def clear(self) -> None:
-        """All has been told."""
-        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
+    def clear(self, limit: int = 0) -> None:
+        """All has been told.
+
+        Parameters:
+            limit: of workers only the figures of so many; 0: of all.
+        """
+        self.workers.clear(limit)
+        for changes in (self.clients, self.functions, self.graphs, self.objects):
             changes.clear()
-        self.beats.clear()
+        for number in list(islice(self.beats, limit or None)):
+            del self.beats[number]
 
     def check_invariants(self) -> None:
         """Tallies are where they belong; State checks what they count."""
         for key, tally in self._tallies.items():
             assert key == (tally.client, tally.name)
-            assert (tally.number in self._idle) == (tally.unfinished == 0), f"{tally.name}: {tally.unfinished} are open"
+            assert tally.is_listed == (tally.number in self._listed)
+            assert tally.is_listed or tally.unfinished, f"{tally.name} is idle and not listed"
             assert 0 <= tally.running <= tally.unfinished, f"{tally.name}: {tally.running} of {tally.unfinished} run"
-        assert len(self._idle) <= MAXIMUM_IDLE_FUNCTIONS
+        assert len(self._listed) <= MAXIMUM_IDLE_FUNCTIONS
+        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
+            assert all(entry.is_noted for entry in changes.touched.values())
 
 
 UNTALLIED = FunctionTally(0, "", 0)

@@ -52,4 +52,4 @@ class Flow:
                 freed_bytes = sum([batch.compact() for batch in client.batches() if batch.is_charged])
                 client.flow.release(0, freed_bytes)
                 client.touch()
-                self._state.changes.clients.touched[client.number] = client
+                self._state.touch_session(client)

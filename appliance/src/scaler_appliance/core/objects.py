@@ -38,7 +38,7 @@ def text_of_missing(object_id: int) -> str:
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
-        "source", "waiting", "references", "held", "holders", "charged_to",
+        "source", "waiting", "references", "held", "holders", "charged_to", "is_noted",
     )  # fmt: skip
 
     def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
@@ -58,6 +58,7 @@ class ObjectRecord:
         self.held = True  # by its owner
         self.charged_to = 0  # session of the client whose task's arguments it is
         self.holders: Set[int] = set()  # sessions of workers that were told of it
+        self.is_noted = False  # for monitors
 
     @property
     def is_broken(self) -> bool:

@@ -24,7 +24,7 @@ from scaler_appliance.core.objects import ObjectRecord
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
-from scaler_appliance.core.task_runs import Entry, Lane
+from scaler_appliance.core.task_runs import Entry
 from scaler_appliance.core.task_states import FINAL_STATES, TaskEvent, TaskState, apply
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
@@ -57,7 +57,7 @@ class Outcomes:
         """Fence open instances: nothing that is heard of them later counts."""
         dispatch.close(start, stop)
         worker.unassign(dispatch, stop - start)
-        self._state.note_unassigned(dispatch, worker, stop - start)
+        self._state.note_assigned(dispatch, worker, start - stop)
         if dispatch.open_count == 0:
             del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
 
@@ -83,7 +83,7 @@ class Outcomes:
         self, batch: TaskBatch, start: int, count: int, status: m.TaskStatus, attempts: int = 1, worker: int = 0
     ) -> Entry:
         """Tell monitors of tasks that end without a worker's report."""
-        lane = Lane(worker, 0, batch.client, batch.tally.number, status)
+        lane = (worker, 0, batch.client, batch.tally.number, int(status))
         return self._state.runs.note(self._state.now, lane, batch.ids[start], count, 0.0, attempts)
 
     def finish_cancelled(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, worker: int = 0) -> None:
@@ -160,7 +160,7 @@ class Outcomes:
             if client is not None:
                 client.flow.release(0, record.size)
                 client.touch()
-                self._state.changes.clients.touched[client.number] = client
+                self._state.touch_session(client)
         # SCL-OBJ-005
         for number in holders:
             self._state.workers[number].forget_object(object_id)

@@ -200,6 +200,7 @@ class Placement:
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         worker.assign(dispatch)
+        worker.sent += stop - start
         state.note_assigned(dispatch, worker, stop - start)
         # SCL-SCH-011
         self._announce_objects(worker, span)

@@ -34,6 +34,7 @@ from scaler_appliance.core.returns import Returns
 from scaler_appliance.core.sessions import ClientSession, RunningTask, Session, WorkerSession
 from scaler_appliance.core.state import Settings, State
 from scaler_appliance.core.status import Status
+from scaler_appliance.core.worker_shutdowns import WorkerShutdowns
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
 
@@ -68,6 +69,7 @@ class Scheduler:
         self._returns = Returns(self.state, self._placement, outcomes)
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
+        self._worker_shutdowns = WorkerShutdowns(self.state, self._placement)
         self.status = Status(self.state)
         self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
@@ -81,6 +83,7 @@ class Scheduler:
             m.ExplanationRequest: lambda client, message, payload: self._explanations.on_request(client, message),
             m.InfoRequest: lambda client, message, payload: self._on_info_request(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
+            m.WorkerShutdown: lambda client, message, payload: self._worker_shutdowns.on_request(client, message),
         }
         worker_reactions: Dict[Type[object], Callable[..., None]] = {
             m.TaskResult: reports.on_task_result,
@@ -405,7 +408,8 @@ class Scheduler:
             sequence=message.sequence,
             slots=self.state.total_slots,
             tasks_waiting=len(self.state.ready),
-            is_watched=is_worker and self.state.is_watched,
+            # SCL-MON-008
+            is_watched=is_worker and self.state.is_watched and not session.number & self.state.runs.mask,
         )
         self.state.send(session.peer, echo)
 

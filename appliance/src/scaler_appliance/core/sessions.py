@@ -49,6 +49,7 @@ class Session:
         self.is_congested = False  # much of what was sent to it is unread
         self.objects: Set[int] = set()  # ids of objects it owns
         self.object_bytes = 0  # of all of them
+        self.is_noted = False  # for monitors
 
     def hold_object(self, record: ObjectRecord) -> None:
         """It owns an object from now on."""

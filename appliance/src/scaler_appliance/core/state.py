@@ -89,28 +89,17 @@ class State:
     # Totals, and what monitors are to be told -------------------------------------------------------------------------
 
     def note_assigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
-        """A worker was given tasks."""
-        batch, changes = dispatch.batch, self.changes
+        """A worker was given tasks; a negative `count`: tasks are at it no longer."""
+        batch = dispatch.batch
         tally = batch.tally
         self.running += count
         tally.running += count
-        worker.sent += count
-        changes.workers.touched[worker.number] = worker
-        changes.functions.touched[tally.number] = tally
+        if not worker.is_noted:
+            self.changes.workers.touch(worker.number, worker)
+        if not tally.is_noted:
+            self.changes.functions.touch(tally.number, tally)
         if batch.graph is not None:
             batch.graph.tally.running += count
-            self.touch_graph(batch.graph)
-
-    def note_unassigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
-        """Tasks are at a worker no longer."""
-        batch, changes = dispatch.batch, self.changes
-        tally = batch.tally
-        self.running -= count
-        tally.running -= count
-        changes.workers.touched[worker.number] = worker
-        changes.functions.touched[tally.number] = tally
-        if batch.graph is not None:
-            batch.graph.tally.running -= count
             self.touch_graph(batch.graph)
 
     def count_ended(self, client: ClientSession, tally: FunctionTally, state: int, count: int) -> None:
@@ -119,19 +108,26 @@ class State:
         client.ended[state] += count
         tally.ended[state] += count
         client.unfinished -= count
-        self.changes.end(tally, count)
-        self.changes.clients.touched[client.number] = client
+        tally.unfinished -= count
+        if not (tally.unfinished or tally.is_listed):
+            self.changes.list_idle(tally)
+        if not tally.is_noted:
+            self.changes.functions.touch(tally.number, tally)
+        if not client.is_noted:
+            self.changes.clients.touch(client.number, client)
 
     def touch_graph(self, graph: Graph) -> None:
         """Figures of a graph changed."""
-        self.changes.graphs.touched[graph.tally.number] = graph.tally
+        self.changes.graphs.touch(graph.tally.number, graph.tally)
 
     def touch_session(self, session: Session) -> None:
         """Figures of a peer changed."""
+        if session.is_noted:
+            return
         if isinstance(session, ClientSession):
-            self.changes.clients.touched[session.number] = session
+            self.changes.clients.touch(session.number, session)
         elif isinstance(session, WorkerSession):
-            self.changes.workers.touched[session.number] = session
+            self.changes.workers.touch(session.number, session)
 
     # Checking -------------------------------------------------------------------------------------------------------
 

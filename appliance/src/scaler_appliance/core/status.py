@@ -1,7 +1,8 @@
 """The columns of a SchedulerStatus: all there is, or what changed.
 
 Rules:
-- `take` costs time in proportion to what changed since the call before, whatever there is besides.
+- `take` costs time in proportion to what changed since the call before, whatever there is besides. Of workers, of which
+  there may be many that all change all the time, WORKERS_AT_ONCE are told of, in turn.
 - Nothing is decided here, and nothing is changed but what has been told.
 - What the process is, and what it costs, the shell adds.
 """
@@ -9,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from itertools import chain
+from itertools import chain, islice
 from typing import Iterable, List
 
 from scaler_appliance.core.changes import FunctionTally, GraphTally
@@ -20,6 +21,7 @@ from scaler_appliance.core.state import State
 from scaler_appliance.core.task_states import TaskState
 from scaler_protocol import messages as m
 
+WORKERS_AT_ONCE = 2000  # in an increment; the others' turn comes
 MAXIMUM_TEXT = 256  # characters of a name
 LARGEST = (1 << 64) - 1  # that a column takes: durations are what workers say, and may be nonsense
 MAXIMUM_CAPABILITIES = 64  # of a worker
@@ -40,10 +42,12 @@ class Status:
 
     def take(self, is_snapshot: bool) -> m.SchedulerStatus:
         """What changed since the call before, or in a snapshot all; it counts as told."""
+        # SCL-MON-004
         self._sequence += 1
+        # SCL-MON-005
         status = self.snapshot() if is_snapshot else self._increment()
         status.sequence = self._sequence
-        self._state.changes.clear()
+        self._state.changes.clear(0 if is_snapshot else WORKERS_AT_ONCE)
         return status
 
     def snapshot(self) -> m.SchedulerStatus:
@@ -65,8 +69,8 @@ class Status:
         status.is_snapshot = False
         self._add_columns(
             status,
-            changes.workers.touched.values(),
-            changes.beats.values(),
+            changes.workers.first(WORKERS_AT_ONCE),
+            islice(changes.beats.values(), WORKERS_AT_ONCE),
             changes.clients.touched.values(),
             changes.functions.touched.values(),
             changes.graphs.touched.values(),

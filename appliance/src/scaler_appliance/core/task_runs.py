@@ -2,7 +2,7 @@
 
 Rules:
 - An entry is a run, never a task. Runs that follow closely on each other in one lane (one processor, one function)
-  become one entry, so that a lane has at most one entry in MERGED_MICROSECONDS for each function.
+  become one entry, so that a lane has at most one entry in MERGED_SECONDS for each function.
 - Under load the runs of some workers only are told, and all of theirs: a lane is whole or not there. Which ones adapts:
   twice as many workers are left out as soon as there are too many entries, half as many when there are few.
 - Failures are told of all workers, up to a number and a size; what is left out is counted.
@@ -11,48 +11,32 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple
+from typing import Any, Dict, List, Tuple
 
 from scaler_protocol import messages as m
 
-ENTRIES_WANTED = 2000  # a publication
-ENTRIES_AT_MOST = 2 * ENTRIES_WANTED
-FAILURES_AT_MOST = 1000  # of them
+ENTRIES_AT_MOST = 2000  # a publication, of what did not fail
+ENTRIES_ARE_FEW = ENTRIES_AT_MOST // 8
+FAILURES_AT_MOST = 500
 FAILURE_BYTES = 16 * 1024  # a failure that is longer is not told
 FAILURES_BYTES = 256 * 1024  # of all in a publication
 LARGEST = (1 << 64) - 1  # that a column takes: durations are what workers say, and may be nonsense
-MERGED_MICROSECONDS = 20_000
-MERGED_MICROSECONDS_AT_MOST = 640_000
+MERGED_SECONDS = 0.02
+MERGED_SECONDS_AT_MOST = 0.64
 
 _SUCCESS = int(m.TaskStatus.SUCCESS)
 
 
-class Lane(NamedTuple):
-    """Runs that may become one entry."""
+_END, _WORKER, _PROCESSOR, _CLIENT, _FUNCTION, _STATUS, _FIRST_TASK, _COUNT, _BUSY, _PEAK, _ATTEMPTS = range(11)
+_BEGIN, _FAILURE = 11, 12
+_COLUMNS = 13
 
-    worker: int
-    processor: int
-    client: int
-    function: int
-    status: int
+Entry = List[Any]
+"""One or several runs: a value for each of the columns above. The first is when the last of them ended, `_BEGIN` when
+the first did, by the scheduler's clock; `_FAILURE` is bytes."""
 
-
-class Entry:
-    """One or several runs."""
-
-    __slots__ = (
-        "lane", "begin", "end", "first_task", "count", "busy_microseconds", "peak_memory_bytes", "attempts", "failure",
-    )  # fmt: skip
-
-    def __init__(self, lane: Lane, end: float, first_task: int, attempts: int) -> None:
-        self.lane = lane
-        self.begin = self.end = end  # of the first run and of the last one, by the scheduler's clock
-        self.first_task = first_task
-        self.count = 0
-        self.busy_microseconds = 0.0
-        self.peak_memory_bytes = 0
-        self.attempts = attempts
-        self.failure: bytes = b""
+Lane = Tuple[int, int, int, int, int]
+"""Of runs that may become one entry: worker, processor, client, function, status."""
 
 
 class TaskRuns:
@@ -60,8 +44,8 @@ class TaskRuns:
 
     def __init__(self) -> None:
         self.is_watched = False
-        self.one_worker_of = 1
-        self.merged_microseconds = MERGED_MICROSECONDS
+        self.mask = 0  # of session numbers of workers: those of which it leaves 0 are told of
+        self.merged_seconds = MERGED_SECONDS
         self._is_crowded = False  # more entries than there may be, of workers that all are told of
         self._sequence = 0
         self.clear()
@@ -78,10 +62,6 @@ class TaskRuns:
         """Somebody watches, or nobody does any more."""
         self.is_watched = is_watched
         self.clear()
-
-    def wants(self, worker: int) -> bool:
-        """Whether runs of this worker that did not fail are told."""
-        return not worker & (self.one_worker_of - 1)
 
     def omit(self, count: int) -> None:
         """A run of so many tasks is not told."""
@@ -104,87 +84,90 @@ class TaskRuns:
             busy_microseconds: of all tasks together.
         """
         entry = self._open.get(lane)
-        if entry is None or entry.attempts != attempts or (now - entry.begin) * 1e6 > self.merged_microseconds:
-            entry = Entry(lane, now, first_task, attempts)
+        if entry is not None and now - entry[_BEGIN] <= self.merged_seconds and entry[_ATTEMPTS] == attempts:
+            entry[_END] = now
+            entry[_COUNT] += count
+            entry[_BUSY] += busy_microseconds
+            if peak_memory_bytes > entry[_PEAK]:
+                entry[_PEAK] = peak_memory_bytes
+            return entry
+        entry = [now, *lane, first_task, count, busy_microseconds, peak_memory_bytes, attempts, now, b""]
+        if len(self._entries) - self._failures >= ENTRIES_AT_MOST or lane[4] != _SUCCESS:
             if not self._has_room(lane):
                 self.omit(count)
+                entry[_COUNT] = 0
                 return entry
-            self._entries.append(entry)
-            self._open[lane] = entry
-            self._failures += lane.status != _SUCCESS
-        entry.end = now
-        entry.count += count
-        entry.busy_microseconds += busy_microseconds
-        if peak_memory_bytes > entry.peak_memory_bytes:
-            entry.peak_memory_bytes = peak_memory_bytes
+        self._entries.append(entry)
+        self._open[lane] = entry
         return entry
 
     def note_failure(self, entry: Entry, failure: bytes) -> None:
         """Why one task of an entry failed; of several, the first is told."""
         size = len(failure)
-        if not entry.failure and entry.count and size <= FAILURE_BYTES and self._failure_bytes + size <= FAILURES_BYTES:
-            entry.failure = failure
+        has_room = size <= FAILURE_BYTES and self._failure_bytes + size <= FAILURES_BYTES
+        if has_room and entry[_COUNT] and not entry[_FAILURE]:
+            entry[_FAILURE] = failure
             self._failure_bytes += size
 
     def _has_room(self, lane: Lane) -> bool:
         """Whether there may be one more entry; if there are too many, fewer workers are told of from now on."""
-        if lane.status != _SUCCESS:
-            return self._failures < FAILURES_AT_MOST
-        if len(self._entries) - self._failures >= ENTRIES_AT_MOST:
-            self._thin_out()
-        return self.wants(lane.worker) and len(self._entries) - self._failures < ENTRIES_AT_MOST
+        if lane[4] != _SUCCESS:
+            if self._failures >= FAILURES_AT_MOST:
+                return False
+            self._failures += 1
+            return True
+        self._thin_out()
+        return not lane[0] & self.mask and len(self._entries) - self._failures < ENTRIES_AT_MOST
 
     def _thin_out(self) -> None:
         """Tell of half as many workers, unless that would be none."""
-        mask = 2 * self.one_worker_of - 1
-        kept = [each for each in self._entries if each.lane.status != _SUCCESS or not each.lane.worker & mask]
+        mask = 2 * self.mask + 1
+        kept = [entry for entry in self._entries if entry[_STATUS] != _SUCCESS or not entry[_WORKER] & mask]
         if len(kept) == self._failures or len(kept) == len(self._entries):
             self._is_crowded = True
             return
-        self.one_worker_of *= 2
+        self.mask = mask
         for entry in self._entries:
-            if entry.lane.status == _SUCCESS and entry.lane.worker & mask:
-                self.omit(entry.count)
-                self._open.pop(entry.lane, None)
+            if entry[_STATUS] == _SUCCESS and entry[_WORKER] & mask:
+                self.omit(entry[_COUNT])
+        self._open = {lane: entry for lane, entry in self._open.items() if lane[4] != _SUCCESS or not lane[0] & mask}
         self._entries = kept
 
     def _adapt(self) -> None:
         """Tell more, or less, from now on."""
         if self._is_crowded:
-            self.merged_microseconds = min(2 * self.merged_microseconds, MERGED_MICROSECONDS_AT_MOST)
-        elif len(self._entries) * 4 < ENTRIES_WANTED:
-            if self.one_worker_of > 1:
-                self.one_worker_of //= 2
+            self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
+        elif len(self._entries) < ENTRIES_ARE_FEW:
+            if self.mask:
+                self.mask >>= 1
             else:
-                self.merged_microseconds = max(self.merged_microseconds // 2, MERGED_MICROSECONDS)
+                self.merged_seconds = max(self.merged_seconds / 2, MERGED_SECONDS)
         self._is_crowded = False
 
     def take(self, now: float, scheduler_id: bytes, unix_microseconds: int) -> m.TaskRuns:
         """What there is to be told, which is forgotten here."""
         self._sequence += 1
-        entries = self._entries
-        lanes = [entry.lane for entry in entries]
+        columns = list(zip(*self._entries)) or [()] * _COLUMNS
         runs = m.TaskRuns(
             scheduler_id=scheduler_id,
+            # SCL-MON-004
             sequence=self._sequence,
             unix_microseconds=unix_microseconds,
-            end_microseconds=[min(int((now - entry.end) * 1e6), 0xFFFFFFFF) for entry in entries],
-            workers=[lane.worker for lane in lanes],
-            processors=[lane.processor for lane in lanes],
-            clients=[lane.client for lane in lanes],
-            functions=[lane.function for lane in lanes],
-            first_tasks=[entry.first_task for entry in entries],
-            counts=[entry.count for entry in entries],
-            statuses=bytes([lane.status for lane in lanes]),
-            busy_microseconds=[min(int(entry.busy_microseconds), LARGEST) for entry in entries],
-            peak_memory_bytes=[entry.peak_memory_bytes for entry in entries],
-            attempts=[entry.attempts for entry in entries],
-            failures=[
-                m.FailedRun(entry=place, failure=entry.failure) for place, entry in enumerate(entries) if entry.failure
-            ],
+            end_microseconds=[min(int((now - end) * 1e6), 0xFFFFFFFF) for end in columns[_END]],
+            workers=columns[_WORKER],
+            processors=columns[_PROCESSOR],
+            clients=columns[_CLIENT],
+            functions=columns[_FUNCTION],
+            first_tasks=columns[_FIRST_TASK],
+            counts=columns[_COUNT],
+            statuses=bytes(columns[_STATUS]),
+            busy_microseconds=[min(int(busy), LARGEST) for busy in columns[_BUSY]],
+            peak_memory_bytes=columns[_PEAK],
+            attempts=columns[_ATTEMPTS],
+            failures=[m.FailedRun(entry=i, failure=failure) for i, failure in enumerate(columns[_FAILURE]) if failure],
             omitted_runs=self.omitted_runs,
             omitted_tasks=self.omitted_tasks,
-            one_worker_of=self.one_worker_of,
+            one_worker_of=self.mask + 1,
         )
         self._adapt()
         self.clear()

@@ -66,6 +66,7 @@ class Monitor:
 
     def interest(self) -> Interest:
         """What monitors want now."""
+        # SCL-MON-006
         is_new = False
         for _ in range(REQUESTS_AT_ONCE):
             try:
@@ -85,6 +86,7 @@ class Monitor:
 
     def publish(self, topic: bytes, header: bytes) -> None:
         """Send a message to whoever wants the topic."""
+        # SCL-MON-002
         self._publisher.send_multipart((topic, header), zmq.NOBLOCK)
 
     def close(self) -> None:

@@ -69,14 +69,17 @@ class StatusReporter:
         if (has_status, interest.has_runs) != (self._has_status, self._has_runs):
             self._has_status, self._has_runs = has_status, interest.has_runs
             self._core.watch(has_status, interest.has_runs)
+        # SCL-MON-001
         if has_status:
             self._publish_status(now)
+        # SCL-MON-007
         if interest.has_runs and len(self._core.state.runs):
             self._publish_runs(now)
         self._status_seconds += time.thread_time() - begin
 
     def _publish_status(self, now: float) -> None:
         begin = time.thread_time()
+        # SCL-MON-003
         is_snapshot = self._snapshot_is_due and now >= self._next_snapshot
         status = self._core.status.take(is_snapshot)
         self._add_figures(status)

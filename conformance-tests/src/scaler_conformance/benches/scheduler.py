@@ -19,10 +19,9 @@ import socket
 import time
 from typing import Any, List, Optional, Type, TypeVar
 
-import zmq
-
 from scaler_conformance.bench import Bench
 from scaler_conformance.conversation import check
+from scaler_conformance.monitor_peers import MonitorTransport, PlayedMonitor
 from scaler_conformance.raw_connection import RawConnection
 from scaler_conformance.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
 from scaler_conformance.verdicts import NotApplicable, Violation
@@ -114,11 +113,9 @@ class RoleBench(Bench):
         peer.raw = connection
         return peer
 
-    def monitor(self, address: str) -> PlayedClient:
-        """A subscriber of what the scheduler publishes."""
-        transport = GroupTransport(self.group, address, kind=zmq.SUB)
-        transport.socket.subscribe(b"")
-        return self._peer(transport, "monitor", PlayedClient)
+    def monitor(self, address: str) -> PlayedMonitor:
+        """A connection to what the scheduler publishes, which has not subscribed to anything yet."""
+        return self._peer(MonitorTransport(self.group, address), f"monitor {len(self.peers) + 1}", PlayedMonitor)
 
     def _wait_until_it_listens(self) -> None:
         host, _, port = self.address.rpartition("//")[2].rpartition(":")

@@ -1438,43 +1438,49 @@ class Info(Struct):
         return self
 
 
-_WORKER_SHUTDOWN_WORDS = struct.Struct("<QIB3x")
+_WORKER_SHUTDOWN_WORDS = struct.Struct("<QIB3xQ")
 
 
 class WorkerShutdown(Struct):
-    __slots__ = ("request_id", "session", "is_draining")
+    __slots__ = ("request_id", "session", "is_draining", "name")
     DATA_WORDS = 2
-    POINTER_WORDS = 0
+    POINTER_WORDS = 1
 
     request_id: int
     session: int
     is_draining: bool
+    name: str
 
-    def __init__(self, *, request_id: int = 0, session: int = 0, is_draining: bool = False) -> None:
+    def __init__(self, *, request_id: int = 0, session: int = 0, is_draining: bool = False, name: str = "") -> None:
         self.request_id = request_id
         self.session = session
         self.is_draining = is_draining
+        self.name = name
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _WORKER_SHUTDOWN_WORDS.pack(
             self.request_id,
             self.session,
             (1 if self.is_draining else 0),
+            writer.text(self.name, at) if self.name else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> WorkerShutdown:
         self = cls.__new__(cls)
-        if data_words == 2 and pointer_words == 0:
+        if data_words == 2 and pointer_words == 1:
             words = _WORKER_SHUTDOWN_WORDS.unpack_from(reader.data, start)
         else:
-            words = _WORKER_SHUTDOWN_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+            words = _WORKER_SHUTDOWN_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
         (
             self.request_id,
             self.session,
             flags_12,
+            name,
         ) = words
         self.is_draining = flags_12 & 1 != 0
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
         return self
 
 
@@ -2980,7 +2986,7 @@ class TaskEcho(Struct):
         return self
 
 
-_TASK_RESULT_WORDS = struct.Struct("<13Q")
+_TASK_RESULT_WORDS = struct.Struct("<11Q")
 
 
 class TaskResult(Struct):
@@ -2995,12 +3001,10 @@ class TaskResult(Struct):
         "cpu_microseconds",
         "peak_memory_bytes",
         "causes",
-        "run_counts",
-        "run_processors",
-        "run_microseconds",
+        "runs",
     )
     DATA_WORDS = 1
-    POINTER_WORDS = 12
+    POINTER_WORDS = 10
 
     ids: array[int]
     statuses: bytes
@@ -3012,9 +3016,7 @@ class TaskResult(Struct):
     cpu_microseconds: array[int]
     peak_memory_bytes: array[int]
     causes: array[int]
-    run_counts: array[int]
-    run_processors: array[int]
-    run_microseconds: array[int]
+    runs: array[int]
 
     def __init__(
         self,
@@ -3029,9 +3031,7 @@ class TaskResult(Struct):
         cpu_microseconds: Column = NOTHING,
         peak_memory_bytes: Column = NOTHING,
         causes: Column = NOTHING,
-        run_counts: Column = NOTHING,
-        run_processors: Column = NOTHING,
-        run_microseconds: Column = NOTHING,
+        runs: Column = NOTHING,
     ) -> None:
         self.ids = array("Q") if ids is NOTHING else column("Q", ids)
         self.statuses = statuses if type(statuses) is bytes else octets(statuses)
@@ -3045,9 +3045,7 @@ class TaskResult(Struct):
         self.cpu_microseconds = array("Q") if cpu_microseconds is NOTHING else column("Q", cpu_microseconds)
         self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
         self.causes = array("Q") if causes is NOTHING else column("Q", causes)
-        self.run_counts = array("I") if run_counts is NOTHING else column("I", run_counts)
-        self.run_processors = array("I") if run_processors is NOTHING else column("I", run_processors)
-        self.run_microseconds = array("Q") if run_microseconds is NOTHING else column("Q", run_microseconds)
+        self.runs = array("Q") if runs is NOTHING else column("Q", runs)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_RESULT_WORDS.pack(
@@ -3061,18 +3059,16 @@ class TaskResult(Struct):
             writer.column(self.cpu_microseconds, "Q", at + 6) if self.cpu_microseconds else 0,
             writer.column(self.peak_memory_bytes, "Q", at + 7) if self.peak_memory_bytes else 0,
             writer.column(self.causes, "Q", at + 8) if self.causes else 0,
-            writer.column(self.run_counts, "I", at + 9) if self.run_counts else 0,
-            writer.column(self.run_processors, "I", at + 10) if self.run_processors else 0,
-            writer.column(self.run_microseconds, "Q", at + 11) if self.run_microseconds else 0,
+            writer.column(self.runs, "Q", at + 9) if self.runs else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskResult:
         self = cls.__new__(cls)
-        if data_words == 1 and pointer_words == 12:
+        if data_words == 1 and pointer_words == 10:
             words = _TASK_RESULT_WORDS.unpack_from(reader.data, start)
         else:
-            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 12))
+            words = _TASK_RESULT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 10))
         (
             self.busy_microseconds,
             ids,
@@ -3084,9 +3080,7 @@ class TaskResult(Struct):
             cpu_microseconds,
             peak_memory_bytes,
             causes,
-            run_counts,
-            run_processors,
-            run_microseconds,
+            runs,
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
@@ -3104,11 +3098,7 @@ class TaskResult(Struct):
             reader.column(peak_memory_bytes, segment, at + 56, "Q", 8) if peak_memory_bytes else array("Q")
         )
         self.causes = reader.column(causes, segment, at + 64, "Q", 8) if causes else array("Q")
-        self.run_counts = reader.column(run_counts, segment, at + 72, "I", 4) if run_counts else array("I")
-        self.run_processors = reader.column(run_processors, segment, at + 80, "I", 4) if run_processors else array("I")
-        self.run_microseconds = (
-            reader.column(run_microseconds, segment, at + 88, "Q", 8) if run_microseconds else array("Q")
-        )
+        self.runs = reader.column(runs, segment, at + 72, "Q", 8) if runs else array("Q")
         return self
 
 

@@ -179,6 +179,22 @@ class Client(Submitter):
             raise ValueError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
         self.disconnect()
 
+    def shutdown_worker(self, worker: Union[int, str], drain: bool = True) -> None:
+        """Let one worker leave the cluster, unless the scheduler is protected.
+
+        Parameters:
+            worker: its session number, or its name if no other has the same.
+            drain: the worker finishes what it runs, and gives back what it has not begun; otherwise it stops at once,
+                and what it runs is begun anew elsewhere. Either way it is not started again where it ran.
+
+        Returns when the worker has been asked, not when it has left.
+
+        Raises:
+            ValueError: the scheduler is in protected mode, or knows no such worker, or several.
+            DisconnectedError: the scheduler did not answer.
+        """
+        self._core.worker_shutdowns.ask(self._core, worker, drain, SHUTDOWN_TIMEOUT_SECONDS)
+
     def __enter__(self) -> Client:
         return self
 

@@ -36,6 +36,7 @@ from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
 from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
+from scaler.client.worker_shutdowns import WorkerShutdowns
 from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.payload import Buffer, Parts
@@ -89,6 +90,7 @@ class ClientCore:
         self._shutdown_answer: queue.SimpleQueue[m.ClientShutdownResponse] = queue.SimpleQueue()
         self._first_echo = threading.Event()
         self.explaining = Explaining()
+        self.worker_shutdowns = WorkerShutdowns()
         self.informing = Informing()
         self._reactions: Dict[type, Callable[..., None]] = {
             m.TaskResult: self.outcomes.on_task_result,
@@ -106,6 +108,7 @@ class ClientCore:
             m.Refusal: lambda message, payload: self._on_refusal(message),
             m.DisconnectRequest: lambda message, payload: self._on_disconnect_request(message),
             m.DisconnectResponse: lambda message, payload: self._is_disconnected.set(),
+            m.WorkerShutdownResponse: lambda message, payload: self.worker_shutdowns.on_response(message),
             m.ClientShutdownResponse: lambda message, payload: self._shutdown_answer.put(message),
         }
         self._thread = threading.Thread(target=self._run, name="scaler-client", daemon=True)

@@ -116,7 +116,7 @@ class Agent:
             m.ObjectResponse: self._objects.on_response,
             # SCL-SES-014
             m.Heartbeat: lambda message, _: self._session.send(m.HeartbeatEcho(sequence=message.sequence)),
-            m.HeartbeatEcho: lambda message, _: self._session.on_echo(message),
+            m.HeartbeatEcho: self._on_heartbeat_echo,
         }
 
     # Life ----------------------------------------------------------------------------------------------------------
@@ -269,12 +269,19 @@ class Agent:
     def _on_disconnect_request(self, request: m.DisconnectRequest) -> None:
         # SCL-SES-020
         if request.reason == m.DisconnectReason.DRAINING:
+            if not self._draining:
+                logger.info("Worker: finishing what runs, then leaving: %s", request.message or "draining")
             self._draining = True
+            self._core.drain()
             return
         # SCL-SES-018, SCL-VER-004
         logger.info("Worker: the scheduler asks to stop: %s", request.message or "shutdown")
         self._connection.send(m.DisconnectResponse())
         self._finish(self._exit_code)
+
+    def _on_heartbeat_echo(self, echo: m.HeartbeatEcho, payload: bytes) -> None:
+        self._session.on_echo(echo)
+        self._core.watch(echo.is_watched)
 
     def _on_task(self, message: m.Task, payload: bytes) -> None:
         if not message.function:

@@ -96,6 +96,8 @@ class AgentCore:
         self._output = OutputOutbox()
         self._cancellations = Cancellations(self.pool)
         self._limits = TaskLimits(self.pool, resident_bytes)
+        self.is_watched = False  # by monitors of the scheduler
+        self._is_draining = False
 
     # From the scheduler -------------------------------------------------------------------------------------
 
@@ -166,6 +168,15 @@ class AgentCore:
         # SCL-WRK-025
         self.effects.append(Send(m.BalanceResponse(request_id=message.request_id, ids=ids)))
 
+    def watch(self, is_watched: bool) -> None:
+        """Whether somebody wants to know which processor ran what."""
+        self.is_watched = is_watched
+        self._outcomes.watch(is_watched)
+
+    def drain(self) -> None:
+        """From now on nothing is started: what has not begun is given back, each turn."""
+        self._is_draining = True
+
     def reset(self, maximum_message_bytes: int = 0) -> None:
         """A new session: all tasks of the old one are somebody else's now, and so are its objects.
 
@@ -175,6 +186,7 @@ class AgentCore:
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
         self.waiting.clear()
+        self.watch(False)
         self._outcomes.clear()
         self._outcomes.keep_to(maximum_message_bytes)
         self._output.drain()
@@ -204,7 +216,7 @@ class AgentCore:
         if results.busy_microseconds:
             self._durations.add(traits.function, results.busy_microseconds / 1e6, count)
         self._cancellations.finished(ids)
-        self._outcomes.add(traits, ids, results)
+        self._outcomes.add(traits, ids, results, state.process_id)
         # SCL-WRK-002
         chunk.reported += count
         self._end_chunks(state)
@@ -361,6 +373,8 @@ class AgentCore:
     def finish_turn(self, now: float) -> None:
         """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
         self.pool.begin_turn(now)
+        if self._is_draining:
+            self._give_all_back()
         while self.queue.count and self._deal(now):
             pass
         # SCL-WRK-017
@@ -375,6 +389,14 @@ class AgentCore:
         unknown = self._cancellations.drain_unknown()
         if unknown is not None:
             self.effects.append(Send(unknown))
+
+    def _give_all_back(self) -> None:
+        """Give back all tasks that have not begun."""
+        ids = self.queue.take_newest(self.queue.count)
+        ids.extend(self.waiting.take_all())
+        if ids:
+            # SCL-SES-020
+            self.effects.append(Send(m.BalanceResponse(ids=ids)))
 
     def _deal(self, now: float) -> bool:
         """Give one processor its next chunk; False when none may have one."""

@@ -25,6 +25,7 @@ class _HeldResult(NamedTuple):
     instance: int
     busy_microseconds: int
     profiles: Optional[Tuple[array[int], array[int], array[int]]]
+    processor: int
 
 
 class Outcomes:
@@ -45,6 +46,10 @@ class Outcomes:
         """Make no message larger than this; 0: no limit is known."""
         self._outbox.keep_to(maximum_message_bytes)
 
+    def watch(self, is_watched: bool) -> None:
+        """Somebody wants to know which processor ran what, or nobody does any more."""
+        self._outbox.is_watched = is_watched
+
     @property
     def holds_any(self) -> bool:
         """Whether some outcome waits for its result to be fetched."""
@@ -54,10 +59,10 @@ class Outcomes:
         """Those of the tasks whose outcome is held."""
         return instances.intersection(result.instance for result in self._held.values())
 
-    def add(self, traits: TaskTraits, ids: array[int], results: Results) -> None:
-        """What a processor reported of tasks `ids`."""
+    def add(self, traits: TaskTraits, ids: array[int], results: Results, processor: int) -> None:
+        """What a processor, a process with this id, reported of tasks `ids`."""
         if results.large:
-            self._add_one_by_one(traits, ids, results)
+            self._add_one_by_one(traits, ids, results, processor)
             return
         self._outbox.add(
             traits.codec,
@@ -67,9 +72,10 @@ class Outcomes:
             statuses=results.statuses,
             busy_microseconds=results.busy_microseconds,
             profiles=results.profiles,
+            processor=processor,
         )
 
-    def _add_one_by_one(self, traits: TaskTraits, ids: array[int], results: Results) -> None:
+    def _add_one_by_one(self, traits: TaskTraits, ids: array[int], results: Results, processor: int) -> None:
         """Some of the outcomes are files: they are few, or their bytes cost far more than this."""
         start = 0
         for index, instance in enumerate(ids):
@@ -90,11 +96,11 @@ class Outcomes:
                 payload=payload,
             )
             if results.large[index]:
-                self._add_large(traits, instance, one)
+                self._add_large(traits, instance, one, processor)
             else:
-                self.add(traits, ids[place], one)
+                self.add(traits, ids[place], one, processor)
 
-    def _add_large(self, traits: TaskTraits, instance: int, result: Results) -> None:
+    def _add_large(self, traits: TaskTraits, instance: int, result: Results, processor: int) -> None:
         size, path = frames.parse_large_result(result.payload)
         object_id, there = self._objects.adopt(path, size)
         ids = array("Q", [instance])
@@ -110,10 +116,13 @@ class Outcomes:
                 objects=array("Q", [object_id]),
                 busy_microseconds=result.busy_microseconds,
                 profiles=result.profiles,
+                processor=processor,
             )
         else:
             # SCL-OBJ-013
-            self._held[object_id] = _HeldResult(traits.codec, instance, result.busy_microseconds, result.profiles)
+            self._held[object_id] = _HeldResult(
+                traits.codec, instance, result.busy_microseconds, result.profiles, processor
+            )
 
     def on_served(self, object_id: int) -> None:
         """The scheduler has fetched a large result to its end."""
@@ -128,6 +137,7 @@ class Outcomes:
                 objects=objects,
                 busy_microseconds=held.busy_microseconds,
                 profiles=held.profiles,
+                processor=held.processor,
             )
 
     def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:

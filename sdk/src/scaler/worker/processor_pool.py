@@ -112,6 +112,16 @@ class ProcessorState:
         return self.chunks[0].batch.traits.priority
 
     @property
+    def running_instance(self) -> int:
+        """The id of the task that it runs; 0: it runs none."""
+        if self.occupied:
+            started = self.started
+            for chunk in self.chunks:
+                if chunk.first_position <= started < chunk.first_position + chunk.count:
+                    return int(chunk.batch.ids[started - chunk.first_position])
+        return 0
+
+    @property
     def outstanding(self) -> int:
         """Tasks on it without an outcome."""
         return sum(chunk.count - chunk.reported for chunk in self.chunks)

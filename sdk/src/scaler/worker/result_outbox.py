@@ -7,6 +7,8 @@ Rules:
   neither come from short tasks: the message has one figure for the time they took, from which the scheduler
   learns how long a function runs.
 - No message is larger than half of what the scheduler takes, unless one outcome alone is.
+- While somebody watches, a message says of each addition which processor it came from and how long that was busy. A
+  message that was begun before says so of none.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from scaler_protocol import messages as m
 
 SHORT_TASK_MICROSECONDS = 1000
 MAXIMUM_PAYLOAD_BYTES = 16 * 1024 * 1024
-ENTRY_BYTES = 48  # at most, of one outcome in all columns
+ENTRY_BYTES = 64  # at most, of one outcome in all columns
 
 Profiles = Tuple["array[int]", "array[int]", "array[int]"]
 
@@ -34,9 +36,10 @@ class _Group:
         "bytes",
         "busy_microseconds",
         "profiles",
+        "runs",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, is_watched: bool) -> None:
         self.ids: array[int] = array("Q")
         self.sizes: array[int] = array("I")
         self.statuses: Optional[bytearray] = None
@@ -45,6 +48,7 @@ class _Group:
         self.bytes = 0  # of the payload and, at most, of the columns
         self.busy_microseconds = 0
         self.profiles: Optional[Profiles] = None
+        self.runs: Optional[array[int]] = array("Q") if is_watched else None
 
     def add(
         self,
@@ -81,6 +85,9 @@ class _Group:
         # SCL-WRK-009
         if self.profiles is not None:
             message.durations_microseconds, message.cpu_microseconds, message.peak_memory_bytes = self.profiles
+        # SCL-WRK-032
+        if self.runs is not None:
+            message.runs = self.runs
         return message
 
 
@@ -91,6 +98,7 @@ class ResultOutbox:
         self._groups: Dict[Tuple[str, bool, bool], _Group] = {}
         self._full: List[Tuple[m.TaskResult, bytes]] = []
         self._maximum_bytes = MAXIMUM_PAYLOAD_BYTES
+        self.is_watched = False  # somebody wants to know which processor ran what
 
     def keep_to(self, maximum_message_bytes: int) -> None:
         """Make no message larger than this; 0: the scheduler has not said what it takes."""
@@ -110,11 +118,16 @@ class ResultOutbox:
         objects: Optional[array[int]] = None,
         busy_microseconds: int = 0,
         profiles: Optional[Profiles] = None,
+        processor: int = 0,
     ) -> None:
-        """Add outcomes, one entry of each column a task; empty columns are those of ordinary successes."""
+        """Add outcomes, one entry of each column a task; empty columns are those of ordinary successes.
+
+        Parameters:
+            processor: id of the process that ran them; 0: none did.
+        """
         # SCL-SEC-007
         if len(ids) > 1 and len(payload) + ENTRY_BYTES * len(ids) > self._maximum_bytes:
-            self._add_in_halves(codec, ids, sizes, payload, statuses, objects, busy_microseconds, profiles)
+            self._add_in_halves(codec, ids, sizes, payload, statuses, objects, busy_microseconds, profiles, processor)
             return
         # SCL-WRK-007
         key = (codec, profiles is not None, busy_microseconds >= SHORT_TASK_MICROSECONDS * len(ids))
@@ -123,10 +136,12 @@ class ResultOutbox:
             self._full.append((group.message(codec), b"".join(group.payloads)))
             group = None
         if group is None:
-            group = self._groups[key] = _Group()
+            group = self._groups[key] = _Group(self.is_watched)
         group.add(ids, sizes, payload, statuses, objects)
         # SCL-WRK-008
         group.busy_microseconds += busy_microseconds
+        if group.runs is not None:
+            group.runs.extend((len(ids), processor, busy_microseconds))
         if profiles is not None:
             if group.profiles is None:
                 group.profiles = (array("Q"), array("Q"), array("Q"))
@@ -143,6 +158,7 @@ class ResultOutbox:
         objects: Optional[array[int]],
         busy_microseconds: int,
         profiles: Optional[Profiles],
+        processor: int,
     ) -> None:
         """Add what is too much for one message."""
         half = len(ids) // 2
@@ -158,6 +174,7 @@ class ResultOutbox:
                 objects=None if objects is None else objects[place],
                 busy_microseconds=busy_microseconds * count // len(ids),
                 profiles=None if profiles is None else (profiles[0][place], profiles[1][place], profiles[2][place]),
+                processor=processor,
             )
 
     def drain(self) -> List[Tuple[m.TaskResult, bytes]]:

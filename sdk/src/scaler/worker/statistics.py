@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, NamedTuple
 
 from scaler.worker.agent_core import AgentCore
 from scaler.worker.object_store import ObjectStore
+from scaler.worker.processor_pool import ProcessorState
 from scaler.worker.resident_memory import resident_bytes
 from scaler_protocol import messages as m
 
@@ -36,14 +37,17 @@ class HeartbeatFigures:
         self._core = core
         self._objects = objects
         self._statistics = ProcessStatistics()
+        self._running: Dict[int, _Running] = {}  # by process id
 
     def heartbeat(self, now: float) -> m.Heartbeat:
         """A heartbeat without sequence and latency; `now` in seconds of a steady clock."""
         states = sorted(self._core.pool.states(), key=lambda state: state.number)
+        self._note_running(states, now)
         own = self._statistics.usage(os.getpid(), now)
         processors = []
         for state in states:
             usage = self._statistics.usage(state.process_id, now) if state.process_id else Usage(0, 0)
+            running = self._running.get(state.process_id, _NOTHING) if self._core.is_watched else _NOTHING
             processors.append(
                 m.ProcessorStatus(
                     process_id=state.process_id,
@@ -53,6 +57,9 @@ class HeartbeatFigures:
                     cpu_permille=usage.cpu_permille,
                     resident_bytes=usage.resident_bytes,
                     queued=max(0, state.outstanding - 1),
+                    # SCL-WRK-033
+                    instance=running.instance,
+                    task_microseconds=int((now - running.since) * 1e6) if running.instance else 0,
                 )
             )
         self._statistics.keep_only([os.getpid(), *(state.process_id for state in states)])
@@ -64,6 +71,27 @@ class HeartbeatFigures:
             queued=self._core.queue.count + self._core.waiting.count,
             processors=processors,
         )
+
+    def _note_running(self, states: Iterable[ProcessorState], now: float) -> None:
+        """Note which processors run the task that they ran at the last heartbeat."""
+        before, self._running = self._running, {}
+        for state in states:
+            last = before.get(state.process_id)
+            instance = state.running_instance
+            if last is None or last.instance != instance:
+                last = _Running(instance, now)
+            if instance:
+                self._running[state.process_id] = last
+
+
+class _Running(NamedTuple):
+    """A task that a processor runs, and since when at least."""
+
+    instance: int
+    since: float
+
+
+_NOTHING = _Running(0, 0.0)
 
 
 class Usage(NamedTuple):

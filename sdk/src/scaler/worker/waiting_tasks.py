@@ -86,6 +86,13 @@ class WaitingTasks:
         self.count -= len(found)
         return found
 
+    def take_all(self) -> List[int]:
+        """Take all tasks out; returns their ids."""
+        entries = {id(entry): entry for entries in self._by_object.values() for entry in entries}.values()
+        ids = [task_id for entry in entries for task_id in entry.batch.ids[entry.batch.start :]]
+        self.clear()
+        return ids
+
     def needed_objects(self) -> Set[int]:
         """The objects that waiting tasks need, those included that are there."""
         return {i for entries in self._by_object.values() for entry in entries for i in entry.batch.needed_objects()}

@@ -9,7 +9,6 @@ from scaler_conformance.cases import case
 from scaler_conformance.conversation import check
 from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow, yesterday
 from scaler_conformance.scheduler_peers import ECHO
-from scaler_conformance.verdicts import NotApplicable
 
 
 @case(covers=["SCL-TRN-001"])
@@ -125,21 +124,6 @@ def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
         worker.succeed(worker.expect_task(payload), payload=payload)
     for client, payload in ((first, b"[1]"), (second, b"[2]")):
         check(client.expect_outcome(1).payload == payload, f"the result {payload!r}", "the other's")
-
-
-@case(covers=["SCL-TRN-011"])
-def status_is_published(bench: RoleBench) -> None:
-    """A monitor at Welcome.monitorAddress gets a SchedulerStatus, in one frame, that knows of the peers there are."""
-    client = bench.client()
-    worker = bench.worker(slots=3, name="a worker with a name")
-    if not client.welcome.monitorAddress:
-        raise NotApplicable("the scheduler has no address for monitors")
-    monitor = bench.monitor(client.welcome.monitorAddress)
-    expected = "a SchedulerStatus with both peers"
-    status = monitor.expect("SchedulerStatus", where=lambda each: each.clients and each.workers, expected=expected)
-    told = status.workers[0]
-    check((told.session, told.slots) == (worker.number, 3), "session and slots of the worker", status)
-    check(not status.payload, "no payload", status)
 
 
 @case(covers=["SCL-VER-001"])

@@ -94,7 +94,7 @@ def says_goodbye(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-020"])
 def drains(bench: RoleBench) -> None:
-    """A worker that drains finishes what it has, reports it, and only then answers."""
+    """A worker that drains finishes what runs, finishes or gives back what waits, and only then answers."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
@@ -104,7 +104,9 @@ def drains(bench: RoleBench) -> None:
     for hold in holds:
         hold.release()
     response = worker.expect("DisconnectResponse")
-    for task in [*running, queued]:
+    given_back = [task for message in worker.waiting("BalanceResponse") for task in message.ids]
+    check(set(given_back) <= {queued}, "nothing given back but the task that had not started", given_back)
+    for task in [*running, *({queued} - set(given_back))]:
         outcome = worker.expect_outcome(task)
         check(outcome.status == "success", "the task to be finished", outcome)
         check(outcome.message.position < response.position, "outcomes before DisconnectResponse", outcome)

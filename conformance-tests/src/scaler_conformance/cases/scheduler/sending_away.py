@@ -1,0 +1,99 @@
+"""Clients that send single workers away."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+from scaler_conformance.benches.scheduler import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.codec import Message
+from scaler_conformance.conversation import check
+from scaler_conformance.scheduler_peers import PlayedClient
+
+
+def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
+    """Ask that a worker leaves; the answer."""
+    client.send("WorkerShutdown", requestId=request, **fields)
+    return client.expect("WorkerShutdownResponse", requestId=request)
+
+
+@case(covers=["SCL-SCH-036"])
+def protected_scheduler_sends_nobody_away(bench: RoleBench) -> None:
+    """A protected scheduler answers accepted = false, and the worker goes on without being asked."""
+    bench.variant("protected")
+    client, worker = bench.client(), bench.worker()
+    bench.need(client.welcome.protected, "protection")
+    for request, draining in ((1, True), (2, False)):
+        answer = ask(client, request, session=worker.number, isDraining=draining)
+        check(not answer.accepted and answer.message, "accepted = false, and why", answer)
+    client.submit()
+    worker.succeed(worker.expect_task())
+    client.expect_outcome(1, "success")
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-SCH-037"])
+def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
+    """A session that is none, or a client's, a name that nobody has, and one that two have: accepted = false."""
+    bench.variant("unprotected")
+    client = bench.client()
+    bench.need(not client.welcome.protected, "no protection")
+    twins = [bench.worker(name="twin"), bench.worker(name="twin")]
+    wrong: Tuple[Dict[str, Any], ...] = (
+        {"session": 4_000_000_000},
+        {"session": client.number},
+        {"name": "nobody"},
+        {"name": "twin"},
+        {},
+    )
+    for request, fields in enumerate(wrong, 1):
+        answer = ask(client, request, **fields)
+        check(not answer.accepted, f"accepted = false for {fields}", answer)
+    for twin in twins:
+        twin.expect_nothing_more()
+
+
+@case(covers=["SCL-SCH-038"])
+def worker_is_asked_to_drain(bench: RoleBench) -> None:
+    """A worker that drains is asked to, found by session or name, and is sent no more tasks; others are."""
+    bench.variant("unprotected")
+    client = bench.client()
+    bench.need(not client.welcome.protected, "no protection")
+    leaver, other = bench.worker(slots=2, name="leaver"), bench.worker(slots=1, name="other")
+    client.submit(3)
+    running, given_back = leaver.expect_tasks(2)
+    last = other.expect_task()
+    check(ask(client, 1, name="leaver", isDraining=True).accepted, "accepted = true", "false")
+    leaver.expect("DisconnectRequest", reason="draining")
+    leaver.send("BalanceResponse", ids=[given_back.id])
+    client.submit(2)
+    leaver.succeed(running)
+    bench.quiet(client, leaver, other)
+    leaver.expect_nothing_more(expected="no task for a worker that drains")
+    leaver.send("DisconnectResponse")
+    other.succeed(last)
+    for _ in range(3):
+        other.succeed(other.expect_task())
+    for task in (1, 2, 3, 4, 5):
+        client.expect_outcome(task, "success")
+
+
+@case(covers=["SCL-SCH-038", "SCL-SCH-018"])
+def worker_is_asked_to_stop(bench: RoleBench) -> None:
+    """A worker that is to stop is sent a DisconnectRequest of reason shutdown; its task runs elsewhere, as before."""
+    bench.variant("unprotected")
+    client = bench.client()
+    bench.need(not client.welcome.protected, "no protection")
+    leaver = bench.worker()
+    client.submit()
+    leaver.expect_task()
+    check(ask(client, 1, session=leaver.number).accepted, "accepted = true", "false")
+    leaver.beats = False
+    leaver.expect("DisconnectRequest", reason="shutdown")
+    leaver.send("DisconnectRequest", reason="leaving")
+    leaver.expect("DisconnectResponse")
+    other = bench.worker()
+    task = other.expect_task()
+    check(task.message.attempt == 1, "attempt 1", task.message, "SCL-SCH-018")
+    other.succeed(task)
+    client.expect_outcome(1, "success")

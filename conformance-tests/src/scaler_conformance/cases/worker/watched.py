@@ -1,0 +1,34 @@
+"""What a worker tells while somebody looks on."""
+
+from __future__ import annotations
+
+from scaler_conformance.benches.worker import RoleBench
+from scaler_conformance.cases import case
+from scaler_conformance.conversation import check
+from scaler_conformance.worker_session import WorkerSession
+
+NUMBERS_OF_A_RUN = 3
+
+
+def look_on(worker: WorkerSession, is_watched: bool) -> None:
+    """Answer the next heartbeat, and have the worker read it."""
+    worker.send("HeartbeatEcho", sequence=0, isWatched=is_watched)
+    worker.fence()
+
+
+@case(covers=["SCL-WRK-032"])
+def runs_are_told_while_somebody_looks_on(bench: RoleBench) -> None:
+    """Each TaskResult says of all its entries on which processor they ran; before and afterwards it does not."""
+    worker = bench.welcomed()
+    for is_watched in (False, True, False):
+        look_on(worker, is_watched)
+        tasks = worker.submit_many("sum", [[index] for index in range(min(5, worker.capacity))])
+        for index, task in enumerate(tasks):
+            message = worker.expect_value(task, index).message
+            if not is_watched:
+                check(not message.runs, "no runs while nobody looks on", message)
+                continue
+            check(len(message.runs) % NUMBERS_OF_A_RUN == 0, "three numbers a run", message.runs)
+            counts, processors = message.runs[::NUMBERS_OF_A_RUN], message.runs[1::NUMBERS_OF_A_RUN]
+            check(sum(counts) == len(message.ids), "runs of all entries", message)
+            check(all(processors), "the ids of processes", message.runs)
