@@ -367,7 +367,7 @@ class StreamPage {
 
   /** @param {any} head */
   #showEmpty(head) {
-    const kind = this.painter.lanes.length === 0 ? "workers" : this.live.size === 0 && this.running.length === 0 && !(head.tasks?.success > 0) && !(head.tasks?.failed > 0) ? "tasks" : "";
+    const kind = !head.workers && this.painter.lanes.length === 0 ? "workers" : this.live.size === 0 && this.running.length === 0 && !(head.tasks?.success > 0) && !(head.tasks?.failed > 0) ? "tasks" : "";
     const shown = `${kind} ${head.address}`;
     this.empty.hidden = !kind;
     if (this.empty.dataset.kind === shown) return;
