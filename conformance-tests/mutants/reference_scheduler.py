@@ -17,6 +17,8 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
+import zmq
+
 from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_graphs import GraphKeeper
 from mutants.scheduler_objects import ObjectKeeper
@@ -35,6 +37,7 @@ SENT_BY = {
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
 MAJOR, MINOR = 1, 0
 FAREWELL_SECONDS = 5.0
+PUBLISHING_SECONDS = 0.1
 
 
 class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
@@ -66,6 +69,10 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         self.wake_reader.setblocking(False)
         self.server.watch(self.wake_reader)
         self.is_terminated = False
+        self.monitors = zmq.Context.instance().socket(zmq.PUB)
+        self.monitors.set(zmq.LINGER, 0)
+        self.monitor_address = f"tcp://127.0.0.1:{self.monitors.bind_to_random_port('tcp://127.0.0.1')}"
+        self.published_at, self.publications = 0.0, 0
 
     # The loop -------------------------------------------------------------------------------------------------------
 
@@ -76,6 +83,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
                 self.turn()
         finally:
             self.server.close()
+            self.monitors.close()
             self.close_objects()
             self.wake_reader.close()
             self.wake_writer.close()
@@ -91,9 +99,32 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
         self.server.cut_unfinished(self.most_handshake_seconds())
         self.server.cut_unread(self.most_unread_bytes())
         self.settle()
+        if time.monotonic() > self.published_at + PUBLISHING_SECONDS:
+            self.publish()
         if self.is_terminated and self.shutdown_ends is None:
             self.begin_shutdown()
         self.see_whether_all_left()
+
+    def publish(self) -> None:
+        """Tell monitors all there is, each time."""
+        self.published_at = time.monotonic()
+        self.publications += 1
+        self.send_to_monitors([b"status", SCHEMA.encode("SchedulerStatus", self.status())])
+
+    def send_to_monitors(self, frames: List[bytes]) -> None:
+        self.monitors.send_multipart(frames, zmq.NOBLOCK)
+
+    def status(self) -> Dict[str, Any]:
+        clients = [each for each in self.sessions.values() if isinstance(each, Client)]
+        return {
+            "schedulerId": b"0123456789abcdef",
+            "sequence": self.publications,
+            "isSnapshot": True,
+            "workers": {"sessions": [each.number for each in self.workers]},
+            "clients": {"sessions": [each.number for each in clients]},
+            "newWorkers": [{"session": each.number, "slots": each.slots} for each in self.workers],
+            "newClients": [{"session": each.number} for each in clients],
+        }
 
     def most_handshake_seconds(self) -> float:
         return self.handshake_seconds
@@ -263,6 +294,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper):
             "objectDirectory": self.directory(),
             "objectDirectoryToken": self.token,
             "protected": self.is_protected,
+            "monitorAddress": self.monitor_address,
         }
 
     def agreed_minor(self, hello: Message) -> int:

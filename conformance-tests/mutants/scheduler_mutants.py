@@ -351,3 +351,15 @@ class WaitsForReadyForEver(ReferenceScheduler):
 class KeepsWhatIsNeverRead(ReferenceScheduler):
     def most_unread_bytes(self) -> int:
         return 1 << 40
+
+
+@mutant(breaks="SCL-TRN-011", caught_by="scheduler/transport/status-is-published")
+class PublishesWithoutATopic(ReferenceScheduler):
+    def send_to_monitors(self, frames: List[bytes]) -> None:
+        super().send_to_monitors(frames[1:])
+
+
+@mutant(breaks="SCL-TRN-011", caught_by="scheduler/transport/status-is-published")
+class PublishesNoNames(ReferenceScheduler):
+    def status(self) -> Dict[str, Any]:
+        return {**super().status(), "newWorkers": [], "newClients": []}

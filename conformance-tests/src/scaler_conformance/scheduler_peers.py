@@ -22,6 +22,8 @@ from scaler_conformance.verdicts import Violation
 STATUSES = SCHEMA.enum("TaskStatus")
 CANCEL_OUTCOMES = SCHEMA.enum("CancelOutcome")
 ECHO = "scaler.conformance/echo"
+TOPICS = (b"status", b"tasks")
+PUBLISHED = "SCL-TRN-011"
 PEER_IMPLEMENTATION = {"name": "scaler-conformance", "version": "", "language": "Python"}
 
 
@@ -62,6 +64,7 @@ class GroupTransport(Transport):
             self.socket.setsockopt(zmq.IDENTITY, identity)
         self.socket.connect(address)
         self.conversation: Optional[PlayedPeer] = None
+        self.topics: Sequence[bytes] = ()  # of what is published here: the first frame of each message
         self._last_sent = time.monotonic()
         group.add(self)
 
@@ -71,6 +74,10 @@ class GroupTransport(Transport):
     def read(self) -> None:
         while not self.socket.closed and self.socket.poll(0):
             frames = self.socket.recv_multipart()
+            if self.topics:
+                expected = f"a publication with one of the topics {', '.join(each.decode() for each in self.topics)}"
+                check(frames[0] in self.topics, expected, f"its first frame began {frames[0][:20]!r}", PUBLISHED)
+                frames = frames[1:]
             if self.conversation is not None:
                 self.conversation.arrived(frames)
 

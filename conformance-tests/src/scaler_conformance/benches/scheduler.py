@@ -24,7 +24,7 @@ import zmq
 from scaler_conformance.bench import Bench
 from scaler_conformance.conversation import check
 from scaler_conformance.raw_connection import RawConnection
-from scaler_conformance.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
+from scaler_conformance.scheduler_peers import TOPICS, Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
 from scaler_conformance.verdicts import NotApplicable, Violation
 
 PeerType = TypeVar("PeerType", bound=PlayedPeer)
@@ -117,6 +117,7 @@ class RoleBench(Bench):
     def monitor(self, address: str) -> PlayedClient:
         """A subscriber of what the scheduler publishes."""
         transport = GroupTransport(self.group, address, kind=zmq.SUB)
+        transport.topics = TOPICS
         transport.socket.subscribe(b"")
         return self._peer(transport, "monitor", PlayedClient)
 

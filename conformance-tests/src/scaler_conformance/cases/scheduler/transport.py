@@ -129,16 +129,17 @@ def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-011"])
 def status_is_published(bench: RoleBench) -> None:
-    """A monitor at Welcome.monitorAddress gets a SchedulerStatus, in one frame, that knows of the peers there are."""
+    """A monitor at Welcome.monitorAddress gets a snapshot, of the topic status, that knows of the peers there are."""
     client = bench.client()
     worker = bench.worker(slots=3, name="a worker with a name")
     if not client.welcome.monitorAddress:
         raise NotApplicable("the scheduler has no address for monitors")
     monitor = bench.monitor(client.welcome.monitorAddress)
-    expected = "a SchedulerStatus with both peers"
-    status = monitor.expect("SchedulerStatus", where=lambda each: each.clients and each.workers, expected=expected)
-    told = status.workers[0]
-    check((told.session, told.slots) == (worker.number, 3), "session and slots of the worker", status)
+    status = monitor.expect("SchedulerStatus", isSnapshot=True)
+    told = [(each.session, each.slots) for each in status.newWorkers]
+    check(told == [(worker.number, 3)], "session and slots of the worker", status)
+    check([each.session for each in status.newClients] == [client.number], "session of the client", status)
+    check(status.workers.sessions == [worker.number], "a row of the worker", status)
     check(not status.payload, "no payload", status)
 
 
