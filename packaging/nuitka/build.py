@@ -41,7 +41,7 @@ LEFT_OUT = (
     *("anyio._backends._trio", "anyio.pytest_plugin", "uvicorn.supervisors", "uvicorn.workers", "uvloop", "httptools"),
     *("prometheus_client.twisted", "prometheus_client.aiohttp", "prometheus_client.django", "pytest", "trio"),
     # Of the standard library: what asyncio, argparse and logging could use and do not here.
-    *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "xml", "xmlrpc", "unittest", "doctest"),
+    *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "xml", "xmlrpc", "doctest"),
     *("pdb", "pydoc", "decimal", "_decimal", "tarfile"),
     *("_codecs_cn", "_codecs_hk", "_codecs_iso2022", "_codecs_jp", "_codecs_kr", "_codecs_tw"),
 )

@@ -53,7 +53,7 @@ LEFT_OUT = {
         "this.py",
     ),
     *("distutils", "ensurepip", "venv", "zipapp.py", "msilib", "hpy", "greenlet.py", "pypy_tools", "pyrepl", "pdb.py"),
-    *("test", "tests", "unittest", "doctest.py", "_testcapi.py", "_testmultiphase.py", "_ctypes_test.py"),
+    *("test", "tests", "doctest.py", "_testcapi.py", "_testmultiphase.py", "_ctypes_test.py"),
     *("_pypy_testcapi.py", "_pypy_irc_topic.py", "_pypy_interact.py", "dist-packages", "site-packages", "__pycache__"),
     # that need further libraries: OpenSSL, SQLite, ncurses (blessed brings its own description of terminals), gdbm, xz
     *("ssl.py", "_ssl", "_cffi_ssl", "sqlite3", "_sqlite3.py", "curses", "_curses.py", "_curses_panel.py"),

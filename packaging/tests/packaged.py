@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import time
@@ -28,6 +30,7 @@ PYPY_FILE = TREE / "dist/pypy/scaler_scheduler"
 PACKAGING_PYTHON = TREE / ".venv-packaging/bin/python"
 
 STOP_SECONDS = 30.0
+ALTERNATE_SCREEN_OFF = b"\x1b[?1049l"
 LISTENING = re.compile(r"listening at (\S+)")
 MONITOR = re.compile(r"monitor address is (\S+)")
 
@@ -173,11 +176,35 @@ def assert_watches(file: Path, folder: Path, env: Mapping[str, str]) -> None:
         )
         assert (frame.returncode, frame.stderr) == (0, "")
         assert f"Total 0 worker(s), at {scheduler.address}" in frame.stdout
+        shown = shown_in_terminal([str(folder / "scaler_top"), found[1]], env, b"Total 0 worker(s)")
+        assert b"Traceback" not in shown and shown.count(ALTERNATE_SCREEN_OFF) == 1, shown
         with RunningInterface([str(folder / "scaler_ui")], found[1], env) as interface:
             assert interface.asked("healthz")["status"] == "ok"
             assert interface.asked("api/workers")["body"]["rows"] == []
             assert "Traceback" not in interface.output and "Warning" not in interface.output
         assert scheduler.stop() == 0
+
+
+def shown_in_terminal(command: List[str], env: Mapping[str, str], until: bytes) -> bytes:
+    """All that a program writes to a terminal that answers no questions; `q` is pressed when it has written `until`."""
+    process_id, terminal = pty.fork()
+    if process_id == 0:
+        os.execve(command[0], command, {**env, "TERM": "xterm-256color"})
+    written = b""
+    has_quit = False
+    while select.select([terminal], [], [], STOP_SECONDS)[0]:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # the program has ended
+            break
+        written += part
+        if until in written and not has_quit:
+            has_quit = True
+            os.write(terminal, b"q")
+    os.close(terminal)
+    assert has_quit, written
+    assert os.waitpid(process_id, 0)[1] == 0, written
+    return written
 
 
 class RunningInterface(RunningScheduler):
