@@ -139,6 +139,9 @@ class Browser:
     def problems(self) -> List[str]:
         return list(self._do("problems"))
 
+    def forget_problems(self) -> None:
+        self._do("forget")
+
     def received_bytes(self) -> int:
         return int(self._do("received"))
 

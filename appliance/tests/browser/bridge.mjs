@@ -110,6 +110,7 @@ const commands = {
   },
   resize: ({ width, height }) => page.setViewportSize({ width, height }),
   problems: () => problems,
+  forget: () => void (problems = []),
   received: () => received,
   async close() {
     await context?.close();

@@ -240,6 +240,22 @@ def test_a_hidden_tab_asks_for_nothing_and_is_live_when_seen_again(shown: Browse
     shown.wait(f"{LIVE} && document.body.dataset.events !== '{seen}'")
 
 
+def test_a_scaler_ui_that_goes_is_told_of_and_taken_up_again(browser: Browser, play: Play, start_ui: StartUi) -> None:
+    cluster = play(workers=2)
+    first = start_ui(cluster.monitor_address)
+    browser.open(first.url, "#/workers")
+    browser.wait(has_rows(2))
+    first.close()
+    browser.wait("document.body.dataset.feed === 'stale'")
+    browser.wait_for_text(".banner", "scaler_ui does not answer")
+    # Here the browser has had reason to complain.
+    assert all("ERR_" in problem for problem in browser.problems())
+    start_ui(cluster.monitor_address, "--port", first.url.rstrip("/").rpartition(":")[2])
+    browser.wait(f"{LIVE} && document.querySelector('.banner').hidden")
+    browser.wait_for_events()
+    browser.forget_problems()
+
+
 def test_less_motion_draws_the_stream_once_an_event(browser: Browser, four_workers: str) -> None:
     browser.open(four_workers, "#/stream", motion="reduce")
     browser.wait("Number(document.querySelector('.stream-canvas')?.dataset.runs) > 20")

@@ -180,6 +180,8 @@ export function openList(context, settings) {
       search.select();
     },
     key(event) {
+      // In a table that is wider than the window, these keys scroll it.
+      if (event.target === table.element && table.element.scrollWidth > table.element.clientWidth) return false;
       if (event.key === "ArrowLeft" && !before.disabled) turn(-1);
       else if (event.key === "ArrowRight" && !after.disabled) turn(1);
       else return false;
