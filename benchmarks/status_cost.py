@@ -1,6 +1,6 @@
 """What telling monitors costs the scheduler: thousands of workers, a steady stream of tasks, and somebody who looks on.
 
-    python benchmarks/status_cost.py --workers 5000 --rate 50000
+    python benchmarks/status_cost.py --workers 1500 --rate 15000
 
     quiet, watched, quiet, watched, …: phases of equal length in the life of one scheduler, under the same load
 
@@ -37,8 +37,8 @@ def main() -> None:
         description="Measure what telling monitors costs the scheduler.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--workers", type=int, default=5000)
-    parser.add_argument("--rate", type=int, default=50_000, help="tasks a second that the client offers")
+    parser.add_argument("--workers", type=int, default=1500, help="more are too many for one process of them")
+    parser.add_argument("--rate", type=int, default=15_000, help="tasks a second that the client offers")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a phase")
     parser.add_argument("--rounds", type=int, default=3, help="pairs of phases")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the scheduler")

@@ -13,42 +13,27 @@ from scaler_conformance.codec import Message
 MONITORS = "scheduler/monitors"
 
 
-@mutant(
-    breaks="SCL-MON-001",
-    caught_by=f"{MONITORS}/publishes-about-once-a-second",
-    also_caught_by=[
-        f"{MONITORS}/increments-come-to-a-snapshot",
-        f"{MONITORS}/messages-have-a-topic",
-        f"{MONITORS}/nobody-notices-what-a-monitor-sends",
-        f"{MONITORS}/publications-are-numbered",
-    ],
-)
-class PublishesOnlyOnce(ReferenceScheduler):
-    def publish_status(self) -> None:
-        if self.snapshot_is_due:
-            super().publish_status()
+@mutant(breaks="SCL-MON-002", caught_by=f"{MONITORS}/messages-have-a-topic")
+class AddsAFrameWhereItKnowsLittle(ReferenceScheduler):
+    knows_little = False
 
+    def publish_runs(self, fields: Dict[str, Any]) -> None:
+        self.knows_little = not any(fields["processors"])
+        super().publish_runs(fields)
 
-@mutant(
-    breaks="SCL-MON-002", caught_by=f"{MONITORS}/messages-have-a-topic", also_caught_by=[f"{MONITORS}/runs-are-told"]
-)
-class AddsAFrameToRuns(ReferenceScheduler):
     def monitor_frames(self, topic: bytes, header: bytes) -> List[bytes]:
-        return [topic, header, b""] if topic == b"tasks" else [topic, header]
+        frames = super().monitor_frames(topic, header)
+        return [*frames, b""] if topic == b"tasks" and self.knows_little else frames
 
 
-@mutant(
-    breaks="SCL-MON-003",
-    caught_by=f"{MONITORS}/who-comes-second-gets-a-snapshot-too",
-    also_caught_by=[f"{MONITORS}/increments-come-to-a-snapshot"],
-)
-class OneSnapshotIsEnough(ReferenceScheduler):
+@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-second-gets-a-snapshot-too")
+class OneSnapshotOfNobodyIsEnough(ReferenceScheduler):
     snapshots = 0
 
     def takes_snapshot(self) -> bool:
         is_one = super().takes_snapshot()
         self.snapshots += is_one
-        return is_one and self.snapshots == 1
+        return is_one and bool(self.workers or self.snapshots == 1)
 
 
 @mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-late-gets-a-snapshot")

@@ -50,7 +50,7 @@ class StatusReporter:
         self._sent = sent
         self._received = received
         self._started = int(time.time() * 1e6)
-        core.status.unix_offset_microseconds = self._started - int(now * 1e6)
+        self._unix_offset_microseconds = self._started - int(now * 1e6)
         self._last_sample = now
         self._last_cpu_seconds = 0.0
         self._cpu_permille = 0
@@ -68,6 +68,7 @@ class StatusReporter:
         has_status = interest.has_status and (self._has_status or now >= self._next_snapshot)
         if (has_status, interest.has_runs) != (self._has_status, self._has_runs):
             self._has_status, self._has_runs = has_status, interest.has_runs
+            self._core.status.unix_offset_microseconds = self._unix_offset_microseconds
             self._core.watch(has_status, interest.has_runs)
         # SCL-MON-001
         if has_status:

@@ -93,16 +93,7 @@ def messages_have_a_topic(bench: RoleBench) -> None:
     check(not runs.sequences["SchedulerStatus"], "no SchedulerStatus without having asked for it", "one came")
 
 
-@case(covers=["SCL-MON-001"])
-def publishes_about_once_a_second(bench: RoleBench) -> None:
-    """While nothing happens, publications go on, so that who looks on knows that the scheduler lives."""
-    client = bench.client()
-    monitor = monitor_of(bench, client, b"status")
-    for _ in range(MANY_PUBLICATIONS):
-        monitor.expect("SchedulerStatus")
-
-
-@case(covers=["SCL-MON-004"])
+@case(covers=["SCL-MON-004", "SCL-MON-001"])
 def publications_are_numbered(bench: RoleBench) -> None:
     """The sequence of each publication is one more than that of the one before."""
     client = bench.client()
