@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+import time
 from typing import Any, Dict, List, Sequence
 
 import zmq
@@ -92,7 +93,10 @@ class PlayedMonitor(PlayedPeer):
 
     def expect_count(self, name: str, count: int) -> None:
         """Go on until so many tasks are counted."""
+        deadline = time.monotonic() + self._settings.deadline_seconds
         while self.picture.tasks.get(name) != count:
+            came = f"{self.picture.tasks}"
+            check(time.monotonic() < deadline, f"a publication that counts {count} tasks {name}", came)
             self.expect_status()
 
     def arrived(self, frames: Sequence[bytes]) -> None:
