@@ -34,7 +34,8 @@ def collect(dist: Path) -> List[Path]:
         if folder == release or not folder.is_dir():
             continue
         for path in sorted(folder.iterdir()):
-            if not path.is_file() or path.name.startswith("."):
+            # A link is another name of a file: which program it then is.
+            if not path.is_file() or path.is_symlink() or path.name.startswith("."):
                 continue
             name = path.name
             if path.suffix != ".whl" and not name.endswith(".tar.gz"):

@@ -60,7 +60,8 @@ class Browser:
         """Open a page anew, as a new visitor.
 
         Parameters:
-            options: `width`, `height` in pixels; `theme`: light or dark; `motion`: reduce or no-preference; `touch`.
+            options: `width`, `height` in pixels; `theme`: light or dark; `motion`: reduce or no-preference; `touch`;
+                `events`: what the page is told, line by line, in the place of the server's events.
         """
         self._url = url
         self._do("open", url=url + fragment, **options)
@@ -100,6 +101,10 @@ class Browser:
     def drag(self, selector: str, start: float, end: float, y: float) -> None:
         self._do("drag", selector=selector, **{"from": start, "to": end, "y": y})
 
+    def hide(self, is_hidden: bool) -> None:
+        """As if the reader went to another tab, or came back."""
+        self._do("hide", isHidden=is_hidden)
+
     def set_theme(self, theme: str) -> None:
         self._do("theme", theme=theme)
 
@@ -133,6 +138,9 @@ class Browser:
 
     def problems(self) -> List[str]:
         return list(self._do("problems"))
+
+    def forget_problems(self) -> None:
+        self._do("forget")
 
     def received_bytes(self) -> int:
         return int(self._do("received"))

@@ -23,6 +23,7 @@ class UiServer:
 
     def __init__(self, folder: Path, monitor_address: str, *options: str) -> None:
         link_file = folder / "link"
+        link_file.unlink(missing_ok=True)
         self._output = folder / "ui-output"
         command = [sys.executable, "-m", "scaler_appliance.ui", monitor_address, "--port", "0"]
         command += ["--link-file", str(link_file), "--exit-when-stdin-closes", *options]

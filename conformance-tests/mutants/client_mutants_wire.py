@@ -8,6 +8,7 @@ from mutants import mutant
 from mutants.client_tasks import Task
 from mutants.reference_client import ReferenceClient
 from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
+from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow
 
 # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -173,13 +174,16 @@ def data_words(frame: bytes, otherwise: int = 0) -> int:
     return (pointer >> 32 & 0xFFFF) + (pointer >> 48)
 
 
+_MEMBER_OF_TOMORROW = tomorrow().encode(UNHEARD_OF, {"text": ""})[16:18]
+
+
 @mutant(breaks="SCL-VER-001", caught_by="client/versions/unknown-messages-are-ignored")
 class FearsTheUnknown(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         try:
             SCHEMA.decode(frames)
         except UnreadableMessageError:
-            if frames[0][16:18] == b"\x19\x00" and len(frames[0]) == 48:
+            if frames[0][16:18] == _MEMBER_OF_TOMORROW and len(frames[0]) == 48:
                 self.end_client("what is that?")
                 return
         super().on_frames(frames)

@@ -22,16 +22,21 @@ let
       ;
   };
 
-  pure = pname: version: hash: {
+  pureFor = python: pname: version: hash: {
     any.any = {
-      inherit pname version hash;
+      inherit
+        pname
+        version
+        python
+        hash
+        ;
       format = "wheel";
-      dist = "py3";
-      python = "py3";
+      dist = python;
       abi = "none";
       platform = "any";
     };
   };
+  pure = pureFor "py3";
 in
 {
   # Of scaler_ui, with what these need in turn: the newest for Python 3.9.
@@ -48,6 +53,11 @@ in
     pure "typing_extensions" "4.16.0"
       "sha256-SByqSBN06BPBsXatoU6X8fZ6RTnOnP6z81DXjWNwwug=";
   uvicorn = pure "uvicorn" "0.39.0" "sha256-e+7CG9JpNWKzhihbGIp5Y7BoU8DQBjArPkz+2VDJkpo=";
+
+  # Of scaler_top, likewise.
+  blessed = pure "blessed" "1.52.0" "sha256-GTb0IfP+sTADWkYp5kd9FDLjOyZ0qyuYQSksdNR56sI=";
+  jinxed = pureFor "py2.py3" "jinxed" "2.1.0" "sha256-Q7gC0Ytw5AXUEPtm6yg30RAefl6pIuZmUHu0PzTRHQk=";
+  wcwidth = pure "wcwidth" "0.9.4" "sha256-kB6s5tLdJeu5F9DOXbGOXFN+FQTJBc8y8NAGwSCYsF0=";
 
   pyzmq.pp311 = {
     x86_64-linux =

@@ -29,16 +29,20 @@ DISTRIBUTIONS = ("scaler_protocol", "scaler_appliance")
 DEBIAN_TOOLS = ("gcc", "patchelf", "ccache")
 # What libzmq and CPython are linked with, and nuitka takes to be on every machine.
 C_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1")
-INCLUDED = (*DISTRIBUTIONS, "zmq.backend.cython")
+# Also what is imported by a name that is only known when the program runs.
+INCLUDED = (*DISTRIBUTIONS, "zmq.backend.cython", "anyio._backends", "jinxed", "uvicorn")
+STAND_IN = HERE.parent / "pypy/stand_ins/ssl.py"
+OTHER_PROGRAMS = ("scaler_top", "scaler_ui")
 LEFT_OUT = (
     # Of pyzmq: what other kinds of programs need.
     *("zmq.asyncio", "zmq.auth", "zmq.backend.cffi", "zmq.devices", "zmq.eventloop", "zmq.green", "zmq.log", "zmq.ssh"),
     *("zmq.tests", "cffi", "pycparser", "gevent", "tornado", "uvloop"),
-    # Of the appliance: what is for other programs than the scheduler.
-    *("scaler_appliance.ui", "anyio", "click", "h11", "prometheus_client", "starlette", "uvicorn"),
+    # Of what scaler_ui uses: for other ways to use it.
+    *("anyio._backends._trio", "anyio.pytest_plugin", "uvicorn.supervisors", "uvicorn.workers", "uvloop", "httptools"),
+    *("prometheus_client.twisted", "prometheus_client.aiohttp", "prometheus_client.django", "pytest", "trio"),
     # Of the standard library: what asyncio, argparse and logging could use and do not here.
-    *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "email", "http", "xml", "xmlrpc", "unittest", "doctest"),
-    *("pdb", "pydoc", "decimal", "_decimal", "tarfile", "zipfile"),
+    *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "xml", "xmlrpc", "doctest"),
+    *("pdb", "pydoc", "decimal", "_decimal", "tarfile"),
     *("_codecs_cn", "_codecs_hk", "_codecs_iso2022", "_codecs_jp", "_codecs_kr", "_codecs_tw"),
 )
 
@@ -55,9 +59,14 @@ def main(wheel_folder: Path, output: Path) -> None:
     site = WORK / "site"
     install = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--target", str(site)]
     run([*install, *map(str, wheels), "-r", str(HERE.parent / "pins.txt")], {})
+    shutil.copyfile(STAND_IN, site / "scaler_without_tls.py")
     run(nuitka_command(output.name, contents_name(wheels)), {"PYTHONPATH": str(site)})
     output.parent.mkdir(parents=True, exist_ok=True)
     os.replace(WORK / output.name, output)
+    for name in OTHER_PROGRAMS:
+        link = output.with_name(name)
+        link.unlink(missing_ok=True)
+        link.symlink_to(output.name)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB")
 
 
@@ -66,6 +75,7 @@ def nuitka_command(name: str, contents: str) -> List[str]:
     command += [f"--output-dir={WORK}", f"--output-filename={name}", f"--report={WORK / 'report.xml'}"]
     command += [f"--include-package={package}" for package in INCLUDED]
     command += [f"--nofollow-import-to={module}" for module in LEFT_OUT]
+    command += ["--include-package-data=scaler_appliance"]
     command += [f"--include-data-files={library_path(library)}={library}" for library in C_LIBRARIES]
     command += ["--python-flag=no_site", "--python-flag=isolated"]
     command += [f"--onefile-tempdir-spec={{CACHE_DIR}}/scaler/nuitka-{contents}"]
@@ -87,7 +97,13 @@ def library_path(name: str) -> str:
 def contents_name(wheels: List[Path]) -> str:
     """A name for what is in the binary: another for other contents."""
     contents = hashlib.sha256()
-    for path in [*wheels, HERE.parent / "pins.txt", *sorted(HERE.glob("*.py")), TREE / ".ci/requirements-nuitka.txt"]:
+    for path in [
+        *wheels,
+        HERE.parent / "pins.txt",
+        STAND_IN,
+        *sorted(HERE.glob("*.py")),
+        TREE / ".ci/requirements-nuitka.txt",
+    ]:
         contents.update(path.read_bytes())
     contents.update(f"{platform.python_version()} {sysconfig.get_platform()}".encode())
     return contents.hexdigest()[:16]

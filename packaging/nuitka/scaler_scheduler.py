@@ -1,10 +1,35 @@
-"""What nuitka compiles: the program itself, as its entry in the wheel starts it."""
+"""What nuitka compiles: the appliance's programs, as their entries in the wheel start them.
+
+Rules: the name of the file, or of a link to it, is the program that is meant; any other name is the scheduler. What
+only one of them needs, the others do not import.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 
-from scaler_appliance.__main__ import main
+
+def main() -> int:
+    name = os.path.basename(sys.argv[0])
+    if name == "scaler_top":
+        from scaler_appliance.top.program import main as run
+    elif name == "scaler_ui":
+        _without_tls()
+        from scaler_appliance.ui.program import main as run
+    else:
+        from scaler_appliance.__main__ import main as run
+    return run()
+
+
+def _without_tls() -> None:
+    """Let libraries mention `ssl`, which is not in this file."""
+    import asyncio  # noqa: F401  which does without, and shall see that it must
+
+    import scaler_without_tls
+
+    sys.modules["ssl"] = scaler_without_tls
+
 
 if __name__ == "__main__":
     sys.exit(main())

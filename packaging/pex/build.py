@@ -82,6 +82,11 @@ def main(wheel_folder: Path, output: Path) -> None:
     header, archive = split(unfinished.read_bytes())
     unfinished.write_bytes(with_our_choices(header, programs_of(wheels[1]), nursery_size(wheels[1])) + archive)
     os.replace(unfinished, output)
+    for name in programs_of(wheels[1]):
+        link = output.with_name(f"{name}.pex")
+        if link != output:
+            link.unlink(missing_ok=True)
+            link.symlink_to(output.name)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB")
 
 

@@ -34,6 +34,9 @@ TREE = HERE.parents[1]
 PACKAGES = [TREE / "protocol-spec/python/src/scaler_protocol", TREE / "appliance/src/scaler_appliance"]
 SOURCES = [*PACKAGES, HERE]
 FIRST_PROGRAM = "scaler_scheduler"
+# Programs whose libraries import what is left out, though they do not need it: see stand_ins. The others find out that
+# it is not there, and start faster for it.
+WITH_STAND_INS = {"scaler_ui"}
 
 # Of PyPy's standard library: what no program of ours can use. The rest does without what it would use of it.
 LEFT_OUT = {
@@ -50,13 +53,13 @@ LEFT_OUT = {
         "this.py",
     ),
     *("distutils", "ensurepip", "venv", "zipapp.py", "msilib", "hpy", "greenlet.py", "pypy_tools", "pyrepl", "pdb.py"),
-    *("test", "tests", "unittest", "doctest.py", "_testcapi.py", "_testmultiphase.py", "_ctypes_test.py"),
+    *("test", "tests", "doctest.py", "_testcapi.py", "_testmultiphase.py", "_ctypes_test.py"),
     *("_pypy_testcapi.py", "_pypy_irc_topic.py", "_pypy_interact.py", "dist-packages", "site-packages", "__pycache__"),
-    # that need further libraries: OpenSSL, SQLite, ncurses, gdbm, xz
+    # that need further libraries: OpenSSL, SQLite, ncurses (blessed brings its own description of terminals), gdbm, xz
     *("ssl.py", "_ssl", "_cffi_ssl", "sqlite3", "_sqlite3.py", "curses", "_curses.py", "_curses_panel.py"),
     *("_gdbm.py", "_lzma.py"),
     # other protocols and formats; what the handlers of logging use is there
-    *("xml", "xmlrpc", "wsgiref", "cgi.py", "cgitb.py", "ftplib.py", "imaplib.py", "mailbox.py", "nntplib.py"),
+    *("xml", "xmlrpc", "cgi.py", "cgitb.py", "ftplib.py", "imaplib.py", "mailbox.py", "nntplib.py"),
     *("poplib.py", "smtpd.py", "telnetlib.py", "aifc.py", "sunau.py", "wave.py", "audioop.py", "chunk.py", "sndhdr.py"),
     # cffi's compiler
     *("recompiler.py", "cparser.py", "vengine_cpy.py", "vengine_gen.py", "verifier.py", "setuptools_ext.py"),
@@ -172,8 +175,9 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     library = root / "lib" / f"pypy{pypy.version}"
     copy_standard_library(pypy, library)
     for package in PACKAGES:
-        copy_python(package, library / package.name)
+        copy_package(package, library / package.name)
     shutil.copyfile(HERE / "start.py", library / "scaler_start.py")
+    copy_package(HERE / "stand_ins", library / "stand_ins")
     unpack_wheels(pypy, library, root / "licenses", work)
     copy_binaries(pypy, root)
     write_programs(root)
@@ -183,11 +187,13 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
 
 
-def copy_python(source: Path, target: Path) -> None:
-    for path in source.rglob("*.py"):
-        copied = target / path.relative_to(source)
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copied)
+def copy_package(source: Path, target: Path) -> None:
+    """Modules, and what else they come with."""
+    for path in source.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            copied = target / path.relative_to(source)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copied)
 
 
 def copy_standard_library(pypy: PyPy, target: Path) -> None:
@@ -255,7 +261,8 @@ def write_programs(root: Path) -> None:
     (root / "programs").mkdir()
     for name, entry in programs().items():
         module, _, function = entry.partition(":")
-        text = f"from scaler_start import start\n\nstart({module!r}, {function!r})\n"
+        stand_ins = ", with_stand_ins=True" if name in WITH_STAND_INS else ""
+        text = f"from scaler_start import start\n\nstart({module!r}, {function!r}{stand_ins})\n"
         (root / "programs" / name).write_text(text)
         (root / "bin" / name).symlink_to("pypy3")
 
@@ -415,6 +422,15 @@ def elf_files(root: Path) -> Iterator[Path]:
     return (path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and is_elf(path))
 
 
+def link_programs(output: Path) -> None:
+    """A link beside the file for each of its other programs: by its name it is told which one is meant."""
+    for name in programs():
+        link = output.with_name(name)
+        if link != output:
+            link.unlink(missing_ok=True)
+            link.symlink_to(output.name)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the scheduler with PyPy in one file.")
     parser.add_argument("--pypy", default="pypy3", help="the PyPy to pack")
@@ -439,6 +455,7 @@ def main() -> int:
         half.write_bytes(content)
         half.chmod(0o755)
         half.rename(output)
+        link_programs(output)
         stamp.write_text(built_from)
         print(f"{len(content) / 1e6:.1f} MB; it needs the GNU C library {oldest_c_library(root)} or later")
     except BuildError as error:

@@ -16,8 +16,19 @@ COPY = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
 SEAL = os.path.join(COPY, "complete")
 
 
-def start(module: str, function: str) -> None:
-    """Run `function` of `module` and end with its exit code."""
+def start(module: str, function: str, with_stand_ins: bool = False) -> None:
+    """Run `function` of `module` and end with its exit code.
+
+    Parameters:
+        with_stand_ins: modules of the standard library that the copy lacks are to be had, in name only.
+    """
+    if with_stand_ins:
+        import asyncio  # noqa: F401  which does without, and shall see that it must
+        import warnings
+
+        # Hashes are for names of small files here: those without OpenSSL will do.
+        warnings.filterwarnings("ignore", "The _hashlib module", RuntimeWarning)
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_ins"))
     try:
         code = getattr(importlib.import_module(module), function)()
     except ImportError as error:

@@ -7,12 +7,18 @@ Rules:
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
-from typing import List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 import pytest
 
@@ -24,7 +30,9 @@ PYPY_FILE = TREE / "dist/pypy/scaler_scheduler"
 PACKAGING_PYTHON = TREE / ".venv-packaging/bin/python"
 
 STOP_SECONDS = 30.0
+ALTERNATE_SCREEN_OFF = b"\x1b[?1049l"
 LISTENING = re.compile(r"listening at (\S+)")
+MONITOR = re.compile(r"monitor address is (\S+)")
 
 CLIENT_PROGRAM = """
 import sys
@@ -149,3 +157,78 @@ def assert_serves(command: List[str], env: Optional[Mapping[str, str]], python: 
         assert scheduler.stop() == 0, scheduler.output
         assert "Traceback" not in scheduler.output
     return scheduler
+
+
+def assert_watches(file: Path, folder: Path, env: Mapping[str, str]) -> None:
+    """By links of their names, the file's scaler_top and scaler_ui watch its scheduler."""
+    for name in ("scaler_top", "scaler_ui"):
+        (folder / name).symlink_to(file)
+    with RunningScheduler([str(file)], env) as scheduler:
+        found = MONITOR.search(scheduler.output)
+        assert found is not None, scheduler.output
+        frame = subprocess.run(
+            [str(folder / "scaler_top"), "--once", found[1]],
+            env={**env, "PYTHONWARNINGS": "error"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (frame.returncode, frame.stderr) == (0, "")
+        assert f"Total 0 worker(s), at {scheduler.address}" in frame.stdout
+        shown = shown_in_terminal([str(folder / "scaler_top"), found[1]], env, b"Total 0 worker(s)")
+        assert b"Traceback" not in shown and shown.count(ALTERNATE_SCREEN_OFF) == 1, shown
+        with RunningInterface([str(folder / "scaler_ui")], found[1], env) as interface:
+            assert interface.asked("healthz")["status"] == "ok"
+            assert interface.asked("api/workers")["body"]["rows"] == []
+            assert "Traceback" not in interface.output and "Warning" not in interface.output
+        assert scheduler.stop() == 0
+
+
+def shown_in_terminal(command: List[str], env: Mapping[str, str], until: bytes) -> bytes:
+    """All that a program writes to a terminal that answers no questions; `q` is pressed when it has written `until`."""
+    process_id, terminal = pty.fork()
+    if process_id == 0:
+        os.execve(command[0], command, {**env, "TERM": "xterm-256color"})
+    written = b""
+    has_quit = False
+    while select.select([terminal], [], [], STOP_SECONDS)[0]:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # the program has ended
+            break
+        written += part
+        if until in written and not has_quit:
+            has_quit = True
+            os.write(terminal, b"q")
+    os.close(terminal)
+    assert has_quit, written
+    assert os.waitpid(process_id, 0)[1] == 0, written
+    return written
+
+
+class RunningInterface(RunningScheduler):
+    """A scaler_ui that any command starts, likewise."""
+
+    def __init__(self, command: List[str], monitor_address: str, env: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [*command, monitor_address, "--port", "0"],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.output = ""
+        self.address = ""
+
+    def asked(self, path: str) -> Any:
+        """What it answers, when it has heard of the scheduler."""
+        deadline = time.monotonic() + STOP_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.address.rstrip('/')}/{path}", timeout=STOP_SECONDS) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > deadline:
+                    raise

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Dict, List
 
 import pytest
-from packaged import PACKAGING_PYTHON, PEX, TREE, WHEELS, RunningScheduler, assert_reads_files, assert_serves, built
+from packaged import (
+    PACKAGING_PYTHON,
+    PEX,
+    TREE,
+    WHEELS,
+    RunningScheduler,
+    assert_reads_files,
+    assert_serves,
+    assert_watches,
+    built,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +102,11 @@ def test_without_an_interpreter_it_says_what_it_needs(pex: Path, tmp_path: Path)
 
     assert finished.returncode != 0
     assert "needs PyPy or CPython" in finished.stderr
+
+
+@pytest.mark.parametrize("name", ["python3", "pypy3"])
+def test_its_monitors_watch_its_scheduler(name: str, pex: Path, tmp_path: Path) -> None:
+    assert_watches(pex, tmp_path, machine_with(tmp_path, name))
 
 
 @pytest.mark.parametrize("name", ["python3", "pypy3"])

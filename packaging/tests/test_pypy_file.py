@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from empty_root import SHELL, EmptyRoot
-from packaged import assert_reads_files
+from packaged import assert_reads_files, assert_watches
 
 from scaler import Client, SchedulerClusterCombo
 
@@ -167,6 +167,15 @@ def test_each_program_of_the_appliance_runs_under_its_name(
     (tmp_path / name).symlink_to(one_file)
     finished = run(tmp_path / name, "--version", SCALER_CACHE_HOME=str(unpacked))
     assert finished.returncode == 0 and finished.stdout.startswith(f"{name} ")
+
+
+def test_its_monitors_watch_its_scheduler(one_file: Path, unpacked: Path, tmp_path: Path) -> None:
+    assert_watches(one_file, tmp_path, {"SCALER_CACHE_HOME": str(unpacked)})
+
+
+def test_each_program_has_a_link_beside_the_file(one_file: Path) -> None:
+    links = {path.name for path in one_file.parent.iterdir() if path.is_symlink() and path.resolve() == one_file}
+    assert links == set(PROGRAMS) - {one_file.name}
 
 
 def test_it_reads_a_file_of_options(one_file: Path, unpacked: Path, tmp_path: Path) -> None:

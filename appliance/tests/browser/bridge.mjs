@@ -36,7 +36,7 @@ const MILLISECONDS = 20_000;
 
 /** @type {Record<string, (told: any) => any>} */
 const commands = {
-  async open({ url, width = 1280, height = 800, theme = "light", motion = "no-preference", touch = false }) {
+  async open({ url, width = 1280, height = 800, theme = "light", motion = "no-preference", touch = false, events = null }) {
     await context?.close();
     problems = [];
     received = 0;
@@ -48,6 +48,10 @@ const commands = {
       permissions: ["clipboard-read", "clipboard-write"],
     });
     page = await context.newPage();
+    if (events) {
+      const body = `retry: 60000\n\n${events.map((event) => `data: ${event}\n\n`).join("")}`;
+      await page.route("**/events?*", (route) => route.fulfill({ contentType: "text/event-stream", body }));
+    }
     page.setDefaultTimeout(MILLISECONDS);
     page.on("console", (message) => {
       if (["error", "warning"].includes(message.type())) problems.push(`console: ${message.text()}`);
@@ -97,8 +101,16 @@ const commands = {
     })`),
   screenshot: ({ path }) => page.screenshot({ path }).then(() => null),
   theme: ({ theme }) => page.emulateMedia({ colorScheme: theme }),
+  async hide({ isHidden }) {
+    // A headless page is never hidden by itself: say that it is.
+    await page.evaluate(`(() => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => ${isHidden} });
+      document.dispatchEvent(new Event("visibilitychange"));
+    })()`);
+  },
   resize: ({ width, height }) => page.setViewportSize({ width, height }),
   problems: () => problems,
+  forget: () => void (problems = []),
   received: () => received,
   async close() {
     await context?.close();

@@ -6,6 +6,8 @@ must be none: no error or warning of the console, no request that failed.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from browser_driver import Browser
 from ui_server import Play, StartUi
@@ -197,9 +199,8 @@ def test_help_lists_the_keys(shown: Browser) -> None:
     shown.wait("!document.querySelector('dialog#keys').open")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_fits_400_pixels(browser: Browser, four_workers: str, theme: str) -> None:
-    browser.open(four_workers, width=400, height=800, theme=theme, touch=True)
+def test_every_page_fits_400_pixels(browser: Browser, four_workers: str) -> None:
+    browser.open(four_workers, width=400, height=800, theme="dark", touch=True)
     for name in PAGES:
         browser.visit(f"#/{name}")
         browser.wait(f"document.body.dataset.page === '{name}'")
@@ -228,3 +229,89 @@ def test_a_thousand_workers_are_paged_and_searched(browser: Browser, play: Play,
     browser.wait(
         "/^processors \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)"
     )
+
+
+def test_a_hidden_tab_asks_for_nothing_and_is_live_when_seen_again(shown: Browser) -> None:
+    shown.wait(LIVE)
+    shown.hide(True)
+    shown.wait("document.body.dataset.feed === 'hidden'")
+    seen = shown.evaluate("document.body.dataset.events")
+    shown.hide(False)
+    shown.wait(f"{LIVE} && document.body.dataset.events !== '{seen}'")
+
+
+def test_a_scaler_ui_that_goes_is_told_of_and_taken_up_again(browser: Browser, play: Play, start_ui: StartUi) -> None:
+    cluster = play(workers=2)
+    first = start_ui(cluster.monitor_address)
+    browser.open(first.url, "#/workers")
+    browser.wait(has_rows(2))
+    first.close()
+    browser.wait("document.body.dataset.feed === 'stale'")
+    browser.wait_for_text(".banner", "scaler_ui does not answer")
+    # Here the browser has had reason to complain.
+    assert all("ERR_" in problem for problem in browser.problems())
+    start_ui(cluster.monitor_address, "--port", first.url.rstrip("/").rpartition(":")[2])
+    browser.wait(f"{LIVE} && document.querySelector('.banner').hidden")
+    browser.wait_for_events()
+    browser.forget_problems()
+
+
+def test_less_motion_draws_the_stream_once_an_event(browser: Browser, four_workers: str) -> None:
+    browser.open(four_workers, "#/stream", motion="reduce")
+    browser.wait("Number(document.querySelector('.stream-canvas')?.dataset.runs) > 20")
+    right = "document.querySelector('.stream-canvas').dataset.right"
+    moves = browser.evaluate(
+        f"""(async () => {{
+          const seen = new Set();
+          const last = Number(document.body.dataset.events) + 3;
+          while (Number(document.body.dataset.events) < last) {{
+            seen.add({right});
+            await new Promise(requestAnimationFrame);
+          }}
+          return seen.size;
+        }})()"""
+    )
+    assert moves <= 8
+
+
+ODD_HEAD = {
+    "clock": 1e9,
+    "generation": 1,
+    "scheduler_id": "a",
+    "address": "<b>there</b>",
+    "tasks": {"running": None},
+    "slots": "many",
+    "age_seconds": 0,
+    "is_connected": True,
+    "waiting_reasons": [None, 7, "<i>why</i>"],
+}
+ODD_ROW = {
+    "name": None,
+    "session": 3,
+    "function": None,
+    "state": "odd",
+    "error": 5,
+    "client": 1,
+    "task": "9",
+    "bytes": "x",
+}
+ODD_BODIES: list[object] = [
+    None,
+    {},
+    {"rows": None, "matching": "all"},
+    {"rows": [{}, ODD_ROW], "matching": 2, "expanded": None},
+    {"series": {"time": [1e9, 1e9 + 1], "finished": [None], "failed": "none"}, "is_reset": True, "functions": [{}]},
+    {"is_reset": True, "lanes": [{"id": 1}], "runs": {"lane": [1, 1], "start": [0], "end": ["x"]}, "running": {}},
+    {"lanes": [{"id": 1, "title": 7}], "runs": {"lane": [1], "start": [0], "end": [5e6]}, "functions": {"0": None}},
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_odd_events_break_no_page(browser: Browser, four_workers: str, page: str) -> None:
+    events = ["no json", "null", json.dumps({"head": None})]
+    events += [json.dumps({"head": ODD_HEAD, "body": body}) for body in ODD_BODIES]
+    browser.open(four_workers, f"#/{page}", events=events)
+    browser.wait(f"Number(document.body.dataset.events) === {len(ODD_BODIES)}")
+    browser.wait_for_text(".where", "<b>there</b>")
+    assert browser.evaluate("document.querySelectorAll('.notice[data-kind=trouble]').length") == 0
+    assert browser.evaluate("/undefined|NaN|\\[object/.exec(document.body.innerText)?.[0] ?? ''") == ""

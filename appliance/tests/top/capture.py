@@ -21,6 +21,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs/monitoring.md"
 FRAME = re.compile(r"(?<=<!-- frame: begin -->\n).*(?=<!-- frame: end -->)", re.DOTALL)
 WORKERS = 4
 COLUMNS, LINES = 132, 20
+AT_WORK = (r"up +[1-9]\d s", r"unassigned +[\d,]{3}", r"success .*/s", r"failed +[1-9]")
 
 
 def capture(folder: Path) -> str:
@@ -37,8 +38,8 @@ def capture(folder: Path) -> str:
         ):
             terminal.run(sys.executable, "-m", "scaler_appliance.top", scheduler.monitor_address)
             screen = terminal.wait_for(
-                lambda now: re.search(r"up +12 s", "\n".join(now)) and re.search(r"success .*/s", "\n".join(now)),
-                "a scheduler that has worked for a while",
+                lambda now: all(re.search(each, "\n".join(now)) for each in AT_WORK),
+                "a scheduler that has worked for a while, and has work left",
             )
             terminal.press("q")
     finally:

@@ -145,6 +145,10 @@ def test_workers_that_leave_or_do_not_read_are_counted() -> None:
     assert "Total 3 worker(s); 2 leaving; 2 do not read what they are sent" in frame
 
 
+def test_the_scheduler_says_where_it_is() -> None:
+    assert "Total 3 worker(s), at tcp://10.0.0.1:2345" in shown(cluster(status(address="tcp://10.0.0.1:2345")))
+
+
 def test_a_worker_without_processors_has_a_row() -> None:
     frame = shown(cluster(status(processors=None, of_workers={"processors": [0] * 3})))
     assert sum(line.split()[3:5] == ["-", "-"] for line in frame) == 3

@@ -23,6 +23,12 @@ DEADLINE_SECONDS = 30.0
 DOCUMENT = Path(__file__).parents[3] / "docs/monitoring.md"
 
 
+@pytest.fixture(autouse=True)
+def nothing_else_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.delenv("SCALER_ADDRESS", raising=False)
+
+
 class Playing:
     """A scheduler that is played at an address, fast, for a `with` block."""
 
@@ -210,3 +216,10 @@ def test_the_json_is_json_whatever_names_there_are() -> None:
     played = cluster(status(1, **clients("\x1b[2J\ud83d"[:4]), **functions('"\\\n')))
     assert json.loads(json.dumps(describe(played, "x")))["functions"][0]["name"] == '"\\\n'
     assert SCHEMA == 1
+
+
+def test_the_scheduler_imports_nothing_of_its_monitors() -> None:
+    imported = "import sys, scaler_appliance.shell.program; print(*{name.split('.')[0] for name in sys.modules})"
+    finished = subprocess.run([sys.executable, "-c", imported], capture_output=True, text=True, timeout=60, check=True)
+    others = {"blessed", "jinxed", "wcwidth", "curses", "starlette", "uvicorn", "prometheus_client", "anyio"}
+    assert others.isdisjoint(finished.stdout.split())

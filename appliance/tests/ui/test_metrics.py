@@ -54,6 +54,18 @@ def test_the_figures_of_the_cluster_are_there() -> None:
     assert done + failed == state.cluster.functions[2].finished
 
 
+def test_what_is_no_outcome_is_not_counted_as_one() -> None:
+    state, _ = told_state()
+    state.cluster.tasks.update(waiting=7, stale=3, lost=2)
+
+    found = series(Metrics(state).text())
+
+    outcomes = {dict(labels)["outcome"] for name, labels in found if name == "scaler_tasks_total"}
+    assert outcomes == {"success", "failed", "canceled", "lost"}
+    assert found[("scaler_tasks_blocked", ())] == 7
+    assert found[("scaler_stale_results_total", ())] == 3
+
+
 def test_prometheus_own_parser_reads_it_and_names_are_as_it_wants_them() -> None:
     answer = Site(steps=5).browser.get("/metrics")
 

@@ -97,6 +97,7 @@
               };
           }
           // lib.genAttrs [
+            "blessed"
             "cloudpickle"
             "hatchling"
             "hypothesis"

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Iterator, List
 
 import psutil
 import pytest
 
+from scaler import Client
 from scaler.programs.__main__ import main
 from scaler_protocol.discovery import SCHEDULER, Announcement, entries
 
@@ -160,6 +162,15 @@ def test_the_link_to_the_user_interface_is_told(
     dev.process.send_signal(signal.SIGTERM)
     assert dev.process.wait(TIMEOUT_SECONDS) == 0
     assert psutil.wait_procs(parts, TIMEOUT_SECONDS)[1] == []
+
+
+def test_the_user_interface_itself_answers_and_clients_show_its_link(started: List[Dev]) -> None:
+    greeting = start(started, "-n", "1").greeting()
+    (link,) = (line.split()[-1] for line in greeting if line.startswith("    user interface "))
+    with urllib.request.urlopen(link, timeout=TIMEOUT_SECONDS) as answer:
+        assert answer.status == 200
+    with Client() as client:
+        assert f'href="{link}"' in client._repr_html_()
 
 
 def test_without_a_user_interface_the_rest_works(started: List[Dev], monkeypatch: pytest.MonkeyPatch) -> None:

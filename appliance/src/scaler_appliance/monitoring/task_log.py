@@ -90,6 +90,11 @@ class _Block:
         self.functions = set(message.functions)
         self.statuses = set(message.statuses)
         self.failed = sum(map(message.statuses.count, _FAILED))
+        self._first_task = min(message.first_tasks, default=0)
+        self._tasks_end = max(message.first_tasks, default=0) + max(message.counts, default=0)
+
+    def _may_have(self, tasks: Set[int]) -> bool:
+        return any(self._first_task <= task < self._tasks_end for task in tasks)
 
     def __len__(self) -> int:
         return len(self.message.counts)
@@ -137,17 +142,18 @@ class _Block:
             )
         if query.tasks is not None:
             tasks = query.tasks
-            tests.append(lambda rows: _with_task(rows, c.first_tasks, c.counts, tasks))
+            tests.append(lambda rows: _with_task(rows, c.first_tasks, c.counts, tasks) if self._may_have(tasks) else ())
         if query.failure is not None:
             is_wanted = query.failure
-            tests.append(lambda rows: [row for row in rows if row in self.failures and is_wanted(self.failures[row])])
+            failed = {row for row, failure in self.failures.items() if is_wanted(failure)}
+            tests.append(lambda rows: [row for row in rows if row in failed] if failed else ())
         if not tests:
             return rows
         if not query.any_of:
             for test in tests:
                 rows = test(rows)
             return rows
-        rows = list(rows)
+        rows = rows if isinstance(rows, range) else list(rows)
         return sorted(set().union(*(test(rows) for test in tests)))
 
 
@@ -161,6 +167,9 @@ def _among(rows: Iterable[int], column: Sequence[int], wanted: Set[int]) -> List
 
 
 def _with_task(rows: Iterable[int], firsts: array[int], counts: array[int], wanted: Set[int]) -> List[int]:
+    if isinstance(rows, range) and len(wanted) == 1:
+        (task,) = wanted
+        return [row for row, (first, count) in enumerate(zip(firsts, counts)) if first <= task < first + count]
     return [row for row in rows if any(firsts[row] <= task < firsts[row] + counts[row] for task in wanted)]
 
 

@@ -153,6 +153,8 @@ def _total(cluster: Cluster, view: View, matching: int) -> Line:
     words = f"Total {text.count(len(cluster.workers))} worker(s)"
     if processors != len(cluster.workers):
         words += f", {text.count(processors)} processors"
+    if cluster.scheduler is not None and cluster.scheduler.address:
+        words += f", at {text.safe(cluster.scheduler.address)}"
     if view.wanted:
         words += f"; {text.count(matching)} rows match"
     leaving = sum(worker.is_leaving for worker in cluster.workers.values())

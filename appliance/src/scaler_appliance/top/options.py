@@ -15,10 +15,11 @@ _DESCRIPTION = """\
 Show what a Scaler cluster does, as top shows a machine: the scheduler, how many tasks are where, messages, and each
 worker, anew each second. It only listens: it slows nothing down, and stays while the scheduler is restarted.
 
-  scaler_top ipc:///tmp/127.0.0.1_2345_monitor              the address that scheduler printed when it started
-  scaler_top --sort rss ADDRESS                             the largest first
-  scaler_top --once ADDRESS                                 one frame as plain text, for mails and tickets
-  scaler_top --json ADDRESS | jq .tasks.running             figures for programs, an object a second
+  scaler_top                                        the scheduler that you started last on this machine
+  scaler_top ipc:///tmp/127.0.0.1_2345_monitor      the one that printed this address when it started
+  scaler_top --sort rss                             the largest first
+  scaler_top --once                                 one frame as plain text, for mails and tickets
+  scaler_top --json | jq .tasks.running             figures for programs, an object a second
 """
 
 

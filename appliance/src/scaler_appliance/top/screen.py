@@ -121,7 +121,8 @@ class Screen:
 
     @property
     def size(self) -> Size:
-        return Size(max(1, self._terminal.width), max(1, self._terminal.height))
+        # A terminal that does not know its size, such as a serial line, says that it has none.
+        return Size(self._terminal.width or 80, self._terminal.height or 24)
 
     def show(self, lines: List[Line], size: Size) -> None:
         """Show a frame, which was made for this size."""

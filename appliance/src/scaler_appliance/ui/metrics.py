@@ -38,7 +38,7 @@ FIRST_OCTAVE = 6  # of microseconds: the first bucket is up to 64 µs
 LAST_OCTAVE = 32  # more than an hour
 EVICTION_RATIO = 2.0  # a function takes the place of another when it has been busy for so many times as long
 
-_GAUGE_TASKS = ("unassigned", "running")
+_NO_OUTCOMES = ("unassigned", "waiting", "running", "stale")  # which the scheduler tells beside totals of outcomes
 
 
 class _Tally:
@@ -213,11 +213,19 @@ class StateCollector(Collector):
         cluster = self._state.cluster
         tasks = CounterMetricFamily("scaler_tasks", "Tasks with an outcome.", labels=["outcome"])
         for name, count in cluster.tasks.items():
-            if name not in _GAUGE_TASKS:
+            if name not in _NO_OUTCOMES:
                 tasks.add_metric([_label(name)], count)
         yield tasks
         yield _gauge("scaler_tasks_waiting", "Tasks that wait for a worker.", cluster.tasks.get("unassigned", 0))
+        yield _gauge(
+            "scaler_tasks_blocked", "Tasks of graphs that wait for other tasks.", cluster.tasks.get("waiting", 0)
+        )
         yield _gauge("scaler_tasks_running", "Tasks that are at workers.", cluster.tasks.get("running", 0))
+        yield CounterMetricFamily(
+            "scaler_stale_results",
+            "Results of tasks that had run again elsewhere, or were cancelled, by then.",
+            value=cluster.tasks.get("stale", 0),
+        )
         yield _gauge(
             "scaler_waiting_reasons",
             "Reasons why tasks wait that cannot run; the text is in the user interface.",

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import heapq
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.monitoring.entities import Processor
@@ -75,7 +76,7 @@ def stream(state: State, query: Query, cursor: Optional[Cursor] = None) -> Tuple
     if cursor is not None and not known.isdisjoint(shown - cursor.shown):
         # A lane comes into view that has a past, of which this browser knows nothing.
         return stream(state, query, None)
-    told, omitted = _told(publications, shown, asked)
+    told, omitted = _told(publications, lanes, asked)
     base = float(int(asked.start)) if cursor is None else cursor.base
     functions = set() if cursor is None else cursor.functions.intersection(state.cluster.functions)
     runs = _columns(told, base)
@@ -155,39 +156,63 @@ def _lane_id(lane: Lane) -> int:
     return session << PROCESS_ID_BITS | process_id & (1 << PROCESS_ID_BITS) - 1
 
 
-def _told(publications: List[m.TaskRuns], shown: Set[Lane], asked: _Asked) -> Tuple[List[Row], int]:
+def _told(publications: List[m.TaskRuns], lanes: List[Lane], asked: _Asked) -> Tuple[List[Row], int]:
     """Which runs are told, and how many of those in view are not: by the scheduler or here."""
+    shown = set(lanes[asked.offset : asked.offset + asked.limit])
+    cut = {session for session, _ in shown}.intersection(lane[0] for lane in lanes if lane not in shown)
     sessions = {session for session, _ in shown}
     failed: List[Row] = []
     others: List[Row] = []
+    lengths: List[int] = []  # of the others
     omitted = 0
     success = int(m.TaskStatus.SUCCESS)
     for each in publications:
         omitted += each.omitted_runs
-        processors, statuses, ends, busy = each.processors, each.statuses, each.end_microseconds, each.busy_microseconds
-        latest = (each.unix_microseconds / 1e6 - asked.start) * 1e6  # ends before that are in view
-        earliest = (each.unix_microseconds / 1e6 - asked.end) * 1e6
-        for row, session in enumerate(each.workers):
-            if session in sessions and (session, processors[row]) in shown:
-                if ends[row] <= latest and ends[row] + busy[row] >= earliest:
-                    (others if statuses[row] == success else failed).append((each, row))
+        rows = _at_the_time(each, _of_lanes(each, shown, sessions, cut), asked)
+        statuses, busy = each.statuses, each.busy_microseconds
+        if statuses.count(success) < len(statuses):
+            failed += [(each, row) for row in rows if statuses[row] != success]
+            rows = [row for row in rows if statuses[row] == success]
+        others += [(each, row) for row in rows]
+        lengths += [busy[row] for row in rows]
     limit = MAXIMUM_RUNS if asked.is_live else MAXIMUM_PAST_RUNS
     shown_failed = _every_so_many(failed, limit // 3)
-    told = shown_failed + _most_to_see(others, limit - len(shown_failed))
+    told = shown_failed + _most_to_see(others, lengths, limit - len(shown_failed))
     return told, omitted + len(failed) + len(others) - len(told)
+
+
+def _of_lanes(each: m.TaskRuns, shown: Set[Lane], sessions: Set[int], cut: Set[int]) -> List[int]:
+    """Rows of these lanes; `cut` are sessions of which other lanes are not shown."""
+    workers, processors = each.workers, each.processors
+    rows = [row for row, session in enumerate(workers) if session in sessions]
+    if cut:
+        rows = [row for row in rows if workers[row] not in cut or (workers[row], processors[row]) in shown]
+    return rows
+
+
+def _at_the_time(each: m.TaskRuns, rows: List[int], asked: _Asked) -> List[int]:
+    """Of these rows those in view. Most publications are as a whole, and no row is looked at for that."""
+    ends, busy = each.end_microseconds, each.busy_microseconds
+    latest = (each.unix_microseconds / 1e6 - asked.start) * 1e6  # ends before that are in view
+    earliest = (each.unix_microseconds / 1e6 - asked.end) * 1e6
+    if rows and max(ends) > latest:
+        rows = [row for row in rows if ends[row] <= latest]
+    if earliest > 0:
+        rows = [row for row in rows if ends[row] + busy[row] >= earliest]
+    return rows
 
 
 def _every_so_many(rows: List[Row], limit: int) -> List[Row]:
     return rows[:: -(-len(rows) // limit)] if len(rows) > limit else rows
 
 
-def _most_to_see(rows: List[Row], limit: int) -> List[Row]:
+def _most_to_see(rows: List[Row], lengths: List[int], limit: int) -> List[Row]:
     """The longest, which fill a picture, and for the other half every so-manieth of the rest; in their order."""
     if len(rows) <= limit:
         return rows
-    by_length = sorted(range(len(rows)), key=lambda each: rows[each][0].busy_microseconds[rows[each][1]], reverse=True)
-    longest = limit // 2
-    told = by_length[:longest] + by_length[longest :: -(-(len(rows) - longest) // (limit - longest))]
+    longest = set(heapq.nlargest(limit // 2, range(len(rows)), key=lengths.__getitem__))
+    rest = [each for each in range(len(rows)) if each not in longest]
+    told = [*longest, *rest[:: -(-len(rest) // (limit - len(longest)))]]
     return [rows[each] for each in sorted(told)]
 
 

@@ -149,8 +149,8 @@ export function openList(context, settings) {
       table.showSort(query.get("sort") || settings.sort);
     },
     receive(news, head) {
-      body = news;
-      const rows = Array.isArray(news.rows) ? news.rows : [];
+      const rows = (Array.isArray(news.rows) ? news.rows : []).filter((/** @type {unknown} */ row) => row && typeof row === "object");
+      body = { ...news, rows };
       matching = Number(news.matching ?? rows.length) || 0;
       const offset = Number(news.offset) || 0;
       if (rows.length === 0 && matching > 0 && offset >= matching) {
@@ -158,7 +158,7 @@ export function openList(context, settings) {
         change({ offset: null });
         return;
       }
-      settings.onBody?.(news, head);
+      settings.onBody?.(body, head);
       table.show(rows);
       const total = Number(news.total ?? matching) || matching;
       const range = rows.length ? `${count(offset + 1)}–${count(offset + rows.length)} of ${count(matching)}` : "0";
@@ -180,6 +180,8 @@ export function openList(context, settings) {
       search.select();
     },
     key(event) {
+      // In a table that is wider than the window, these keys scroll it.
+      if (event.target === table.element && table.element.scrollWidth > table.element.clientWidth) return false;
       if (event.key === "ArrowLeft" && !before.disabled) turn(-1);
       else if (event.key === "ArrowRight" && !after.disabled) turn(1);
       else return false;

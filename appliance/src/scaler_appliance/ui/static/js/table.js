@@ -3,7 +3,8 @@
  *
  * Rules: it is a real `<table>` with `scope` and `aria-sort`; sorting is by buttons in its head. A row keeps its elements
  * as long as its key is in view, and only cells whose text changed are touched: focus, selection and an opened row stay
- * where they are while figures move. What a row opens to stands in a row of its own under it.
+ * where they are while figures move. Elements of rows that leave are used for those that come. What a row opens to stands
+ * in a row of its own under it.
  */
 
 import { element, fill, setAttribute, setText, setVariable } from "./dom.js";
@@ -18,6 +19,10 @@ import { functionSlot } from "./theme.js";
  * @property {string} [kind] a class of its cells: "number", "name", "small", ...
  * @property {(row: any) => string} [text]
  * @property {(cell: HTMLTableCellElement, row: any) => void} [draw] where text is not all
+ */
+
+/**
+ * @typedef {{key: string, row: any, line: HTMLTableRowElement, cells: HTMLTableCellElement[], toggle: HTMLButtonElement | null, detail: HTMLTableRowElement | null}} Line
  */
 
 export class DataTable {
@@ -35,7 +40,7 @@ export class DataTable {
   constructor(settings) {
     this.settings = settings;
     this.sort = "";
-    /** @type {Map<string, {row: any, line: HTMLTableRowElement, cells: HTMLTableCellElement[], toggle: HTMLButtonElement | null, detail: HTMLTableRowElement | null}>} */
+    /** @type {Map<string, Line>} */
     this.lines = new Map();
     /** @type {Set<string>} */
     this.opened = new Set();
@@ -79,17 +84,19 @@ export class DataTable {
   /** @param {any[]} rows */
   show(rows) {
     const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
-    const left = new Set(this.lines.keys());
-    const shown = rows.map((row) => {
-      const key = String(this.settings.key(row));
-      const line = this.lines.get(key) || this.#make(key);
+    const keys = rows.map((row) => String(this.settings.key(row)));
+    const wanted = new Set(keys);
+    const free = [...this.lines.keys()].filter((key) => !wanted.has(key)).map((key) => this.#release(key));
+    const shown = rows.map((row, index) => {
+      const key = keys[index];
+      const line = this.lines.get(key) || free.pop() || this.#make();
       this.lines.set(key, line);
-      left.delete(key);
+      line.key = key;
       line.row = row;
       this.#draw(line);
       return line;
     });
-    for (const key of left) this.#drop(key);
+    for (const line of free) line.line.remove();
     // Elements move only where the order changed.
     let place = this.body.firstElementChild;
     for (const line of shown) {
@@ -106,26 +113,34 @@ export class DataTable {
     this.show([]);
   }
 
-  /** @param {string} key */
-  #make(key) {
+  /** @returns {Line} */
+  #make() {
     const line = element("tr");
     /** @type {HTMLButtonElement | null} */
     let toggle = null;
     if (this.settings.detail) {
-      toggle = element("button", { type: "button", class: "quiet disclose", "aria-expanded": "false", on: { click: () => this.toggle(key) } });
+      toggle = element("button", { type: "button", class: "quiet disclose", "aria-expanded": "false", on: { click: () => this.toggle(made.key) } });
       line.append(element("td", { class: "toggle" }, toggle));
     }
     const cells = this.settings.columns.map((column) => element("td", { class: column.kind || "" }));
     line.append(...cells);
-    return { row: null, line, cells, toggle, detail: null };
+    /** @type {Line} */
+    const made = { key: "", row: null, line, cells, toggle, detail: null };
+    return made;
   }
 
-  /** @param {string} key */
-  #drop(key) {
-    const line = this.lines.get(key);
-    line?.line.remove();
-    line?.detail?.remove();
+  /**
+   * @param {string} key of a row that is not in view any more
+   * @returns {Line} to be used for another one
+   */
+  #release(key) {
+    const line = /** @type {Line} */ (this.lines.get(key));
+    line.detail?.remove();
+    line.detail = null;
+    // A key pressed now is meant for the row that was there.
+    if (line.line.contains(document.activeElement)) /** @type {HTMLElement} */ (document.activeElement).blur();
     this.lines.delete(key);
+    return line;
   }
 
   /** @param {string} key open or close what is under a row */
@@ -136,7 +151,7 @@ export class DataTable {
     this.settings.onToggle?.(key);
   }
 
-  /** @param {any} line */
+  /** @param {Line} line */
   #draw(line) {
     const { row, cells } = line;
     this.settings.columns.forEach((column, index) => {
@@ -144,7 +159,7 @@ export class DataTable {
       else setText(cells[index], column.text ? column.text(row) : String(row[column.key] ?? "–"));
     });
     if (!line.toggle) return;
-    const key = String(this.settings.key(row));
+    const key = line.key;
     const isOpen = this.opened.has(key);
     setAttribute(line.toggle, "aria-expanded", isOpen ? "true" : "false");
     setAttribute(line.toggle, "aria-label", `${isOpen ? "Close" : "Open"} ${this.settings.label ? this.settings.label(row) : key}`);
@@ -153,12 +168,14 @@ export class DataTable {
       line.detail = null;
       return;
     }
-    if (!line.detail) {
-      const shown = this.settings.detail?.(row);
-      line.detail = element("tr", { class: "detail" }, element("td", { colspan: cells.length + 1 }, shown));
-      line.line.after(line.detail);
+    let detail = line.detail;
+    if (!detail) {
+      const made = this.settings.detail?.(row);
+      detail = /** @type {HTMLTableRowElement} */ (element("tr", { class: "detail" }, element("td", { colspan: cells.length + 1 }, made)));
+      line.detail = detail;
+      line.line.after(detail);
     }
-    this.settings.redraw?.(row, line.detail.firstElementChild);
+    this.settings.redraw?.(row, /** @type {Element} */ (detail.firstElementChild));
   }
 }
 
@@ -207,7 +224,7 @@ export function drawLink(cell, address, text, title) {
  */
 export function drawFunction(cell, text, address = null) {
   let swatch = /** @type {HTMLElement | null} */ (cell.querySelector(".swatch"));
-  if (!swatch) {
+  if (!swatch || (swatch.nextElementSibling?.tagName === "A") !== Boolean(address)) {
     swatch = element("i", { class: "swatch", "aria-hidden": "true" });
     fill(cell, swatch, element(address ? "a" : "span"));
   }

@@ -54,6 +54,7 @@ class StreamPage {
     this.omitted = 0;
     this.oneWorkerOf = 1;
     this.frame = 0;
+    this.drawnPixel = NaN;
     this.legendAt = 0;
     this.isClosed = false;
     /** @type {AbortController | null} */
@@ -154,7 +155,7 @@ class StreamPage {
     this.#showEmpty(head);
     this.#showTools();
     this.#showLegend();
-    if (!this.frame) this.#draw();
+    this.#drawSoon();
   }
 
   reset() {
@@ -322,15 +323,27 @@ class StreamPage {
     this.#draw();
   }
 
-  #draw() {
+  #drawSoon() {
+    this.drawnPixel = NaN;
+    if (!this.frame) this.#draw();
+  }
+
+  /** @param {boolean} [isDue] false: only if the picture has moved by a pixel since */
+  #draw(isDue = true) {
     if (this.isClosed || this.painter.width < 2) return;
     const right = this.#right();
+    const pixel = Math.floor((right / this.seconds) * this.painter.timeWidth() * this.painter.scale);
+    if (!isDue && pixel === this.drawnPixel) {
+      this.frame = requestAnimationFrame(() => this.#draw(false));
+      return;
+    }
+    this.drawnPixel = pixel;
     const view = { left: right - this.seconds, right, now: this.isLive ? this.#now() : this.#edge() + BEHIND_SECONDS, isFollowing: this.isFollowing, running: this.running, hovered: this.hovered };
     this.painter.draw(view, this.isFollowing ? [this.live] : [this.history, this.live]);
     this.canvas.dataset.right = right.toFixed(3);
     const moves = this.isLive && this.isFollowing && !this.reducedMotion.matches;
     cancelAnimationFrame(this.frame);
-    this.frame = moves ? requestAnimationFrame(() => this.#draw()) : 0;
+    this.frame = moves ? requestAnimationFrame(() => this.#draw(false)) : 0;
   }
 
   #showTools() {
@@ -354,7 +367,7 @@ class StreamPage {
 
   /** @param {any} head */
   #showEmpty(head) {
-    const kind = this.painter.lanes.length === 0 ? "workers" : this.live.size === 0 && this.running.length === 0 && !(head.tasks?.success > 0) && !(head.tasks?.failed > 0) ? "tasks" : "";
+    const kind = !head.workers && this.painter.lanes.length === 0 ? "workers" : this.live.size === 0 && this.running.length === 0 && !(head.tasks?.success > 0) && !(head.tasks?.failed > 0) ? "tasks" : "";
     const shown = `${kind} ${head.address}`;
     this.empty.hidden = !kind;
     if (this.empty.dataset.kind === shown) return;
@@ -434,7 +447,7 @@ class StreamPage {
       const top = below + this.tip.offsetHeight > box.height ? clientY - box.top - this.tip.offsetHeight - 10 : below;
       this.tip.style.setProperty("transform", `translate(${Math.round(left)}px, ${Math.round(top)}px)`);
     }
-    if (!this.frame) this.#draw();
+    this.#drawSoon();
   }
 
   /** @param {import("../stream/runs.js").Run} run */
@@ -455,7 +468,7 @@ class StreamPage {
   #leave() {
     this.hovered = null;
     this.tip.hidden = true;
-    if (!this.frame) this.#draw();
+    this.#drawSoon();
   }
 
   /** @param {number} x @param {number} y */
