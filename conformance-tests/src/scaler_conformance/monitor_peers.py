@@ -7,8 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import zmq
 
@@ -91,13 +90,22 @@ class PlayedMonitor(PlayedPeer):
         self.picture.apply(status)
         return status
 
+    def expect_picture(self, is_right: Callable[[Picture], bool], expected: str) -> None:
+        """Go on until the picture is as it should be."""
+
+        def is_so() -> bool:
+            while not is_right(self.picture):
+                status = self._take(("SchedulerStatus",), None, {})
+                if status is None:
+                    return False
+                self.picture.apply(status)
+            return True
+
+        self.wait_until(is_so, expected)
+
     def expect_count(self, name: str, count: int) -> None:
         """Go on until so many tasks are counted."""
-        deadline = time.monotonic() + self._settings.deadline_seconds
-        while self.picture.tasks.get(name) != count:
-            came = f"{self.picture.tasks}"
-            check(time.monotonic() < deadline, f"a publication that counts {count} tasks {name}", came)
-            self.expect_status()
+        self.expect_picture(lambda picture: picture.tasks.get(name) == count, f"{count} tasks counted as {name}")
 
     def arrived(self, frames: Sequence[bytes]) -> None:
         """A message: a topic and a header."""

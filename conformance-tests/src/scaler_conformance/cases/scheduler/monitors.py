@@ -118,8 +118,8 @@ def increments_come_to_a_snapshot(bench: RoleBench) -> None:
     newcomer = bench.client(name="newcomer")
     newcomer.submit(1)
     worker.expect_task()
-    while newcomer.number not in old.picture.tables["clients"] or leaver.number in old.picture.tables["workers"]:
-        old.expect_status()
+    old.expect_picture(lambda picture: newcomer.number in picture.tables["clients"], "the new client to be told")
+    old.expect_picture(lambda picture: leaver.number not in picture.tables["workers"], "the worker to be gone")
     old.expect_count("running", 1)
     old.expect_status()
     new = monitor_of(bench, client, b"status")
