@@ -143,7 +143,7 @@ def nobody_notices_what_a_monitor_sends(bench: RoleBench) -> None:
         (b"\2status",),
         (b"\xff" * 900,),
         (b"\1" + bytes(500),),
-        (b"\1", b"more", b"frames"),
+        (b"\1else", b"more", b"frames"),
     ):
         rude.send_frames(*frames)
     rude.send("Hello", major=1, role="client")
