@@ -169,6 +169,7 @@ program.main()
 def test_the_terminal_is_left_as_it_was(
     how: str, cluster: SchedulerProcess, terminal: Terminal, top: List[str], tmp_path: Path
 ) -> None:
+    terminal.resize(120, 60)  # what is above a traceback shall not scroll away
     terminal.run_to_its_end(f"stty -g > {tmp_path}/before")
     before, modes = terminal.screen(), terminal.modes()
     command = [top[0], "-c", RAISING] if how == "an error" else top

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from ui.browsing import told_state
 
 from scaler_appliance.ui.metrics import Metrics
 
+yaml = pytest.importorskip("yaml", reason="PyYAML is a tool of development, on CPython")
 FOLDER = Path(__file__).resolve().parents[3] / "packaging/grafana"
 DOCUMENTATION = Path(__file__).resolve().parents[3] / "docs/monitoring.md"
 METRIC = re.compile(r"\bscaler_[a-z_]+\b")

@@ -204,6 +204,7 @@ void Runner::work(Slot& slot) {
       // Threads share their memory: it is the peak of the process, in KiB.
       event.outcome.peak_bytes = static_cast<std::uint64_t>(after.ru_maxrss) * 1024;
     }
+    event.outcome.thread = static_cast<std::uint32_t>(gettid());
     event.outcome.duration_microseconds = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - started).count());
 

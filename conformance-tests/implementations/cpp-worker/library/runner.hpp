@@ -68,6 +68,7 @@ struct Outcome {
   std::uint64_t duration_microseconds = 0;
   std::uint64_t cpu_microseconds = 0;
   std::uint64_t peak_bytes = 0;
+  std::uint32_t thread = 0;  // that ran it; 0: none did
 };
 
 // Something that the scheduler should know: output of an instance (stream 1 or 2), or its outcome (stream 0).

@@ -256,6 +256,10 @@ void Worker::handle(Message::Reader message, const Bytes& payload) {
       connection_->send([sequence](Message::Builder answer) { answer.initHeartbeatEcho().setSequence(sequence); });
       return;
     }
+    case Message::HEARTBEAT_ECHO:
+      send_reports();  // the tasks of one report all have a run, or none has
+      session_->watched = message.getHeartbeatEcho().getIsWatched();
+      return;
     case Message::TASK:
       return handle_task(message.getTask(), payload);
     case Message::TASK_CANCEL:
@@ -269,7 +273,7 @@ void Worker::handle(Message::Reader message, const Bytes& payload) {
     case Message::OBJECT_RESPONSE:
       return session_->objects->take(message.getObjectResponse(), payload);
     default:
-      return;  // a HeartbeatEcho, a message of another role or of a newer version
+      return;  // a message of another role or of a newer version
   }
 }
 
@@ -533,6 +537,8 @@ void Worker::enter(const Event& event, std::uint64_t object) {
   report.sizes.push_back(static_cast<std::uint32_t>(payload.size()));
   report.objects.push_back(object);
   report.busy_microseconds += outcome.duration_microseconds;
+  // SCL-WRK-032
+  if (session_->watched) report.runs.insert(report.runs.end(), {1, outcome.thread, outcome.duration_microseconds});
   if (instance.batch->profiling) {
     report.durations.push_back(outcome.duration_microseconds);
     report.cpu.push_back(outcome.cpu_microseconds);
@@ -567,6 +573,7 @@ void Worker::send_report(const ReportKey& key, Report& report) {
         result.setDurationsMicroseconds(column(report.durations));
         result.setCpuMicroseconds(column(report.cpu));
         result.setPeakMemoryBytes(column(report.peaks));
+        result.setRuns(column(report.runs));
       },
       std::move(report.payload));
 }

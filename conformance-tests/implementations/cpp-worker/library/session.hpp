@@ -29,7 +29,7 @@ class Worker {
  private:
   // One batch of outcomes that go out together.
   struct Report {
-    std::vector<std::uint64_t> ids, objects, durations, cpu, peaks;
+    std::vector<std::uint64_t> ids, objects, durations, cpu, peaks, runs;
     std::vector<std::uint8_t> statuses;
     std::vector<std::uint32_t> sizes;
     std::string payload;
@@ -45,6 +45,7 @@ class Worker {
     Clock::time_point next_heartbeat{};
     std::uint64_t heartbeats = 0;
     bool draining = false;
+    bool watched = false;  // somebody looks on: reports say which thread ran what
     std::unique_ptr<Objects> objects;
     std::unordered_map<std::uint64_t, InstancePointer> held;  // every task without an end that was sent
     std::unordered_map<std::uint64_t, std::vector<InstancePointer>> waiting;  // by the object that they need
