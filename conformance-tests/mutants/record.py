@@ -169,8 +169,10 @@ def complaints(role: str, lines: Lines) -> List[str]:
 
 def run(roles: Sequence[str], anew: bool, say: Callable[[str], None]) -> Dict[str, Lines]:
     """Run what is missing; the record that there is then."""
-    record = {} if anew else read(PROGRESS if PROGRESS.exists() else RECORD)
-    record = {role: {} if anew and role in roles else record.get(role, {}) for role in ROLES}
+    recorded, begun = read(RECORD), read(PROGRESS)
+    record = {role: begun.get(role) or recorded.get(role, {}) for role in ROLES}
+    if anew:
+        record.update({role: {} for role in roles})
     for role in roles:
         _run_role(role, record, say)
     return record

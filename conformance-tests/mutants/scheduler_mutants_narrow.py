@@ -408,3 +408,28 @@ class RunsTheFirstOfALongBatch(ReferenceScheduler):
                 self.accept_task(self.tasks_of(client, message, [0] * len(message.ids))[0])
                 self.settle()
             raise
+
+
+# Workers that go ----------------------------------------------------------------------------------------------------
+
+
+@mutant(breaks="SCL-SCH-018", caught_by="scheduler/reports/leaving-is-no-loss")
+class CountsTheSecondLeavingAsLoss(ReferenceScheduler):
+    leavings = 0
+
+    def losses(self, left: bool) -> int:
+        self.leavings += left
+        return super().losses(left) if self.leavings < 2 else 1
+
+
+@mutant(breaks="SCL-SCH-001", caught_by="scheduler/reports/tasks-given-back-run-elsewhere")
+class LosesTheSecondThatIsGivenBack(ReferenceScheduler):
+    given_back = 0
+
+    def return_task(self, task: Task) -> None:
+        self.given_back += 1
+        if self.given_back == 2:
+            self.leave_worker(task)
+            self.end_task(task)
+        else:
+            super().return_task(task)

@@ -22,16 +22,11 @@ def test_the_record_is_not_older_than_mutants_and_cases(role: str) -> None:
     assert left_over(role, lines) == set(), ADVICE
 
 
-EXCEPTIONS = {
-    "scheduler/transport/status-is-published": "the reference scheduler publishes nothing, and the case does not apply",
-}
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_each_case_has_a_mutant_that_it_alone_catches(role: str) -> None:
     alone = caught_by_one(read()[role])
 
-    assert [each.id for each in cases_of(role) if each.id not in alone and each.id not in EXCEPTIONS] == []
+    assert [each.id for each in cases_of(role) if each.id not in alone] == []
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -136,6 +136,7 @@ def wait_ends_with_the_last_outcome(bench: RoleBench) -> None:
     first, second, third = tasks = bench.submit(3)
     sent = session.expect_tasks(tasks)
     bench.adapter.tell("await", tasks=tasks)
+    bench.ping()
     session.succeed(sent[2])
     bench.expect_result(third)
     session.fail(sent[0], "no")
