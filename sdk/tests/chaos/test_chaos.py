@@ -20,7 +20,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
 
-from scaler.cluster.scheduler import scheduler_command
+from scaler.cluster.appliance import scheduler_command
 
 SECONDS = float(os.environ.get("SCALER_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("SCALER_CHAOS_SEED", time.time_ns() % 10**6))

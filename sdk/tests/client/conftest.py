@@ -9,7 +9,7 @@ from typing import Iterator, List
 import pytest
 
 from scaler import Client, SchedulerClusterCombo
-from scaler.cluster.scheduler import PROGRAM_VARIABLE
+from scaler.cluster.appliance import PROGRAM_VARIABLE
 
 TREE = Path(__file__).resolve().parents[3]
 PYPY = TREE / ".venv-pypy/bin/pypy3"

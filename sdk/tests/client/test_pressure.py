@@ -17,7 +17,7 @@ import pytest
 from sdk_tasks import wait_for, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
-from scaler.cluster.scheduler import PROGRAM_VARIABLE, scheduler_command
+from scaler.cluster.appliance import PROGRAM_VARIABLE, scheduler_command
 from scaler.exceptions import DisconnectedError, TaskRejectedError
 
 TASKS_LIMIT = 100

@@ -20,7 +20,7 @@ from tcp_proxy import Proxy
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.client.future import ScalerFuture
-from scaler.cluster.scheduler import PROGRAM_VARIABLE
+from scaler.cluster.appliance import PROGRAM_VARIABLE
 from scaler.exceptions import DisconnectedError, MissingObjects, WorkerDiedError
 from scaler_protocol.segments import SPILL_NAME, TOKEN_NAME
 

@@ -17,7 +17,7 @@ import pytest
 from sdk_tasks import wait_for
 
 from scaler import Client
-from scaler.cluster.interface import PROGRAM_VARIABLE
+from scaler.cluster.appliance import INTERFACE_VARIABLE
 
 TIMEOUT_SECONDS = 60.0
 TWO_CLUSTERS = """
@@ -101,7 +101,7 @@ def interface(tmp_path: Path) -> Dict[str, str]:
     """The environment in which a stand-in is the user interface."""
     program = tmp_path / "interface.py"
     program.write_text(INTERFACE)
-    return {PROGRAM_VARIABLE: shlex.join([sys.executable, str(program)])}
+    return {INTERFACE_VARIABLE: shlex.join([sys.executable, str(program)])}
 
 
 def scaler(*arguments: str) -> Tuple[int, str, str]:

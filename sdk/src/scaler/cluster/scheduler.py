@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import select
 import shlex
-import shutil
-import sys
 from typing import List, Optional, Sequence
 
+from scaler.cluster.appliance import scheduler_command
 from scaler.cluster.program import Program, option_arguments
 from scaler.exceptions import ScalerError
 
-PROGRAM_VARIABLE = "SCALER_SCHEDULER"
 START_TIMEOUT_SECONDS = 30.0
 
 
@@ -118,19 +115,3 @@ class Scheduler(SchedulerProcess):
                 ),
             ]
         )
-
-
-def scheduler_command() -> List[str]:
-    """The command that runs a scheduler here. Raises ScalerError when there is none."""
-    command = os.environ.get(PROGRAM_VARIABLE)
-    if command:
-        return shlex.split(command)
-    if importlib.util.find_spec("scaler_appliance") is not None:
-        return [sys.executable, "-m", "scaler_appliance"]
-    program = shutil.which("scaler_scheduler")
-    if program is not None:
-        return [program]
-    raise ScalerError(
-        "there is no scheduler on this machine: `pip install scaler-sdk[local]`, or put the scaler_scheduler binary on"
-        f" the PATH, or name it in the environment variable {PROGRAM_VARIABLE}"
-    )

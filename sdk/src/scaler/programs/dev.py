@@ -21,8 +21,8 @@ from types import FrameType
 from typing import List, Optional, Sequence, Tuple
 
 from scaler.client import Client
+from scaler.cluster.appliance import interface_command
 from scaler.cluster.cluster import Cluster
-from scaler.cluster.interface import interface_command
 from scaler.cluster.program import Program
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import ScalerError

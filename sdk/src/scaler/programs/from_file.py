@@ -20,9 +20,9 @@ import threading
 from types import FrameType
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from scaler.cluster.interface import interface_command
+from scaler.cluster.appliance import interface_command, scheduler_command
 from scaler.cluster.program import Program
-from scaler.cluster.scheduler import SchedulerProcess, scheduler_command
+from scaler.cluster.scheduler import SchedulerProcess
 from scaler.exceptions import ScalerError
 from scaler.programs.options import SCALER
 from scaler.worker.options import CLUSTER

@@ -1,0 +1,44 @@
+"""Where the appliance's programs are on this machine: the scheduler and the user interface.
+
+Rule: the SDK starts them as processes and imports nothing of them; each may be a binary that was downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from typing import List
+
+from scaler.exceptions import ScalerError
+
+PROGRAM_VARIABLE = "SCALER_SCHEDULER"
+INTERFACE_VARIABLE = "SCALER_UI"
+
+
+def scheduler_command() -> List[str]:
+    """The command that runs a scheduler here. Raises ScalerError when there is none."""
+    return _command("scheduler", PROGRAM_VARIABLE, "scaler_appliance", "scaler_scheduler")
+
+
+def interface_command() -> List[str]:
+    """The command that runs the user interface here. Raises ScalerError when there is none."""
+    return _command("user interface", INTERFACE_VARIABLE, "scaler_appliance.ui", "scaler_ui")
+
+
+def _command(what: str, variable: str, module: str, name: str) -> List[str]:
+    """What the environment says, else the appliance installed beside this package, else the program on the PATH."""
+    command = os.environ.get(variable)
+    if command:
+        return shlex.split(command)
+    if importlib.util.find_spec("scaler_appliance") is not None:
+        return [sys.executable, "-m", module]
+    program = shutil.which(name)
+    if program is not None:
+        return [program]
+    raise ScalerError(
+        f"there is no {what} on this machine: `pip install scaler-sdk[local]`, or put the {name} binary on the PATH, or"
+        f" name it in the environment variable {variable}"
+    )
