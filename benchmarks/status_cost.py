@@ -37,7 +37,7 @@ def main() -> None:
         description="Measure what telling monitors costs the scheduler.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--workers", type=int, default=1500, help="some thousands want a quiet machine: one process plays all")
+    parser.add_argument("--workers", type=int, default=1500, help="thousands want a quiet machine")
     parser.add_argument("--rate", type=int, default=15_000, help="tasks a second that the client offers")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a phase")
     parser.add_argument("--rounds", type=int, default=3, help="pairs of phases")
