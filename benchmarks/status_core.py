@@ -23,10 +23,13 @@ import time
 from array import array
 from typing import Any, NamedTuple
 
+from status_cost_peers import busy_heartbeat
+from zero_worker_peers import hello
+
 from scaler_appliance.core.effects import Send
 from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.core.state import Settings
-from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
+from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 
 STEPS = 100  # of a virtual second
@@ -124,22 +127,7 @@ class WorkerPeer:
 
     def heartbeat(self) -> Frames:
         self.beats += 1
-        processor = m.ProcessorStatus(
-            process_id=self.process_id,
-            initialized=True,
-            has_task=True,
-            cpu_permille=500 + self.beats % 100,
-            resident_bytes=50_000_000 + 4096 * self.beats,
-        )
-        heartbeat = m.Heartbeat(
-            sequence=self.beats,
-            cpu_permille=30 + self.beats % 10,
-            resident_bytes=40_000_000,
-            free_bytes=8_000_000_000 + 4096 * self.beats,
-            latency_microseconds=300 + self.beats % 50,
-            processors=[processor],
-        )
-        return self.peer, encode(heartbeat), b""
+        return self.peer, encode(busy_heartbeat(self.process_id, self.beats)), b""
 
     def answer(self, task: m.Task) -> Frames:
         count = len(task.ids)
@@ -162,8 +150,8 @@ class Cluster:
         self._by_peer = {worker.peer: worker for worker in self._workers}
         self._next_beat = 0
         self._arriving: list[Frames] = []
-        greetings = [(worker.peer, encode(_hello(m.Role.WORKER, "worker")), b"") for worker in self._workers]
-        self._serve([*greetings, (b"client", encode(_hello(m.Role.CLIENT, "client")), b"")])
+        greetings = [(worker.peer, encode(hello(m.Role.WORKER, "worker")), b"") for worker in self._workers]
+        self._serve([*greetings, (b"client", encode(hello(m.Role.CLIENT, "client")), b"")])
         self._function = self.core.state.sessions[b"client"].number << 40 | 1
         instruction = m.ObjectInstruction(
             ids=[self._function],
@@ -231,23 +219,6 @@ class Cluster:
                 response = m.BalanceResponse(request_id=message.request_id)
                 self._arriving.append((peer, encode(response), b""))
         return spent
-
-
-def _hello(role: m.Role, name: str) -> m.Hello:
-    is_worker = role == m.Role.WORKER
-    return m.Hello(
-        major=PROTOCOL_MAJOR,
-        minor_min=PROTOCOL_MINOR_MIN,
-        minor_max=PROTOCOL_MINOR_MAX,
-        role=role,
-        implementation=m.Implementation(name="scaler benchmark", version="0", language="Python"),
-        codecs=[CODEC],
-        host="benchmark",
-        process_id=1,
-        name=name,
-        slots=1 if is_worker else 0,
-        queue_size=1000 if is_worker else 0,
-    )
 
 
 if __name__ == "__main__":

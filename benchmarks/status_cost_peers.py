@@ -27,6 +27,25 @@ _POLL_SECONDS = 0.005
 _MOST_UNFINISHED_SECONDS = 1.0  # of tasks; the client offers no more then
 
 
+def busy_heartbeat(process_id: int, sequence: int) -> m.Heartbeat:
+    """What a worker with one busy processor tells; its figures change each time."""
+    processor = m.ProcessorStatus(
+        process_id=process_id,
+        initialized=True,
+        has_task=True,
+        cpu_permille=500 + sequence % 100,
+        resident_bytes=50_000_000 + 4096 * sequence,
+    )
+    return m.Heartbeat(
+        sequence=sequence,
+        cpu_permille=30 + sequence % 10,
+        resident_bytes=40_000_000,
+        free_bytes=8_000_000_000 + 4096 * sequence,
+        latency_microseconds=300 + sequence % 50,
+        processors=[processor],
+    )
+
+
 class WatchedWorkerPeer(WorkerPeer):
     """Answers each batch at once, and tells what a worker of ours tells."""
 
@@ -65,22 +84,7 @@ class WatchedWorkerPeer(WorkerPeer):
     def beat(self, now: float) -> None:
         """Send a heartbeat."""
         self.sequence += 1
-        processor = m.ProcessorStatus(
-            process_id=self.number + 1,
-            initialized=True,
-            has_task=True,
-            cpu_permille=500 + self.sequence % 100,
-            resident_bytes=50_000_000 + 4096 * self.sequence,
-        )
-        heartbeat = m.Heartbeat(
-            sequence=self.sequence,
-            cpu_permille=30 + self.sequence % 10,
-            resident_bytes=40_000_000,
-            free_bytes=8_000_000_000 + 4096 * self.sequence,
-            latency_microseconds=300 + self.sequence % 50,
-            processors=[processor],
-        )
-        self.socket.send(encode(heartbeat))
+        self.socket.send(encode(busy_heartbeat(self.number + 1, self.sequence)))
 
 
 class WatchedWorkerProcess(WorkerProcess):

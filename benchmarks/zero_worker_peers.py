@@ -26,6 +26,24 @@ class PeerRefusedError(Exception):
     """The scheduler refused a peer of the benchmark."""
 
 
+def hello(role: m.Role, name: str) -> m.Hello:
+    """What a peer of the benchmark says first; a worker has one slot."""
+    is_worker = role == m.Role.WORKER
+    return m.Hello(
+        major=PROTOCOL_MAJOR,
+        minor_min=PROTOCOL_MINOR_MIN,
+        minor_max=PROTOCOL_MINOR_MAX,
+        role=role,
+        implementation=m.Implementation(name="scaler benchmark", version="0", language="Python"),
+        codecs=[CODEC],
+        host="benchmark",
+        process_id=1,
+        name=name,
+        slots=1 if is_worker else 0,
+        queue_size=_WORKER_QUEUE_SIZE if is_worker else 0,
+    )
+
+
 class Peer:
     """One connection to the scheduler: handshake, heartbeats, leaving."""
 
@@ -39,21 +57,7 @@ class Peer:
         self.sequence = 0
         self.tasks_in_flight_limit = 0
         self.left = False
-        is_worker = role == m.Role.WORKER
-        hello = m.Hello(
-            major=PROTOCOL_MAJOR,
-            minor_min=PROTOCOL_MINOR_MIN,
-            minor_max=PROTOCOL_MINOR_MAX,
-            role=role,
-            implementation=m.Implementation(name="scaler benchmark", version="0", language="Python"),
-            codecs=[CODEC],
-            host="benchmark",
-            process_id=1,
-            name=name,
-            slots=1 if is_worker else 0,
-            queue_size=_WORKER_QUEUE_SIZE if is_worker else 0,
-        )
-        self.socket.send(encode(hello))
+        self.socket.send(encode(hello(role, name)))
 
     def handle(self, message: Any) -> bool:
         """Take what belongs to any session; False for everything else."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler_appliance.ui.announcing import announced
-from scaler_protocol.discovery import FOLDER_VARIABLE, link_to
+from scaler_protocol.discovery import FOLDER_VARIABLE, USER_INTERFACE, announced, link_to
 
 MONITOR_ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
 LINK = "http://127.0.0.1:8081/?token=secret"
@@ -20,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_link_is_found_by_what_is_watched_while_it_runs() -> None:
-    with announced(MONITOR_ADDRESS, LINK):
+    with announced(USER_INTERFACE, MONITOR_ADDRESS, "no link is shown", url=LINK):
         assert link_to(MONITOR_ADDRESS) == LINK
         assert link_to("ipc:///other") == ""
     assert link_to(MONITOR_ADDRESS) == ""
@@ -28,6 +27,6 @@ def test_the_link_is_found_by_what_is_watched_while_it_runs() -> None:
 
 def test_a_page_that_cannot_be_announced_works(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder.mkdir(mode=0o755)
-    with announced(MONITOR_ADDRESS, LINK):
+    with announced(USER_INTERFACE, MONITOR_ADDRESS, "no link is shown", url=LINK):
         assert link_to(MONITOR_ADDRESS) == ""
-    assert "it is not announced" in caplog.text
+    assert "no link is shown, it is not announced" in caplog.text

@@ -20,13 +20,14 @@ from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import Scheduler
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.addresses import monitor_address_of
-from scaler_appliance.shell.announcing import announced
 from scaler_appliance.shell.monitor import Monitor
 from scaler_appliance.shell.objects import ObjectFiles
 from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.shell.peers import Peers
 from scaler_appliance.shell.server import Server
 from scaler_protocol import messages as m
+from scaler_protocol.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
+from scaler_protocol.discovery import announced
 from scaler_protocol.program_logging import setup_logging
 from scaler_protocol.segments import ObjectDirectory
 
@@ -86,7 +87,10 @@ async def _serve(options: argparse.Namespace) -> None:
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
         if options.announce:
-            closing.enter_context(announced(peers.address, monitor.address))
+            otherwise = "Scheduler: clients and workers need its address"
+            closing.enter_context(
+                announced(ANNOUNCED_SCHEDULER, peers.address, otherwise, monitor_address=monitor.address)
+            )
         if options.address_file is not None:
             with open(options.address_file, "w", encoding="utf-8") as address_file:
                 address_file.write(f"{peers.address}\n{monitor.address}\n")

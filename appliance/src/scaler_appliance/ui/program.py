@@ -19,8 +19,8 @@ from typing import List, Optional
 from urllib.parse import quote
 
 from scaler_appliance.ui.access import is_loopback
-from scaler_appliance.ui.announcing import announced
 from scaler_appliance.ui.options import UI, given_token
+from scaler_protocol.discovery import USER_INTERFACE, announced
 from scaler_protocol.program_logging import setup_logging
 
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
@@ -67,7 +67,8 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         application = make_application(state, watch, token, options.allowed_host)
         url = _url(options.host, listener.getsockname()[1])
         link = f"{url}?token={quote(token)}" if token is not None else url
-        closing.enter_context(announced(options.monitor_address, link))
+        otherwise = "scaler_ui: clients will not show a link to this page"
+        closing.enter_context(announced(USER_INTERFACE, options.monitor_address, otherwise, url=link))
         logger.info("scaler_ui: watching %s", options.monitor_address)
         logger.info("scaler_ui: listening at %s", url)
         if is_made:

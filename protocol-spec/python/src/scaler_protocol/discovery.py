@@ -25,7 +25,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Dict, Iterator, List, Mapping, Optional, Type
+from typing import ContextManager, Dict, Iterator, List, Mapping, Optional, Type
 
 from scaler_protocol.addresses import parse_address
 
@@ -120,6 +120,20 @@ class Announcement:
         traceback: Optional[TracebackType],
     ) -> None:
         self.close()
+
+
+def announced(kind: str, address: str, otherwise: str, **details: str) -> ContextManager[object]:
+    """Within it, the program can be found; where that cannot be, it works as well, for those who know its address.
+
+    Parameters:
+        kind, address, details: as of `Announcement`.
+        otherwise: what the log says then, before the reason.
+    """
+    try:
+        return Announcement(kind, address, **details)
+    except (DiscoveryError, OSError) as error:
+        logger.warning("%s, it is not announced: %s", otherwise, error)
+        return contextlib.nullcontext()
 
 
 def own_folder() -> str:
