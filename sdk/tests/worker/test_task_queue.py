@@ -58,6 +58,20 @@ def test_tasks_taken_out_leave_the_others_whole(dependencies):
     assert content(tasks) == {i: needed_by(i) if dependencies else [] for i in expected}
 
 
+@pytest.mark.parametrize("taken", [0, 1, 2, 3])
+def test_tasks_of_one_id_are_taken_out_together_and_those_that_are_gone_stay_gone(taken):
+    queue = TaskQueue()
+    queue.append(batch([5, 6]))
+    queue.append(batch([5, 5, 7]))  # a scheduler at fault sends ids twice
+    begun = [queue.take(1).ids[0] for _ in range(taken)]
+
+    removed = queue.remove({5})
+
+    assert begun + removed == [5, 6, 5, 5][:taken] + [5, 5, 5][begun.count(5) :]
+    rest = [queue.take(1).ids[0] for _ in range(queue.count)]
+    assert (rest, queue.count) == ([6, 7] if taken < 2 else [7], 0)
+
+
 def test_the_newest_are_cut_from_the_end():
     tasks = batch(range(10), dependencies=True)
     tasks.take(2)

@@ -68,8 +68,9 @@ class Cancellations:
         places = {}
         for state in self._pool.states():
             for chunk in state.chunks:
-                for instance in self._pending.keys() & chunk.batch.ids[chunk.reported : chunk.count]:
-                    index = chunk.batch.ids.index(instance)
+                open_ids = chunk.batch.ids[chunk.reported : chunk.count]
+                for instance in self._pending.keys() & open_ids:
+                    index = chunk.reported + open_ids.index(instance)
                     places[instance] = (state, chunk.first_position + index)
         return places
 

@@ -126,16 +126,20 @@ class TaskBatch:
         return self
 
     def remove(self, wanted: Set[int]) -> List[int]:
-        """Take tasks out of the batch, wherever they stand; returns the ids found."""
-        found = wanted.intersection(self.ids[self.start :])
-        if found:
-            kept = []
-            for index in sorted(self.ids.index(instance) for instance in found):
-                kept.append(self.take(index - self.start))
-                self.take(1)
-            kept.append(self.take(len(self)))
-            self._become(_joined(self.traits, kept))
-        return list(found)
+        """Take tasks out of the batch, wherever they stand; returns the ids found, one for each task."""
+        ids = self.ids[self.start :]
+        if wanted.isdisjoint(ids):
+            return []
+        # Looked for by place, not by id: a scheduler at fault may have sent an id twice.
+        places = [place for place, instance in enumerate(ids) if instance in wanted]
+        kept, done = [], 0
+        for place in places:
+            kept.append(self.take(place - done))
+            self.take(1)
+            done = place + 1
+        kept.append(self.take(len(self)))
+        self._become(_joined(self.traits, kept))
+        return [ids[place] for place in places]
 
     def _become(self, other: TaskBatch) -> None:
         for name in ("ids", "sizes", "payload", "dependency_counts", "dependencies", "start"):
