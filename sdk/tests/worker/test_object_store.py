@@ -188,6 +188,17 @@ def test_named_functions_have_one_id_each(bench):
     assert bench.store.is_available(first)
 
 
+@pytest.mark.parametrize("action", [CLEAR, DELETE, m.ObjectAction.CREATE])
+def test_no_instruction_of_the_schedulers_ends_a_named_function(bench, action):
+    named = bench.store.named_function(b"math:sqrt")
+    columns = {"sizes": [1], "storages": bytes([INLINE])} if action == m.ObjectAction.CREATE else {}
+
+    bench.store.on_instruction(m.ObjectInstruction(action=action, ids=[named], **columns), b"x")
+
+    assert bench.store.is_available(named)
+    assert bench.store.definition(named) == (m.ObjectKind.VALUE, Place.INLINE, b"math:sqrt")
+
+
 def test_shared_objects_are_found_where_the_scheduler_keeps_them():
     directory = ObjectDirectory()
     bench = Bench(object_directory=directory.path, object_directory_token=directory.token)

@@ -87,7 +87,8 @@ class ObjectStore:
         self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
         self._fetches: Dict[int, _Fetch] = {}
         self._served: Dict[int, _Serving] = {}
-        self._named_functions: Dict[bytes, int] = {}
+        self._named_functions: Dict[bytes, int] = {}  # by definition
+        self._definitions: Dict[int, bytes] = {}  # the same by id; no objects of the scheduler, which cannot end them
         self._last_uses: Dict[int, float] = {}  # since when nobody has asked for the content of what is here
 
     # Sessions -----------------------------------------------------------------------------------------------
@@ -149,6 +150,7 @@ class ObjectStore:
             table.clear()
         self._last_uses.clear()
         self._named_functions.clear()
+        self._definitions.clear()
 
     def _unlink_own(self, object_id: int) -> None:
         if self._private is not None:
@@ -159,7 +161,7 @@ class ObjectStore:
 
     def is_available(self, object_id: int) -> bool:
         """Whether processors can be given the object now. Id 0 stands for "none"."""
-        if object_id in self._inline or object_id in self._paths or object_id == 0:
+        if object_id == 0 or object_id in self._inline or object_id in self._paths or object_id in self._definitions:
             return True
         if self.shared and object_id not in self._sizes:
             path = os.path.join(self._scheduler_directory, object_name(object_id))
@@ -173,11 +175,14 @@ class ObjectStore:
         object_id = self._named_functions.get(definition)
         if object_id is None:
             object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + len(self._named_functions)
-            self._inline[object_id] = definition
+            self._definitions[object_id] = definition
         return object_id
 
     def definition(self, object_id: int) -> Optional[Tuple[int, Place, Buffer]]:
         """Kind, place and content of an available object."""
+        named = self._definitions.get(object_id)
+        if named is not None:
+            return m.ObjectKind.VALUE, Place.INLINE, named
         kind = self._kinds.get(object_id, m.ObjectKind.VALUE)
         self._last_uses.pop(object_id, None)
         content = self._inline.get(object_id)
@@ -193,7 +198,7 @@ class ObjectStore:
             needed: what tasks and processors have or will want, whenever they got it.
         """
         last_uses = self._last_uses
-        here = [object_id for object_id in (*self._inline, *self._paths) if object_id < _NAMED_FUNCTION_IDS]
+        here = (*self._inline, *self._paths)
         unused = [each for each in here if now - last_uses.setdefault(each, now) > retention_seconds]
         for object_id in set(unused).difference(needed()) if unused else ():
             self._inline.pop(object_id, None)

@@ -94,6 +94,7 @@ def messages_of_others_do_not_end_it(bench: RoleBench) -> None:
     worker.send("BalanceResponse", requestId=9, ids=[1])
     worker.send("ObjectResponse", b"1234", id=99, status="ok", size=4)
     worker.send("HeartbeatEcho", sequence=2**63)
+    worker.send("ObjectInstruction", action="clear")
     serves(bench, worker)
 
 
