@@ -38,7 +38,7 @@ LEFT_OUT = (
     *("zmq.asyncio", "zmq.auth", "zmq.backend.cffi", "zmq.devices", "zmq.eventloop", "zmq.green", "zmq.log", "zmq.ssh"),
     *("zmq.tests", "cffi", "pycparser", "gevent", "tornado", "uvloop"),
     # Of what scaler_ui uses: for other ways to use it.
-    *("anyio._backends._trio", "anyio.pytest_plugin", "uvicorn.supervisors", "uvicorn.workers", "uvloop", "httptools"),
+    *("anyio._backends._trio", "anyio.pytest_plugin", "uvicorn.workers", "uvloop", "httptools"),
     *("prometheus_client.twisted", "prometheus_client.aiohttp", "prometheus_client.django", "pytest", "trio"),
     # Of the standard library: what asyncio, argparse and logging could use and do not here.
     *("ssl", "_hashlib", "bz2", "lzma", "sqlite3", "tkinter", "xml", "xmlrpc", "doctest"),

@@ -11,7 +11,8 @@ import sys
 
 
 def main() -> int:
-    name = os.path.basename(sys.argv[0])
+    # `sys.argv[0]` is the file itself, whatever link to it was called; nuitka keeps what the caller said.
+    name = os.path.basename(__compiled__.original_argv0)  # type: ignore[name-defined]  # noqa: F821
     if name == "scaler_top":
         from scaler_appliance.top.program import main as run
     elif name == "scaler_ui":

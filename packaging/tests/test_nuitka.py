@@ -14,7 +14,15 @@ from typing import List
 
 import pytest
 from empty_root import EmptyRoot
-from packaged import NUITKA, RunningScheduler, assert_reads_files, assert_serves, built
+from packaged import (
+    NUITKA,
+    RunningScheduler,
+    assert_reads_files,
+    assert_serves,
+    assert_watches,
+    built,
+    clean_environment,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +69,10 @@ def test_it_says_its_version(command: List[str]) -> None:
     assert (finished.returncode, finished.stderr) == (0, "")
     assert " CPython " in finished.stdout
     assert "libzmq" in finished.stdout
+
+
+def test_links_to_it_are_the_other_programs(tmp_path: Path) -> None:
+    assert_watches(built(NUITKA, "dist-nuitka"), tmp_path, clean_environment(tmp_path))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
