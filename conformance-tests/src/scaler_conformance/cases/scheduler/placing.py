@@ -145,7 +145,7 @@ def higher_priority_goes_first(bench: RoleBench) -> None:
     running = worker.expect_task()
     for priority in (0, -(1 << 31), 7, (1 << 31) - 1):
         client.submit(payload=b"%d" % priority, options={"priority": priority})
-    bench.quiet(client)
+        bench.quiet(client)  # so that each waits when the next one comes
     order = []
     for _ in range(4):
         worker.succeed(running)
