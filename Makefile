@@ -30,7 +30,7 @@ demo: .venv/.packages  ## start a cluster on this machine and give it work
 
 .PHONY: test
 test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser  ## run all tests
-	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: .venv/.tools  ## check format, lint, types and import rules, and run the fast tests
