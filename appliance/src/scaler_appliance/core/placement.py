@@ -66,6 +66,7 @@ class Placement:
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished something, or has more or fewer slots than before."""
+        self._note_crowd(worker)
         if worker.slots > worker.hello.slots:
             self._lending[worker.number] = worker
         else:
@@ -82,6 +83,10 @@ class Placement:
             and worker.assigned * 2 <= worker.capacity
         ):
             self._hungry[worker.number] = worker
+
+    def _note_crowd(self, worker: WorkerSession) -> None:
+        if worker.assigned > worker.slots:
+            self._state.crowded[worker.number] = worker
 
     def place(self) -> None:
         """Hand out waiting tasks as far as workers have room."""
@@ -200,6 +205,7 @@ class Placement:
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         worker.assign(dispatch)
+        self._note_crowd(worker)
         worker.sent += stop - start
         state.note_assigned(dispatch, worker, stop - start)
         # SCL-SCH-011

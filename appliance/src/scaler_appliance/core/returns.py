@@ -5,8 +5,8 @@ Rules:
 - A worker that is lost counts as an attempt of every task it held, whether started or not: nobody can tell any more.
   A task that is lost too often, or may run at most once, ends as `lost`, and its error names every worker lost with it.
 - Balancing never takes a task away: it asks, and the worker gives back what it has not started. It corrects what the
-  estimate of durations got wrong; it is not how work is spread. So it looks now and then at everybody, and often only
-  at those who are thought to have work for long enough to be worth two messages.
+  estimate of durations got wrong; it is not how work is spread. So it looks now and then at all who hold more tasks
+  than slots, and often only at those who are thought to have work for long enough to be worth two messages.
 """
 
 from __future__ import annotations
@@ -89,17 +89,18 @@ class Returns:
         Parameters:
             everybody: ask whoever has any; otherwise those who have most, if that is work for some time.
         """
-        if self._state.ready.placeable():
+        crowded = self._state.crowded
+        if not crowded or not any(self._placement.idle_workers()) or self._state.ready.placeable():
+            return
+        for worker in [each for each in crowded.values() if each.assigned <= each.slots]:
+            del crowded[worker.number]
+        donors = [each for each in crowded.values() if each.balance_request is None and not each.leaving]
+        if not donors:
             return
         idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if not free_slots:
             return
-        donors = [
-            worker
-            for worker in self._state.workers.values()
-            if worker.assigned > worker.slots and worker.balance_request is None and not worker.leaving
-        ]
         donors.sort(key=lambda worker: worker.slots / worker.assigned)
         if not everybody:
             donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))

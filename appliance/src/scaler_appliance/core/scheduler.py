@@ -377,6 +377,7 @@ class Scheduler:
             self._returns.return_all(session, why, is_fault)
             self._objects.on_session_gone(session)
             del self.state.workers[session.number]
+            self.state.crowded.pop(session.number, None)
             self.state.changes.workers.remove(session.number, session)
             self.state.changes.beats.pop(session.number, None)
             self.state.total_slots -= session.hello.slots

@@ -58,6 +58,7 @@ class State:
         self.sessions: Dict[bytes, Session] = {}  # by peer
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
+        self.crowded: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
         self.last_session = settings.last_session
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
@@ -224,11 +225,13 @@ class State:
                 assert dispatch.batch.dispatches[dispatch.number] is dispatch
                 assert dispatch.open_count == dispatch.open.count(True) > 0
                 assigned += dispatch.open_count
+            assert worker.assigned <= worker.slots or number in self.crowded, f"{worker.title} is crowded"
             assert worker.assigned == assigned, f"{worker.title}: {worker.assigned} counted, {assigned} open"
             worker.check_invariants()
             total_slots += worker.hello.slots
             dispatches += len(worker.dispatches)
         assert self.total_slots == total_slots
+        assert self.workers.keys() >= self.crowded.keys()
         assert len(self.dispatches) == dispatches
 
     def _check_graphs(self, references: Dict[int, int]) -> None:
