@@ -11,7 +11,7 @@ import pytest
 from scaler.client import recovery as recovery_module
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import ObjectChannel
-from scaler.client.outgoing import Outbox, TaskRun
+from scaler.client.outgoing import ROOM_BYTES, Outbox, TaskRun
 from scaler.client.recovery import Recovery
 from scaler_protocol import messages as m
 
@@ -52,6 +52,23 @@ def test_a_part_of_a_run_is_sent_again_as_often_as_need_be() -> None:
         assert task.dependencies == array("Q", [101, 103, 103, 103])
     task, payload = run.part([12], renumbered)
     assert (task.ids, b"".join(payload), task.dependencies) == (array("Q", [12]), b"\2\2", array("Q"))
+
+
+def test_what_is_sent_again_fits_a_scheduler_that_takes_less() -> None:
+    outbox = Outbox(lambda object_id: None)
+    outbox.set_limits(m.Limits(maximum_message_bytes=ROOM_BYTES + 100))
+    run = outbox.add_task(7, 10, b"a" * 30)
+    for task_id, size in ((11, 0), (12, 40), (13, 10), (14, 20)):
+        assert outbox.add_task(7, task_id, b"b" * size) is run
+    outbox.take()
+
+    outbox.set_limits(m.Limits(maximum_message_bytes=ROOM_BYTES + 29))
+    outbox.add_again(run, [10, 11, 12, 14])
+
+    sent = [again.message(lambda object_id: object_id) for again in outbox.take()]
+    assert [list(task.ids) for task, _ in sent] == [[10], [11, 12], [14]]  # type: ignore[union-attr]
+    assert [sum(map(len, payload)) for _, payload in sent] == [30, 40, 20]
+    assert (outbox.task_count, outbox.task_bytes) == (5 + 4, 100 + 90)
 
 
 def test_a_task_that_may_run_once_is_not_sent_a_second_time() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.objects import KeptObject
 from scaler.codecs import PYTHON_CODEC
@@ -68,11 +68,11 @@ class TaskRun:
         self.dependency_counts.append(len(dependencies))
         self.dependencies.extend(dependencies)
 
-    def bytes_of(self, task_ids: List[int]) -> int:
-        """The payload bytes of some of the tasks."""
+    def sizes_of(self, task_ids: List[int]) -> List[int]:
+        """The payload bytes of each of some tasks."""
         if self._payload is None:
-            return sum(len(self.payloads[task_id - self.first_id]) for task_id in task_ids)
-        return sum(self._sizes[task_id - self.first_id] for task_id in task_ids)
+            return [len(self.payloads[task_id - self.first_id]) for task_id in task_ids]
+        return [self._sizes[task_id - self.first_id] for task_id in task_ids]
 
     def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
         """All tasks. From now on no task can be added."""
@@ -271,9 +271,13 @@ class Outbox:
         """Tasks that a session before this one knew, or would have."""
         self._close_run()
         if isinstance(run, TaskRun):
+            sizes = run.sizes_of(task_ids)
             self._closed_tasks += len(task_ids)
-            self._closed_bytes += run.bytes_of(task_ids)
-        self._items.append(RunAgain(run, task_ids))
+            self._closed_bytes += sum(sizes)
+            for part in _parts(task_ids, sizes, self._batch_bytes):
+                self._items.append(RunAgain(run, part))
+        else:
+            self._items.append(RunAgain(run, task_ids))
 
     def take(self) -> List[Outgoing]:
         items, self._items = self._items, []
@@ -282,3 +286,14 @@ class Outbox:
 
     def __bool__(self) -> bool:
         return bool(self._items)
+
+
+def _parts(task_ids: List[int], sizes: List[int], batch_bytes: int) -> Iterator[List[int]]:
+    """Tasks by messages: each is full with the task by which it exceeds a batch, as when they were added."""
+    start = part_bytes = 0
+    for index, size in enumerate(sizes):
+        if part_bytes > batch_bytes:
+            yield task_ids[start:index]
+            start, part_bytes = index, 0
+        part_bytes += size
+    yield task_ids[start:]
