@@ -21,15 +21,6 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    """A browser that is to have nothing to complain of when the test ends."""
-    yield chromium
-    problems = chromium.problems()
-    chromium.close_page()
-    assert problems == []
-
-
-@pytest.fixture
 def start_ui(tmp_path: Path) -> Iterator[StartUi]:
     """Starts a scaler_ui that watches an address."""
     started = []
@@ -41,6 +32,15 @@ def start_ui(tmp_path: Path) -> Iterator[StartUi]:
     yield start
     for server in started:
         server.close()
+
+
+@pytest.fixture
+def browser(chromium: Browser, start_ui: StartUi) -> Iterator[Browser]:
+    """A browser that is to have nothing to complain of when the test ends, before any scaler_ui goes."""
+    yield chromium
+    problems = chromium.problems()
+    chromium.close_page()
+    assert problems == []
 
 
 @pytest.fixture
