@@ -135,6 +135,22 @@ def test_capabilities_are_counted_and_come_back_with_the_result(harness: Harness
     harness.nothing_else_was_sent()
 
 
+def test_an_amount_next_to_nothing_limits_nobody_and_stops_nobody(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=2, gpu=1)
+    client.submit([0], options=options(gpu=5e-324))
+    client.submit([1], options=options(gpu=1))
+    assert len(worker.take_all_tasks()) == 2
+    harness.nothing_else_was_sent()
+
+
+def test_a_capability_without_amount_is_free_when_all_of_it_is_in_use(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=4, gpu=0.3)
+    client.submit(range(3), options=options(gpu=0.1))
+    client.submit([3], options=options(gpu=0))
+    assert len(worker.take_all_tasks()) == 4  # though 0.3 less three times 0.1 is less than nothing
+    harness.nothing_else_was_sent()
+
+
 def test_a_worker_whose_capability_is_in_use_does_not_hide_one_that_has_it_free(harness: Harness) -> None:
     client, first = harness.client(), harness.worker(slots=2, gpu=1)
     client.submit([0], options=options(gpu=1))

@@ -246,8 +246,10 @@ class WorkerSession(Session):
         # SCL-SCH-009, SCL-SCH-010
         room = self.capacity - self.assigned
         for name, amount in capabilities:
-            if amount:
-                room = min(room, int(self._free.get(name, 0.0) / amount + _ROUNDING))
+            free = self._free.get(name, 0.0)
+            # Otherwise the quotient is of no interest, and may be more than a number can say.
+            if amount and free < amount * room:
+                room = min(room, int(free / amount + _ROUNDING))
         return max(0, room)
 
     def count_as_urgent(self, requirement: Requirement) -> int:
@@ -289,8 +291,9 @@ class WorkerSession(Session):
             for name, amount in dispatch.batch.requirement.needs.capabilities:
                 used[name] += amount * dispatch.open_count
         for name, amount in self.capabilities.items():
-            assert -_ROUNDING <= used[name] <= amount + _ROUNDING, f"{self.title}: {used[name]} {name} in use"
-            assert abs(self._free[name] + used[name] - amount) < 1e-6
+            rounding = _ROUNDING * max(1.0, amount)
+            assert -rounding <= used[name] <= amount + rounding, f"{self.title}: {used[name]} {name} in use"
+            assert abs(self._free[name] + used[name] - amount) < 1000 * rounding
 
     def cancel(self, instances: Iterable[int], force: bool) -> None:
         """Ask the worker to drop instances, at the end of this burst."""
