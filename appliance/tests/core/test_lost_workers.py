@@ -170,6 +170,19 @@ def test_tasks_given_back_go_first_in_their_order(harness: Harness) -> None:
     harness.nothing_else_was_sent()
 
 
+def test_tasks_given_back_beside_an_id_that_nobody_had_run_elsewhere(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=2)
+    client.submit(range(2))
+    given = worker.take_all_tasks()[0]
+    worker.post(m.BalanceResponse(ids=array("Q", [given, 1 << 60])))
+    harness.tick()
+    worker.take_refusal(m.RefusalReason.PROTOCOL_VIOLATION)
+    other = harness.worker(slots=2)
+    other.finish(other.take_all_tasks())
+    assert client.take_results().keys() == {0, 1}
+    harness.nothing_else_was_sent()
+
+
 # Balancing ------------------------------------------------------------------------------------------------------
 
 

@@ -135,15 +135,17 @@ class Returns:
             worker.balance_request = None
         found: List[Tuple[Dispatch, int, int]] = []
         position = 0
-        while position < len(message.ids):
-            dispatch, start, stop = self._outcomes.find_run(worker, message.ids, position)
-            position += stop - start
-            if dispatch is not None and dispatch.is_open(start):
-                self._outcomes.close(worker, dispatch, start, stop)
-                self._finish_cancelled(dispatch.batch, start, stop)
-                found.append((dispatch, start, stop))
-        for dispatch, start, stop in sorted(found, key=_place, reverse=True):
-            self._requeue(dispatch.batch, start, stop)
+        try:
+            while position < len(message.ids):
+                dispatch, start, stop = self._outcomes.find_run(worker, message.ids, position)
+                position += stop - start
+                if dispatch is not None and dispatch.is_open(start):
+                    self._outcomes.close(worker, dispatch, start, stop)
+                    self._finish_cancelled(dispatch.batch, start, stop)
+                    found.append((dispatch, start, stop))
+        finally:  # also what it named before an id that is not its own
+            for dispatch, start, stop in sorted(found, key=_place, reverse=True):
+                self._requeue(dispatch.batch, start, stop)
         self._placement.on_load_changed(worker)
 
 
