@@ -50,6 +50,18 @@ def test_workers_and_their_tasks(harness: Harness) -> None:
     assert (info.worker_count, info.slots, info.tasks_waiting, info.tasks_running) == (0, 0, 3, 0)
 
 
+def test_workers_may_claim_more_slots_than_a_message_can_say(harness: Harness) -> None:
+    client = harness.client()
+    most = (1 << 32) - 1
+    workers = [harness.worker(slots=most) for _ in range(2)]
+    info = ask(client)
+    assert (info.slots, info.slots_free) == (most, most)
+    for peer in (client, *workers):
+        peer.send(m.Heartbeat(sequence=1))
+        assert peer.take(m.HeartbeatEcho).slots == most
+    harness.nothing_else_was_sent()
+
+
 def test_no_more_workers_are_listed_than_asked_for_and_all_are_counted(harness: Harness) -> None:
     client = harness.client()
     for _ in range(3):

@@ -13,6 +13,7 @@ from scaler_appliance.core.state import State
 from scaler_protocol import messages as m
 
 MAXIMUM_WORKERS = 1000
+LARGEST_COUNT = (1 << 32) - 1  # of slots that a message can say; workers may claim more together
 
 
 class ClusterInfo:
@@ -29,6 +30,8 @@ class ClusterInfo:
         """A client wants to know of the cluster; `uptime_seconds` is how long the scheduler runs."""
         state = self._state
         listed = min(message.maximum_workers, MAXIMUM_WORKERS)  # SCL-SCH-035
+        # A processor whose task waits for others lends its slot, so there may be more than it joined with.
+        slots_free = sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values())
         # SCL-SCH-034
         info = m.Info(
             request_id=message.request_id,
@@ -36,9 +39,8 @@ class ClusterInfo:
             uptime_milliseconds=int(uptime_seconds * 1000),
             clients=len(state.clients),
             worker_count=len(state.workers),
-            slots=state.total_slots,
-            # A processor whose task waits for others lends its slot, so there may be more than it joined with.
-            slots_free=sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values()),
+            slots=min(state.total_slots, LARGEST_COUNT),
+            slots_free=min(slots_free, LARGEST_COUNT),
             tasks_waiting=state.waiting(),
             tasks_running=state.running,
             workers=[_about(worker) for worker in islice(state.workers.values(), listed)],

@@ -21,7 +21,7 @@ from scaler_appliance.core.acceptance import Acceptance, check_capabilities
 from scaler_appliance.core.batches import dispatch_number, position_in_dispatch
 from scaler_appliance.core.cancels import Cancels
 from scaler_appliance.core.client_flow import ClientFlow
-from scaler_appliance.core.cluster_info import ClusterInfo
+from scaler_appliance.core.cluster_info import LARGEST_COUNT, ClusterInfo
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
 from scaler_appliance.core.explanations import Explanations
 from scaler_appliance.core.flow import Flow
@@ -407,7 +407,7 @@ class Scheduler:
         # SCL-SES-014
         echo = m.HeartbeatEcho(
             sequence=message.sequence,
-            slots=self.state.total_slots,
+            slots=min(self.state.total_slots, LARGEST_COUNT),
             tasks_waiting=len(self.state.ready),
             # SCL-MON-008
             is_watched=is_worker and self.state.is_watched and not session.number & self.state.runs.mask,
