@@ -436,6 +436,18 @@ def test_more_results_than_a_task_can_take_lose_it(
     nothing_is_kept(harness, client)
 
 
+def test_more_objects_than_a_task_can_name_lose_it(harness: Harness, client: Client, worker: Worker) -> None:
+    most = graph_reactions.MAXIMUM_OBJECTS
+    needed = client.create(2, b"needed")
+    columns = {"dependency_counts": array("H", [0, most]), "dependencies": array("Q", [needed] * most)}
+    submit(client, {1: [], 2: [1]}, [2], **columns)
+    (instance,) = taken(worker).values()
+    worker.finish([instance], [b""], objects=[worker.announce(1, 100_000, SHARED)])
+    assert client.take_losses()[2].kind == m.FailureKind.REJECTED
+    client.delete(needed)
+    nothing_is_kept(harness, client)
+
+
 def test_an_empty_graph_is_nothing_and_what_no_target_needs_is_not_run(
     harness: Harness, client: Client, worker: Worker
 ) -> None:

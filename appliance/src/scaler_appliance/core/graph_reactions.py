@@ -162,11 +162,14 @@ class Graphs:
     def _kept(self, client: ClientSession, graph: Graph, node: int, content: bytes, codec: str) -> Union[bytes, int]:
         """What to keep of a small result: its bytes; where many need it, an object."""
         dependants = graph.dependants[node]
-        if len(content) < SHARED_RESULT_BYTES or len(content) * dependants < FAN_OUT_BYTES:
+        size = len(content)
+        if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
+            if size > graph.largest_result_bytes:
+                graph.largest_result_bytes = size
             return content
         client.objects_made += 1
         object_id = client.number << SESSION_SHIFT | FIRST_OWN_NUMBER | client.objects_made
-        record = ObjectRecord(object_id, client.number, len(content), m.ObjectKind.VALUE, "", codec)
+        record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
         record.content = content
         record.held = False
         record.references = dependants

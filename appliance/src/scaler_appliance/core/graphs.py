@@ -53,7 +53,7 @@ class Graph:
         "client", "ids", "functions", "codec", "options", "payload", "offsets", "dependencies", "dependency_offsets",
         "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states", "missing", "dependants",
         "is_target", "batches", "results", "failures", "ended", "unneeded", "unfinished", "is_forced", "held_functions",
-        "tally",
+        "tally", "largest_result_bytes",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.GraphTask, payload: bytes, tally: GraphTally) -> None:
@@ -84,6 +84,7 @@ class Graph:
         self.states = bytearray([TaskState.WAITING]) * count  # QUEUED: its batch knows more
         self.batches: List[Optional[TaskBatch]] = [None] * count
         self.results: Dict[int, Union[bytes, int]] = {}  # content, or the id of the object that has it
+        self.largest_result_bytes = 0  # of those whose content was kept
         self.failures: Dict[int, Failure] = {}  # of nodes in `ended`
         self.ended: List[int] = []  # nodes whose dependants have not been told
         self.unneeded: List[int] = []  # nodes without outcome that no target needs any more
@@ -193,12 +194,16 @@ class Graph:
     def too_much_for(self, node: int, most_bytes: int, most_objects: int) -> bool:
         """Whether the results that the node needs are more than one task can be given."""
         predecessors = self.predecessors_of(node)
-        if len(predecessors) < most_objects and len(self.results) < most_objects:  # small results are 64 KiB at most
+        own_objects = self.dependency_offsets[node + 1] - self.dependency_offsets[node]
+        if (
+            len(predecessors) + own_objects <= most_objects
+            and len(predecessors) * self.largest_result_bytes <= most_bytes
+        ):
             return False
         results = [self.results[each] for each in predecessors]
         objects = sum(isinstance(result, int) for result in results)
         total_bytes = sum(len(result) for result in results if not isinstance(result, int))
-        return total_bytes > most_bytes or objects + len(self.dependencies_of(node)) > most_objects
+        return total_bytes > most_bytes or objects + own_objects > most_objects
 
     def references(self) -> Iterator[int]:
         """The objects that it keeps alive, each as often as it refers to it."""
