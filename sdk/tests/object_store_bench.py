@@ -22,6 +22,7 @@ class Bench:
         self.store.on_available = lambda object_id: self.events.append(("available", object_id))
         self.store.on_missing = lambda object_id: self.events.append(("missing", object_id))
         self.store.on_served = lambda object_id: self.events.append(("served", object_id))
+        self.store.on_unserved = lambda object_id: self.events.append(("unserved", object_id))
         self.store.start_session(m.Welcome(session=3, limits=m.Limits(chunk_bytes=CHUNK), **welcome))
 
     def create(self, object_id: int, storage: int, content: bytes = b"", size: int = 0) -> None:

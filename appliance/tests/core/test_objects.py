@@ -177,6 +177,46 @@ def test_who_waits_is_told_when_the_bytes_cannot_be_kept(harness: Harness) -> No
     harness.nothing_else_was_sent()
 
 
+def test_a_result_that_cannot_be_kept_is_fetched_to_its_end_for_its_outcome_to_come(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit([0])
+    (instance,) = worker.take_tasks()
+    object_id = worker.announce(1, 95, REMOTE)
+    respond(worker, worker.take(m.ObjectRequest))
+    assert isinstance(harness.take_effect(), StoreChunk)
+    harness.core.on_object_unreadable(harness.now, object_id)
+    harness.tick()
+    assert harness.take_effect() == RemoveObject(object_id)
+    asked = 10
+    while worker.inbox:
+        part = worker.take(m.ObjectRequest)
+        assert part.offset == asked
+        asked += part.length
+        worker.send(m.ObjectResponse(id=object_id, offset=part.offset, size=95), b"x" * part.length)
+    assert asked == 95
+    worker.finish([instance], [b""], objects=[object_id])
+    assert list(client.take(m.TaskResult).objects) == [object_id]
+    request(client, object_id)
+    take_missing(client, object_id)
+    client.delete(object_id)
+    assert len(harness.state.objects) == 0
+    harness.nothing_else_was_sent()
+
+
+def test_a_chunk_of_another_length_than_asked_for_costs_the_session(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    object_id = client.announce(1, 20, REMOTE)
+    asked = [client.take(m.ObjectRequest) for _ in range(2)]
+    request(worker, object_id, 10)
+    respond(client, asked[0])
+    assert isinstance(harness.take_effect(), StoreChunk)
+    client.send(m.ObjectResponse(id=object_id, offset=10, size=20), b"x" * 9)
+    client.take_refusal(m.RefusalReason.PROTOCOL_VIOLATION)
+    take_missing(worker, object_id)
+    assert harness.take_effect() == RemoveObject(object_id)
+    harness.nothing_else_was_sent()
+
+
 def test_who_waits_is_told_when_the_object_is_deleted(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     object_id = client.announce(1, 20, REMOTE)

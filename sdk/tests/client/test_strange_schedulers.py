@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from array import array
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Tuple
 
 import pytest
 
 from scaler import Client, NamedFunction
 from scaler.client.objects import ObjectChannel
 from scaler.client.outgoing import Outbox
+from scaler.exceptions import ObjectStorageFullError
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.connection import Connection
@@ -161,3 +162,42 @@ def test_a_chunk_beyond_the_end_of_an_object_is_no_message() -> None:
     objects.fetch(5, None, lambda *_: None)  # type: ignore[arg-type]  # for no future
     with pytest.raises(MalformedMessageError):
         objects.on_response(m.ObjectResponse(id=5, offset=8, size=10), b"12345", lambda *_: None)
+
+
+def fetching() -> Tuple[ObjectChannel, List[m.ObjectRequest]]:
+    """A channel that fetches object 5 in chunks of 4 bytes, and what it asks for."""
+    objects = ObjectChannel(m.Welcome(session=1, limits=m.Limits(chunk_bytes=4)))
+    asked: List[m.ObjectRequest] = []
+    objects.fetch(5, None, asked.append)  # type: ignore[arg-type]  # for no future
+    return objects, asked
+
+
+def test_the_rest_of_a_short_answer_is_asked_for() -> None:
+    objects, asked = fetching()
+    content = b"0123456789"
+    fetched = None
+    while asked:
+        assert fetched is None
+        request = asked.pop(0)
+        end = request.offset + max(1, min(request.length, 4) - 1)
+        response = m.ObjectResponse(id=5, offset=request.offset, size=10)
+        fetched = objects.on_response(response, content[request.offset : end], asked.append)
+    assert fetched is not None and fetched.content == content
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "chunk"),
+    [(0, 10, b"0123"), (4, 11, b"4567"), (4, 10, b"45678"), (5, 10, b"5")],
+    ids=["twice", "of another size", "too much", "elsewhere"],
+)
+def test_bytes_that_were_not_asked_for_are_no_part_of_an_object(offset: int, size: int, chunk: bytes) -> None:
+    objects, asked = fetching()
+    objects.on_response(m.ObjectResponse(id=5, offset=0, size=10), b"0123", asked.append)
+    with pytest.raises(MalformedMessageError):
+        objects.on_response(m.ObjectResponse(id=5, offset=offset, size=size), chunk, asked.append)
+
+
+def test_a_result_for_which_there_is_no_memory_is_an_error_of_its_task_alone() -> None:
+    objects, asked = fetching()
+    fetched = objects.on_response(m.ObjectResponse(id=5, size=2**62), b"0123", asked.append)
+    assert fetched is not None and isinstance(fetched.error, ObjectStorageFullError)

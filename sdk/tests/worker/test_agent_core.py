@@ -19,6 +19,7 @@ from scaler.worker import frames
 from scaler.worker.effects import Deliver
 from scaler.worker.frames import FrameError, Kind
 from scaler.worker.processor_pool import LENDING_DELAY_SECONDS, MAXIMUM_SPARES
+from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
 # Dealing --------------------------------------------------------------------------------------------------------------
@@ -259,6 +260,23 @@ def test_a_large_result_elsewhere_is_reported_when_it_was_fetched():
 
     [(message, _)] = bench.take(m.TaskResult)
     assert (list(message.ids), list(message.objects)) == ([1], [5001])
+    assert bench.core.is_empty
+
+
+def test_a_large_result_that_is_gone_before_it_was_fetched_loses_its_task():
+    bench = Bench(slots=1)
+    bench.objects.shared = False
+    bench.send_tasks([1])
+    number, chunk = bench.dealt()[0]
+    bench.finish(number, chunk, payloads=[frames.large_result(1 << 20, "/dev/shm/new-1")], large=b"\x01")
+    assert bench.outcomes() == {}
+
+    bench.core.on_object_unserved(5001)
+    bench.turn()
+
+    [(message, payload)] = bench.take(m.TaskResult)
+    assert (list(message.ids), list(message.statuses)) == ([1], [m.TaskStatus.LOST])
+    assert decode_struct(m.Failure, payload).kind == m.FailureKind.OBJECT_MISSING
     assert bench.core.is_empty
 
 

@@ -93,6 +93,36 @@ def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench):
     assert bench.events == [("missing", 9), ("missing", 10)]
 
 
+def test_the_rest_of_a_short_answer_is_asked_for(bench):
+    content = os.urandom(5 * CHUNK + 7)
+    bench.store.fetch(9)
+    requests = bench.sent()
+    while requests:
+        request = requests.pop(0)
+        end = request.offset + max(1, request.length - 300)
+        response = m.ObjectResponse(id=9, offset=request.offset, size=len(content))
+        bench.store.on_response(response, content[request.offset : end])
+        requests += bench.sent()
+        assert len(requests) <= WINDOW
+
+    assert bench.events == [("available", 9)]
+    with open(os.fsdecode(bench.store.definition(9)[2]), "rb") as file:
+        assert file.read() == content
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "length"),
+    [(0, 3 * CHUNK, CHUNK), (CHUNK, 3 * CHUNK + 1, CHUNK), (CHUNK, 3 * CHUNK, CHUNK + 1), (2**64 - 1, 3 * CHUNK, 1)],
+    ids=["twice", "of another size", "too much", "elsewhere"],
+)
+def test_an_object_whose_bytes_contradict_each_other_is_given_up(bench, offset, size, length):
+    bench.store.fetch(9)
+    bench.respond(bench.sent()[0], bytes(3 * CHUNK))
+    bench.store.on_response(m.ObjectResponse(id=9, offset=offset, size=size), bytes(length))
+
+    assert bench.events == [("missing", 9)]
+
+
 def test_an_object_deleted_while_it_is_fetched_is_missing(bench):
     bench.create(9, REMOTE, size=3 * CHUNK)
     bench.store.fetch(9)
@@ -144,6 +174,32 @@ def test_a_result_is_served_and_then_forgotten(bench):
 
     bench.store.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
     assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
+
+
+@pytest.mark.parametrize("offset", [2 * CHUNK + 1, 2**64 - 1])
+def test_bytes_beyond_the_end_of_a_result_are_missing_and_it_stays(bench, offset):
+    object_id, _ = bench.write_result(bytes(2 * CHUNK))
+    bench.sent()
+    for asked in (offset, 2 * CHUNK, CHUNK):
+        bench.store.on_request(m.ObjectRequest(id=object_id, offset=asked, length=CHUNK))
+
+    assert [message.status == m.ObjectResponseStatus.MISSING for message in bench.sent()] == [True, False, False]
+    assert bench.events == []  # its first bytes have not been asked for
+
+
+@pytest.mark.parametrize("what", ["gone", "shorter", "deleted"])
+def test_a_result_that_disappears_before_it_was_fetched_is_lost(bench, what):
+    object_id, _ = bench.write_result(bytes(2 * CHUNK))
+    bench.sent()
+    path = os.path.join(os.path.dirname(bench.store.write_prefix), object_name(object_id))
+    if what == "deleted":
+        bench.store.on_instruction(m.ObjectInstruction(action=DELETE, ids=[object_id]), b"")
+    else:
+        os.unlink(path) if what == "gone" else os.truncate(path, 5)
+        bench.store.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+        assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
+
+    assert bench.events == [("unserved", object_id)]
 
 
 def test_a_result_that_disappeared_is_no_object(bench):

@@ -132,7 +132,8 @@ class ObjectReactions:
             return  # deleted meanwhile
         if message.status != m.ObjectResponseStatus.OK:
             self._state.objects.give_up(record)
-        elif message.offset != record.arrived or not payload or record.arrived + len(payload) > record.requested:
+        # SCL-OBJ-009
+        elif message.offset != record.arrived or len(payload) != self._state.objects.length_asked_for(record):
             text = f"ObjectResponse: not the bytes of object {message.id:016x} that were asked for"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         else:

@@ -38,7 +38,7 @@ def text_of_missing(object_id: int) -> str:
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
-        "source", "waiting", "references", "held", "holders", "charged_to", "is_noted",
+        "source", "waiting", "references", "held", "holders", "charged_to", "is_noted", "is_lost",
     )  # fmt: skip
 
     def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
@@ -59,11 +59,12 @@ class ObjectRecord:
         self.charged_to = 0  # session of the client whose task's arguments it is
         self.holders: Set[int] = set()  # sessions of workers that were told of it
         self.is_noted = False  # for monitors
+        self.is_lost = False  # what arrived could not be kept, and the rest is not
 
     @property
     def is_broken(self) -> bool:
         """Whether bytes are missing that can arrive no more."""
-        return self.arrived < self.size and self.source is None
+        return self.is_lost or (self.arrived < self.size and self.source is None)
 
 
 class ObjectTable:
@@ -130,11 +131,20 @@ class ObjectTable:
             self._effects.append(Send(record.source, request))
             record.requested += length
 
+    def length_asked_for(self, record: ObjectRecord) -> int:
+        """How many bytes the next chunk has to have; -1: none is on its way."""
+        if record.arrived >= record.requested:
+            return -1
+        return min(self._chunk_bytes, record.size - record.arrived)
+
     def on_chunk(self, record: ObjectRecord, chunk: bytes) -> None:
         """The next chunk of an object arrived; chunks come in order because one connection carries them."""
         offset = record.arrived
         record.arrived += len(chunk)
         is_whole = record.arrived >= record.size
+        if record.is_lost:
+            self.give_up(record) if is_whole else self._request_more(record)
+            return
         on_disk = record.place == Place.ON_DISK
         self._effects.append(StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk))
         self._request_more(record)
@@ -162,6 +172,16 @@ class ObjectTable:
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
         self._arriving.pop(record.object_id, None)
+        self._changes.touch_object(record)
+        self._remove_file(record)
+        self._refuse_waiting(record)
+
+    def discard(self, record: ObjectRecord) -> None:
+        """What arrives of an object cannot be kept, and is fetched all the same.
+
+        Its maker is a worker, who reports the outcome of the task when the last byte was asked for.
+        """
+        record.is_lost = True
         self._changes.touch_object(record)
         self._remove_file(record)
         self._refuse_waiting(record)

@@ -172,7 +172,12 @@ class Scheduler:
         """The bytes of an object could not be kept: whoever waits for them is told that they are missing."""
         self._now = now
         record = self.state.objects.find(object_id)
-        if record is not None:
+        if record is None:
+            return
+        source = None if record.source is None else self.state.sessions.get(record.source)
+        if isinstance(source, WorkerSession):
+            self.state.objects.discard(record)
+        else:
             self.state.objects.give_up(record)
 
     def on_object_spilled(self, now: float, object_id: int) -> None:

@@ -94,6 +94,7 @@ class _Fetch:
         self.content: Optional[bytearray] = None  # its size comes with the first chunk
         self.requested = 0
         self.arrived = 0
+        self.asked: Dict[int, int] = {}  # lengths of the requests without an answer, by offset
 
 
 class Fetched(NamedTuple):
@@ -263,8 +264,12 @@ class ObjectChannel:
 
     def fetch(self, object_id: int, future: ScalerFuture, send: Send) -> None:
         """Begin to fetch a large result for a future."""
-        self._fetching[object_id] = _Fetch(future)
-        send(m.ObjectRequest(id=object_id, offset=0, length=self._chunk_bytes))
+        fetch = self._fetching[object_id] = _Fetch(future)
+        self._ask(object_id, fetch, 0, self._chunk_bytes, send)
+
+    def _ask(self, object_id: int, fetch: _Fetch, offset: int, length: int, send: Send) -> None:
+        fetch.asked[offset] = length
+        send(m.ObjectRequest(id=object_id, offset=offset, length=length))
 
     def on_response(self, response: m.ObjectResponse, chunk: bytes, send: Send) -> Optional[Fetched]:
         """A chunk arrived; returns what was fetched when that was the last one."""
@@ -274,17 +279,27 @@ class ObjectChannel:
         if response.status != m.ObjectResponseStatus.OK or (not chunk and response.size):
             del self._fetching[response.id]
             return Fetched(fetch.future, None, MissingObjects("the task's large result was lost before it was fetched"))
-        if response.offset + len(chunk) > response.size:
-            raise MalformedMessageError("a chunk of an object leads beyond its end")
+        asked = fetch.asked.pop(response.offset, -1)
+        size = response.size if fetch.content is None else len(fetch.content)
+        end = response.offset + len(chunk)
+        if len(chunk) > asked or end > size or response.size != size:
+            raise MalformedMessageError("a chunk of an object is not what was asked for, or leads beyond its end")
         if fetch.content is None:
-            fetch.content = bytearray(response.size)
-            fetch.requested = min(self._chunk_bytes, response.size)
-        fetch.content[response.offset : response.offset + len(chunk)] = chunk
+            try:
+                fetch.content = bytearray(size)
+            except (MemoryError, OverflowError):
+                del self._fetching[response.id]
+                text = f"the task's result has {size} bytes, for which this process has no memory: let tasks return less"
+                return Fetched(fetch.future, None, ObjectStorageFullError(text))
+            fetch.requested = min(self._chunk_bytes, size)
+        fetch.content[response.offset : end] = chunk
         fetch.arrived += len(chunk)
-        while fetch.requested < response.size and fetch.requested - fetch.arrived < FETCH_WINDOW * self._chunk_bytes:
-            send(m.ObjectRequest(id=response.id, offset=fetch.requested, length=self._chunk_bytes))
-            fetch.requested = min(fetch.requested + self._chunk_bytes, response.size)
-        if fetch.arrived < response.size:
+        if len(chunk) < asked and end < size:  # the answer is shorter than the question
+            self._ask(response.id, fetch, end, min(asked - len(chunk), size - end), send)
+        while fetch.requested < size and len(fetch.asked) < FETCH_WINDOW:
+            self._ask(response.id, fetch, fetch.requested, self._chunk_bytes, send)
+            fetch.requested = min(fetch.requested + self._chunk_bytes, size)
+        if fetch.arrived < size:
             return None
         del self._fetching[response.id]
         return Fetched(fetch.future, memoryview(fetch.content), None)

@@ -82,6 +82,7 @@ class Agent:
         self._objects.on_missing = self._core.on_object_missing
         self._objects.on_no_room = self._core.on_no_room_for_object
         self._objects.on_served = self._core.on_object_served
+        self._objects.on_unserved = self._core.on_object_unserved
         self._handles: Dict[int, ProcessorHandle] = {}
         # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)

@@ -148,6 +148,10 @@ class AgentCore:
         """The scheduler has fetched a large result to its end."""
         self._outcomes.on_served(object_id)
 
+    def on_object_unserved(self, object_id: int) -> None:
+        """A large result has gone before the scheduler had fetched it."""
+        self._outcomes.on_unserved(object_id)
+
     # SCL-WRK-019
     def on_cancel(self, message: m.TaskCancel) -> None:
         wanted = set(message.ids)

@@ -19,6 +19,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from array import array
@@ -40,12 +41,22 @@ _NAMED_FUNCTION_IDS = 0xFFFFFF << _SESSION_SHIFT  # beyond all sessions
 
 
 class _Fetch:
-    __slots__ = ("size", "requested", "received")
+    __slots__ = ("size", "requested", "received", "asked")
 
     def __init__(self, size: int) -> None:
         self.size = size  # 0: not known yet
         self.requested = 0
         self.received = 0
+        self.asked: Dict[int, int] = {}  # lengths of the requests without an answer, by offset
+
+    def is_answered_by(self, message: m.ObjectResponse, chunk: bytes) -> bool:
+        """Whether these are bytes that were asked for, of the same object as those before."""
+        length = self.asked.get(message.offset, -1)
+        return (
+            (len(chunk) > 0 or message.size == 0)
+            and len(chunk) <= min(length, message.size - message.offset)
+            and (message.size == self.size or not self.received)
+        )
 
 
 class _Serving:
@@ -72,6 +83,7 @@ class ObjectStore:
         self.on_missing: Callable[[int], None] = lambda object_id: None
         self.on_no_room: Callable[[int, str], None] = lambda object_id, why: self.on_missing(object_id)
         self.on_served: Callable[[int], None] = lambda object_id: None
+        self.on_unserved: Callable[[int], None] = lambda object_id: None  # it is not here any more
         self._effects = effects
         self._remove_at_end = remove_at_end
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
@@ -214,13 +226,17 @@ class ObjectStore:
         self._request(object_id, fetch)
 
     def _request(self, object_id: int, fetch: _Fetch) -> None:
-        while fetch.requested - fetch.received < WINDOW * self._chunk_bytes:
+        while len(fetch.asked) < WINDOW:
             left = (fetch.size or self._chunk_bytes) - fetch.requested
             if left <= 0:
                 return
             length = min(left, self._chunk_bytes)
-            self._effects.append(Send(m.ObjectRequest(id=object_id, offset=fetch.requested, length=length)))
+            self._ask(object_id, fetch, fetch.requested, length)
             fetch.requested += length
+
+    def _ask(self, object_id: int, fetch: _Fetch, offset: int, length: int) -> None:
+        fetch.asked[offset] = length
+        self._effects.append(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
         """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
@@ -306,6 +322,8 @@ class ObjectStore:
         self._last_uses.pop(object_id, None)
         if known_elsewhere:
             self.on_missing(object_id)
+        if self._served.pop(object_id, None) is not None:
+            self.on_unserved(object_id)
 
     def on_response(self, message: m.ObjectResponse, chunk: bytes) -> None:
         """A part of an object that is being fetched, or word that there is none."""
@@ -316,14 +334,14 @@ class ObjectStore:
         if message.status != m.ObjectResponseStatus.OK:
             self._give_up(object_id)
             return
-        if message.offset != fetch.received or not (chunk or message.size == 0):
-            logger.error("object %x: bytes from %d came out of order", object_id, message.offset)
+        if not fetch.is_answered_by(message, chunk):
+            logger.error("object %x: the bytes from %d are not those asked for", object_id, message.offset)
             self._give_up(object_id)
             return
         fetch.size = message.size
         path = self._own_directory().object_path(object_id)
         try:
-            if message.offset == 0:
+            if not fetch.received:
                 make_room(path, message.size)
             write_chunk(path, message.offset, chunk)
         except NoRoomError as error:
@@ -336,6 +354,9 @@ class ObjectStore:
             return
         fetch.received += len(chunk)
         fetch.requested = max(fetch.requested, fetch.received)
+        left = min(fetch.asked.pop(message.offset) - len(chunk), fetch.size - message.offset - len(chunk))
+        if left > 0:  # the answer is shorter than the question
+            self._ask(object_id, fetch, message.offset + len(chunk), left)
         if fetch.received < fetch.size:
             self._request(object_id, fetch)
             return
@@ -355,19 +376,24 @@ class ObjectStore:
     def on_request(self, message: m.ObjectRequest) -> None:
         """The scheduler fetches a large result."""
         serving = self._served.get(message.id)
-        if serving is None or self._private is None:
+        if serving is None or self._private is None or message.offset > serving.size:
             self._refuse(message)
             return
         path = self._private.object_path(message.id)
-        length = min(message.length, self._chunk_bytes, max(0, serving.size - message.offset))
+        length = min(message.length, self._chunk_bytes, serving.size - message.offset)
         try:
             chunk = read_chunk(path, message.offset, length)
-        except OSError:
+            if len(chunk) < length:
+                raise OSError(errno.EIO, "its file became shorter")
+        except OSError as error:
+            logger.error("a large result is lost: %s: %s", path, error.strerror)
             self._refuse(message)
+            self._forget(message.id)
             return
         response = m.ObjectResponse(id=message.id, offset=message.offset, size=serving.size)
         self._effects.append(Send(response, chunk))
-        serving.sent = max(serving.sent, message.offset + len(chunk))
+        if message.offset <= serving.sent:
+            serving.sent = max(serving.sent, message.offset + len(chunk))
         if serving.sent >= serving.size:
             del self._served[message.id]
             self._unlink_own(message.id)

@@ -21,7 +21,7 @@ from scaler_protocol import messages as m
 
 
 class _HeldResult(NamedTuple):
-    codec: str
+    traits: TaskTraits
     instance: int
     busy_microseconds: int
     profiles: Optional[Tuple[array[int], array[int], array[int]]]
@@ -105,8 +105,7 @@ class Outcomes:
         object_id, there = self._objects.adopt(path, size)
         ids = array("Q", [instance])
         if not object_id:
-            task = TaskBatch(traits, ids, array("I", [0]), b"")
-            self.lose(task, m.FailureKind.OBJECT_MISSING, f"the result ({path}) disappeared before it was sent")
+            self._lose_result(traits, instance, path)
         elif there:
             self._outbox.add(
                 traits.codec,
@@ -121,8 +120,12 @@ class Outcomes:
         else:
             # SCL-OBJ-013
             self._held[object_id] = _HeldResult(
-                traits.codec, instance, result.busy_microseconds, result.profiles, processor
+                traits, instance, result.busy_microseconds, result.profiles, processor
             )
+
+    def _lose_result(self, traits: TaskTraits, instance: int, what: str) -> None:
+        task = TaskBatch(traits, array("Q", [instance]), array("I", [0]), b"")
+        self.lose(task, m.FailureKind.OBJECT_MISSING, f"the result ({what}) disappeared before it was sent")
 
     def on_served(self, object_id: int) -> None:
         """The scheduler has fetched a large result to its end."""
@@ -130,7 +133,7 @@ class Outcomes:
         if held is not None:
             ids, objects = array("Q", [held.instance]), array("Q", [object_id])
             self._outbox.add(
-                held.codec,
+                held.traits.codec,
                 ids,
                 array("I", [0]),
                 b"",
@@ -139,6 +142,12 @@ class Outcomes:
                 profiles=held.profiles,
                 processor=held.processor,
             )
+
+    def on_unserved(self, object_id: int) -> None:
+        """A large result is not here any more, and the scheduler has not got all of it."""
+        held = self._held.pop(object_id, None)
+        if held is not None:
+            self._lose_result(held.traits, held.instance, f"object {object_id:x}")
 
     def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
         """Tasks end without having run to an end."""
