@@ -79,6 +79,17 @@ def test_a_spilled_file_is_read_by_its_name_and_goes_with_it(
     files.close()
 
 
+def test_a_file_that_cannot_be_read_as_its_maker_said_is_an_answer(files: ObjectFiles) -> None:
+    make_object(files, 1, b"short")
+    os.mkdir(files.directory.object_path(2))
+    assert files.read_chunk(1, 0, 6) is None and files.read_chunk(1, 0, 5) == b"short"
+    assert files.read_chunk(2, 0, 5) is None
+    assert files.read_chunk(3, 0, 5) is None
+    os.rmdir(files.directory.object_path(2))
+    files.remove(1)
+    files.close()
+
+
 def test_a_copy_that_comes_too_late_is_dropped(files: ObjectFiles, outcomes: queue.SimpleQueue[Copied]) -> None:
     make_object(files, 1, b"content")
     copied = copy(files, outcomes)

@@ -201,3 +201,8 @@ def test_a_result_for_which_there_is_no_memory_is_an_error_of_its_task_alone() -
     objects, asked = fetching()
     fetched = objects.on_response(m.ObjectResponse(id=5, size=2**62), b"0123", asked.append)
     assert fetched is not None and isinstance(fetched.error, ObjectStorageFullError)
+
+
+def test_a_directory_that_can_be_none_is_not_shared() -> None:
+    objects = ObjectChannel(m.Welcome(session=1, object_directory="/tmp/a\0b", object_directory_token=bytes(16)))
+    assert objects.open(5) is None

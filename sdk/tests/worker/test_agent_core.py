@@ -162,6 +162,7 @@ def test_deleted_objects_are_dropped_by_those_who_have_them():
         {"payload_sizes": [4, 4]},
         {"payload_sizes": [5]},
         {"dependency_counts": [1]},
+        {"dependencies": [3]},
         {"dependency_counts": [1, 1], "dependencies": [3, 4]},
     ],
 )

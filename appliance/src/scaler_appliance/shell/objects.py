@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from contextlib import suppress
@@ -18,6 +19,8 @@ from scaler_appliance.core.objects import SESSION_SHIFT
 from scaler_appliance.shell.spilling import Copied, Spiller
 from scaler_protocol.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
 from scaler_protocol.spill import is_on_disk, make_room, remove_orphans, replace_by_link
+
+logger = logging.getLogger("scaler")
 
 _OBJECT_NAME = re.compile("[0-9a-f]{16}")
 
@@ -58,11 +61,19 @@ class ObjectFiles:
         return on_disk
 
     def read_chunk(self, object_id: int, offset: int, length: int) -> Optional[bytes]:
+        """A part of an object, or None when it cannot be had."""
         path = self._receiving.get(object_id) or self.directory.object_path(object_id)
         try:
-            return read_chunk(path, offset, length)
+            chunk = read_chunk(path, offset, length)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            logger.error("Scheduler: object %016x cannot be read: %s", object_id, error.strerror)
+            return None
+        if len(chunk) < length:
+            logger.error("Scheduler: the file of object %016x is shorter than its maker said", object_id)
+            return None
+        return chunk
 
     def remove(self, object_id: int) -> None:
         if self._spiller is not None:

@@ -125,12 +125,12 @@ def shares_directory(path: str, token: bytes) -> bool:
     if not path or not token:
         return False
     spill = os.path.join(path, SPILL_NAME)
-    if os.path.islink(spill) and not os.access(os.path.join(spill, TOKEN_NAME), os.R_OK):
-        return False  # it shares the memory and not the disk: a container
     try:
+        if os.path.islink(spill) and not os.access(os.path.join(spill, TOKEN_NAME), os.R_OK):
+            return False  # it shares the memory and not the disk: a container
         with open(os.path.join(path, TOKEN_NAME), "rb") as token_file:
             return token_file.read(len(token) + 1) == token and os.access(path, os.W_OK)
-    except OSError:
+    except (OSError, ValueError):  # the latter: what can be no path
         return False
 
 

@@ -173,7 +173,7 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
     if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
         raise ValueError("a Task message's ids, payload sizes and payload do not agree")
     counts = message.dependency_counts
-    if counts and (len(counts) != count or sum(counts) != len(message.dependencies)):
+    if len(counts) not in (0, count) or sum(counts) != len(message.dependencies):
         raise ValueError("a Task message's dependency counts do not agree with its dependencies")
     options = message.options
     flags = 0
