@@ -244,6 +244,15 @@ def test_a_stale_reference_is_refused_when_it_is_submitted(any_address: str) -> 
             client.submit(sum, reference)
 
 
+def test_more_references_than_a_task_can_have_are_refused_and_harm_no_other_task(any_client: Client) -> None:
+    before = any_client.submit(len, [any_client.send_object(b"1")])
+    reference = any_client.send_object(b"2")
+    with pytest.raises(ValueError, match="refer to 65535 objects"):
+        any_client.submit(len, [reference._replace() for _ in range(65535)])
+    after = any_client.submit(len, [reference])
+    assert (before.result(TIMEOUT_SECONDS), after.result(TIMEOUT_SECONDS)) == (1, 1)
+
+
 def test_a_reference_to_another_clients_object_that_is_gone(any_client: Client, any_address: str) -> None:
     with Client(address=any_address) as other:
         reference = other.send_object([1, 2, 3])

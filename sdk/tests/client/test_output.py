@@ -12,6 +12,7 @@ from sdk_tasks import identity
 from scaler import Client
 from scaler.client import TaskOutput
 from scaler.client.output import OutputChannel
+from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
 TIMEOUT_SECONDS = 30.0
@@ -55,6 +56,12 @@ def test_output_is_printed_behind_the_number_of_its_task(any_address: str, capsy
     shown = capsys.readouterr()
     assert sorted(shown.out.splitlines()) == ["[task 0] a 0", "[task 0] a 1", "[task 1] no end"]
     assert shown.err.splitlines() == ["[task 0] a problem 0", "[task 0] a problem 1"]
+
+
+def test_a_task_may_print_more_at_once_than_a_message_takes(address: str) -> None:
+    most = MAXIMUM_HEADER_BYTES + 1
+    with Client(address=address, stream_output=lambda output: None) as client:
+        client.submit(lambda: print("x" * most)).result(TIMEOUT_SECONDS)  # and it has cost no worker its connection
 
 
 def test_only_who_asks_gets_output(any_address: str, capsys: Any) -> None:

@@ -424,6 +424,17 @@ def test_printed_text_is_sent_with_the_id_of_its_task():
     assert bench.take(m.TaskLog) == [(m.TaskLog(id=11, stream=2, text="oops\n"), b"")]
 
 
+def test_no_message_carries_more_output_than_the_scheduler_takes():
+    bench, number, chunk = short_tasks_on_one_processor([10], options={"stream_output": True})
+    pieces = [letter * 65536 for letter in "abcdef"]
+    for piece in pieces:
+        bench.core.on_log(number, chunk.first_position, 1, piece)
+    bench.turn()
+
+    texts = [message.text for message, _ in bench.take(m.TaskLog)]
+    assert texts == ["".join(pieces[:4]), "".join(pieces[4:])]
+
+
 def test_lines_that_follow_each_other_travel_together_and_before_the_outcome():
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"stream_output": True})
     bench.sent.clear()

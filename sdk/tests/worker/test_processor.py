@@ -294,6 +294,17 @@ def test_what_a_task_prints_is_sent_with_its_position(processor):
     ]
 
 
+def test_much_that_a_task_prints_at_once_is_sent_in_pieces(processor):
+    text = "".join(map(str, range(50_000)))
+    function = processor.define_function(print)
+    first = processor.send_calls(function, (text,), flags=TasksFlag.STREAM_OUTPUT)
+
+    processor.outcomes(1)
+    assert {(position, stream) for position, stream, _ in processor.logs} == {(first, 1)}
+    assert max(len(piece) for _, _, piece in processor.logs) == 1 << 16
+    assert "".join(piece for _, _, piece in processor.logs) == text + "\n"
+
+
 def test_a_child_that_user_code_forked_leaves_the_socket_alone(processor):
     def fork(really: bool) -> str:
         if really and os.fork() == 0:

@@ -28,7 +28,7 @@ _STDERR = 2
 
 
 class TaskOutput(NamedTuple):
-    """Some text that a task printed: whole lines, unless the task flushed or ended within one."""
+    """Some text that a task printed: whole lines, unless the task flushed or ended within one, or wrote very much."""
 
     task_id: int
     """As in `future.task_id`."""

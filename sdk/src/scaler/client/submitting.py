@@ -35,7 +35,7 @@ from scaler import blocking, nesting
 from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
-from scaler.client.graph import run_graph, submit_graph
+from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
 from scaler.client.mapping import run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
@@ -201,6 +201,11 @@ class Submitter:
             raise SerializeObjectError(
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
+        if len(references) >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
+            raise ValueError(
+                f"the arguments of {function_name(fn)} refer to {len(references)} objects, and one task can have at most"
+                f" {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
+            )
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0
         # SCL-CLT-009

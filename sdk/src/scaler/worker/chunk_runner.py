@@ -340,6 +340,7 @@ class _TaskStream(io.TextIOBase):
     """A text stream that belongs to one task; what is written after its end is dropped."""
 
     _MAXIMUM_CHARACTERS = 8192
+    _MAXIMUM_FRAME_CHARACTERS = 64 * 1024  # however much is written at once: the scheduler takes no endless messages
 
     def __init__(self, processor: Processor, position: int, stream: int) -> None:
         self._processor: Optional[Processor] = processor
@@ -368,7 +369,9 @@ class _TaskStream(io.TextIOBase):
         self._characters = 0
         processor = self._processor
         if pending and processor is not None and os.getpid() == processor.process_id:
-            processor.send_log(self._position, self._stream, "".join(pending))
+            text, most = "".join(pending), self._MAXIMUM_FRAME_CHARACTERS
+            for start in range(0, len(text), most):
+                processor.send_log(self._position, self._stream, text[start : start + most])
 
     def end(self) -> None:
         self.flush()

@@ -13,7 +13,7 @@ from typing import List, Tuple
 from scaler_protocol import messages as m
 
 MAXIMUM_CHARACTERS = 256 * 1024
-"""Of one message; what one round brings is bounded by what the agent reads in it."""
+"""Of one message, unless one piece alone has more; what one round brings is bounded by what the agent reads in it."""
 
 
 class OutputOutbox:
@@ -26,7 +26,8 @@ class OutputOutbox:
     def add(self, instance: int, stream: int, text: str) -> None:
         """A task printed something."""
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and last[:2] == (instance, stream) and self._characters < MAXIMUM_CHARACTERS:
+        is_alike = last is not None and last[:2] == (instance, stream)
+        if last is not None and is_alike and self._characters + len(text) <= MAXIMUM_CHARACTERS:
             last[2].append(text)
             self._characters += len(text)
         else:
