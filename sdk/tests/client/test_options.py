@@ -108,6 +108,7 @@ def test_a_view_is_passed_to_a_task(one_worker: Client) -> None:
         ({"capabilities": {"": 1}}, TypeError, "is no name"),
         ({"capabilities": {"gpu": -2}}, ValueError, "-2 is no amount of 'gpu'"),
         ({"capabilities": {"gpu": float("nan")}}, ValueError, "is no amount"),
+        ({"capabilities": {"gpu": 10**400}}, ValueError, "is no amount"),
         ({"priority": 1.5}, TypeError, "priority must be a whole number"),
         ({"priority": 1 << 31}, ValueError, "priority must be"),
         ({"retries": -1}, ValueError, "retries must be at least 0"),

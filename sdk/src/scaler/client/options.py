@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from scaler.client.progress import Wanted, checked
@@ -102,9 +102,13 @@ def _checked_capabilities(capabilities: Mapping[Any, Any]) -> Tuple[Tuple[str, f
             raise TypeError(f"capabilities: the amount of {name!r} must be a number, not {type(amount).__name__}")
         if amount == ANY_AMOUNT:
             amount = 0
-        if not isfinite(amount) or amount < 0:
+        try:
+            number = float(amount)
+        except OverflowError:
+            number = inf
+        if not isfinite(number) or number < 0:
             raise ValueError(f"capabilities: {amount} is no amount of {name!r}")
-        checked.append((name, float(amount)))
+        checked.append((name, number))
     return tuple(sorted(checked))
 
 
