@@ -90,7 +90,7 @@ class MissingObjects(ScalerError, KeyError):
 
 
 class ObjectStorageFullError(ScalerError, OSError):
-    """Neither memory nor disk has room for a large argument, object or result."""
+    """Neither memory nor disk has room for a large argument, object or result, or the scheduler takes none so large."""
 
 
 class GraphKeyError(ScalerError, KeyError):

@@ -41,3 +41,11 @@ def shortened(text: str, characters: int) -> str:
         return text
     beginning, end = characters // 4, characters - characters // 4
     return f"{text[:beginning]}\n[... {len(text) - characters} characters ...]\n{text[-end:]}"
+
+
+def too_large(size: int, limit: int) -> str:
+    """What is wrong with an object of `size` bytes, above the scheduler's limit, and what to do."""
+    return (
+        f"an object of {size} bytes is larger than the scheduler allows ({limit} bytes): divide it, or start the"
+        " scheduler with a larger --maximum-object-bytes"
+    )

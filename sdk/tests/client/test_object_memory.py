@@ -13,8 +13,9 @@ import pytest
 from object_files import nothing_is_left, object_files
 from sdk_tasks import identity
 
-from scaler import Client, Cluster, ObjectReference, Scheduler, SchedulerClusterCombo
-from scaler.exceptions import MissingObjects, ObjectStorageFullError
+from scaler import Client, Cluster, NamedFunction, ObjectReference, Scheduler, SchedulerClusterCombo
+from scaler.cluster.scheduler import SchedulerProcess
+from scaler.exceptions import MissingObjects, NamedFunctionError, ObjectStorageFullError
 from scaler.worker.processor import current
 
 TIMEOUT_SECONDS = 60.0
@@ -252,3 +253,35 @@ def test_tasks_keep_what_they_need_when_its_owner_clears(client: Client, done_fi
 def wait_until_missing(client: Client, reference: ObjectReference) -> Tuple[int, ...]:
     """Use it until it is gone: the clear of another client may come later."""
     return tuple(client.submit(len, reference).result(TIMEOUT_SECONDS) for _ in range(10_000))
+
+
+@pytest.fixture
+def address_with_a_limit() -> Iterator[str]:
+    """Of a cluster whose scheduler takes no object above SIZE."""
+    options = ["--exit-when-stdin-closes", "--maximum-object-bytes", str(SIZE), "--logging-level", "WARNING"]
+    scheduler = SchedulerProcess(["tcp://127.0.0.1:0", *options])
+    scheduler.start()
+    cluster = Cluster(scheduler.get_address(), 1, logging_level="WARNING")
+    cluster.start()
+    yield scheduler.get_address()
+    cluster.shutdown()
+    scheduler.shutdown()
+
+
+def test_what_is_larger_than_the_scheduler_allows_is_an_error_and_harms_no_other_task(
+    address_with_a_limit: str,
+) -> None:
+    with Client(address=address_with_a_limit) as client:
+        other = client.submit(identity, 1)
+        returned = client.submit(bytes, SIZE)
+        named = client.submit(NamedFunction("python:operator:mul"), "x", SIZE)
+        for place in (lambda: client.submit(len, bytes(SIZE)), lambda: client.send_object(bytes(SIZE))):
+            with pytest.raises(ObjectStorageFullError, match="nothing was sent: .* --maximum-object-bytes"):
+                place()
+        with pytest.raises(ObjectStorageFullError, match="the task ran, but .* --maximum-object-bytes"):
+            returned.result(TIMEOUT_SECONDS)
+        with pytest.raises(NamedFunctionError, match="the task ran, but .* --maximum-object-bytes"):
+            named.result(TIMEOUT_SECONDS)
+        assert other.result(TIMEOUT_SECONDS) == 1
+        assert len(client.submit(bytes, SIZE // 2).result(TIMEOUT_SECONDS)) == SIZE // 2
+        assert len(client.info().workers) == 1

@@ -27,6 +27,7 @@ from scaler.client.future import ScalerFuture
 from scaler.codecs import PYTHON_CODEC
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
+from scaler.texts import too_large
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.segments import SPILL_NAME, ObjectDirectory, map_object, object_name, read_chunk, shares_directory
@@ -120,6 +121,7 @@ class ObjectChannel:
         self._session_bits = welcome.session << SESSION_SHIFT
         self._directory = welcome.object_directory
         self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
+        self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._is_shared = shares_directory(welcome.object_directory, welcome.object_directory_token)
         self._fetching.clear()
 
@@ -128,9 +130,11 @@ class ObjectChannel:
     def store(self, parts: Parts, name: str, kind: m.ObjectKind, codec: str = PYTHON_CODEC) -> KeptObject:
         """Keep serialised parts, for an object that nobody knows of yet. Any thread, without the lock.
 
-        Raises ObjectStorageFullError when there is no room.
+        Raises ObjectStorageFullError when there is no room, or the scheduler takes no object so large.
         """
         size = parts_size(parts)
+        if 0 < self._maximum_object_bytes < size:
+            raise ObjectStorageFullError(f"nothing was sent: {too_large(size, self._maximum_object_bytes)}")
         kept = KeptObject(next(self._numbers), name, kind, size, codec)
         if size < INLINE_BYTES or not self._is_shared:
             kept.content = join(parts)

@@ -64,4 +64,7 @@ class ObjectSource(Protocol):
         """Forget what nobody has asked for in so long, and nobody needs."""
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
-        """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
+        """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it.
+
+        Raises ObjectStorageFullError when it is larger than the scheduler allows; the file is removed then.
+        """

@@ -25,6 +25,8 @@ import os
 from array import array
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+from scaler.exceptions import ObjectStorageFullError
+from scaler.texts import too_large
 from scaler.worker.effects import Effect, Send
 from scaler.worker.frames import Buffer, Place
 from scaler_protocol import messages as m
@@ -92,6 +94,7 @@ class ObjectStore:
         self._writer_lock: Optional[WriterLock] = None
         self._session = 0
         self._chunk_bytes = DEFAULT_CHUNK_BYTES
+        self._maximum_object_bytes = 0  # that the scheduler takes; 0: it has not said so
         self._next_number = 1
         self._kinds: Dict[int, int] = {}
         self._inline: Dict[int, bytes] = {}
@@ -111,6 +114,7 @@ class ObjectStore:
         self._session = welcome.session
         self._next_number = 1
         self._chunk_bytes = welcome.limits.chunk_bytes or DEFAULT_CHUNK_BYTES
+        self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         directory, token = welcome.object_directory, welcome.object_directory_token
         self.shared = shares_directory(directory, token)
         self._scheduler_directory = directory if self.shared else ""
@@ -239,7 +243,14 @@ class ObjectStore:
         self._effects.append(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
-        """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it."""
+        """Make a file that a processor wrote an object: its id, 0 if it is gone, and whether the scheduler has it.
+
+        Raises ObjectStorageFullError when it is larger than the scheduler allows; the file is removed then.
+        """
+        if 0 < self._maximum_object_bytes < size:
+            with contextlib.suppress(OSError):
+                remove_file(path)
+            raise ObjectStorageFullError(f"the task ran, but {too_large(size, self._maximum_object_bytes)}")
         # SCL-OBJ-001, SCL-OBJ-012
         object_id = self._session << _SESSION_SHIFT | self._next_number
         self._next_number += 1

@@ -11,6 +11,8 @@ from __future__ import annotations
 from array import array
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
+from scaler.codecs import NEUTRAL_CODECS
+from scaler.exceptions import ObjectStorageFullError
 from scaler.failures import failure_payload
 from scaler.worker import frames
 from scaler.worker.effects import ObjectSource
@@ -102,8 +104,12 @@ class Outcomes:
 
     def _add_large(self, traits: TaskTraits, instance: int, result: Results, processor: int) -> None:
         size, path = frames.parse_large_result(result.payload)
-        object_id, there = self._objects.adopt(path, size)
         ids = array("Q", [instance])
+        try:
+            object_id, there = self._objects.adopt(path, size)
+        except ObjectStorageFullError as error:
+            self._add_failure(traits, ids, error, result, processor)
+            return
         if not object_id:
             self._lose_result(traits, instance, path)
         elif there:
@@ -122,6 +128,28 @@ class Outcomes:
             self._held[object_id] = _HeldResult(
                 traits, instance, result.busy_microseconds, result.profiles, processor
             )
+
+    def _add_failure(
+        self, traits: TaskTraits, ids: array[int], error: Exception, result: Results, processor: int
+    ) -> None:
+        """A task ran, and what it returned cannot be kept."""
+        payload = failure_payload(
+            m.FailureKind.TASK_RAISED,
+            exception=error,
+            worker=self._worker_name,
+            attempts=traits.attempt,
+            is_neutral=traits.codec in NEUTRAL_CODECS,
+        )
+        self._outbox.add(
+            traits.codec,
+            ids,
+            array("I", [len(payload)]),
+            payload,
+            statuses=bytes([m.TaskStatus.FAILED]),
+            busy_microseconds=result.busy_microseconds,
+            profiles=result.profiles,
+            processor=processor,
+        )
 
     def _lose_result(self, traits: TaskTraits, instance: int, what: str) -> None:
         task = TaskBatch(traits, array("Q", [instance]), array("I", [0]), b"")
