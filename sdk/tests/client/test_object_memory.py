@@ -276,11 +276,11 @@ def test_what_is_larger_than_the_scheduler_allows_is_an_error_and_harms_no_other
         returned = client.submit(bytes, SIZE)
         named = client.submit(NamedFunction("python:operator:mul"), "x", SIZE)
         for place in (lambda: client.submit(len, bytes(SIZE)), lambda: client.send_object(bytes(SIZE))):
-            with pytest.raises(ObjectStorageFullError, match="nothing was sent: .* --maximum-object-bytes"):
+            with pytest.raises(ObjectStorageFullError, match=r"nothing was sent: .* --maximum-object-bytes"):
                 place()
-        with pytest.raises(ObjectStorageFullError, match="the task ran, but .* --maximum-object-bytes"):
+        with pytest.raises(ObjectStorageFullError, match=r"the task ran, but .* --maximum-object-bytes"):
             returned.result(TIMEOUT_SECONDS)
-        with pytest.raises(NamedFunctionError, match="the task ran, but .* --maximum-object-bytes"):
+        with pytest.raises(NamedFunctionError, match=r"the task ran, but .* --maximum-object-bytes"):
             named.result(TIMEOUT_SECONDS)
         assert other.result(TIMEOUT_SECONDS) == 1
         assert len(client.submit(bytes, SIZE // 2).result(TIMEOUT_SECONDS)) == SIZE // 2

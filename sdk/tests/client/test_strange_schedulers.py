@@ -13,7 +13,7 @@ from scaler import Client, NamedFunction
 from scaler.client.objects import ObjectChannel
 from scaler.client.outgoing import Outbox
 from scaler.exceptions import ObjectStorageFullError
-from scaler_protocol import MalformedMessageError, decode, encode
+from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.connection import Connection
 from scaler_protocol.zmtp import Zmtp
@@ -143,6 +143,16 @@ def test_batches_keep_to_the_limit_of_messages() -> None:
     sizes = [sum(map(len, each.message(int)[1])) for each in outbox.take()]
     assert sum(sizes) == 40 * 50_000
     assert max(sizes) < 1 << 20
+
+
+def test_batches_keep_to_the_limit_of_headers() -> None:
+    outbox = Outbox(lambda object_id: None)
+    for task_id in range(200):
+        outbox.add_task(ECHO, task_id, b"", [5] * 65_000)
+
+    headers = [encode(each.message(int)[0]) for each in outbox.take()]
+    assert sum(len(decode(header).ids) for header in headers) == 200
+    assert max(map(len, headers)) < MAXIMUM_HEADER_BYTES / 8
 
 
 def test_a_request_beyond_the_end_of_an_object_finds_nothing() -> None:

@@ -293,7 +293,9 @@ class ObjectChannel:
                 fetch.content = bytearray(size)
             except (MemoryError, OverflowError):
                 del self._fetching[response.id]
-                text = f"the task's result has {size} bytes, for which this process has no memory: let tasks return less"
+                text = (
+                    f"the task's result has {size} bytes, for which this process has no memory: let tasks return less"
+                )
                 return Fetched(fetch.future, None, ObjectStorageFullError(text))
             fetch.requested = min(self._chunk_bytes, size)
         fetch.content[response.offset : end] = chunk

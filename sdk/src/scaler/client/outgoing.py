@@ -23,6 +23,7 @@ from scaler_protocol import messages as m
 
 MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
+MAXIMUM_BATCH_DEPENDENCIES = 512 * 1024  # they are in the header, of which the scheduler takes 64 MiB
 ROOM_BYTES = 256 * 1024
 """For the header, and for the one task by which a batch may be larger."""
 
@@ -255,7 +256,9 @@ class Outbox:
             run.add_dependencies(dependencies)
         elif run.dependency_counts is not None:
             run.dependency_counts.append(0)
-        if len(run.payloads) >= MAXIMUM_BATCH_TASKS:
+        if len(run.payloads) >= MAXIMUM_BATCH_TASKS or (
+            dependencies and len(run.dependencies) >= MAXIMUM_BATCH_DEPENDENCIES
+        ):
             self._close_run()
         return run
 

@@ -203,7 +203,7 @@ class Submitter:
             ) from error
         if len(references) >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
             raise ValueError(
-                f"the arguments of {function_name(fn)} refer to {len(references)} objects, and one task can have at most"
+                f"the arguments of {function_name(fn)} refer to {len(references)} objects, and a task can have at most"
                 f" {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
             )
         dependencies = [self._check_reference(reference) for reference in references]

@@ -125,9 +125,7 @@ class Outcomes:
             )
         else:
             # SCL-OBJ-013
-            self._held[object_id] = _HeldResult(
-                traits, instance, result.busy_microseconds, result.profiles, processor
-            )
+            self._held[object_id] = _HeldResult(traits, instance, result.busy_microseconds, result.profiles, processor)
 
     def _add_failure(
         self, traits: TaskTraits, ids: array[int], error: Exception, result: Results, processor: int
