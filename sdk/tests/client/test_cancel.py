@@ -87,6 +87,13 @@ def test_a_running_task_is_left_alone_without_force(any_client: Client, done_fil
     assert future.result(TIMEOUT_SECONDS) == str(go)
 
 
+def test_the_answer_to_a_cancel_may_be_waited_for_without_end(any_client: Client, done_files: List[Path]) -> None:
+    running, go = done_files
+    future = any_client.submit(wait_for_file, str(go), str(running))
+    wait_until(running)
+    assert future.cancel(float("inf"))
+
+
 def test_the_subprocesses_of_a_cancelled_task_end_too(any_client: Client, done_files: List[Path]) -> None:
     running = done_files[0]
 

@@ -54,6 +54,8 @@ def test_no_more_workers_are_listed_than_asked_for(any_client: Client) -> None:
     assert str(info).endswith("  and 1 more")
     with pytest.raises(ValueError, match="at least 0"):
         any_client.info(maximum_workers=-1)
+    with pytest.raises(TypeError):
+        any_client.info(maximum_workers=1.5)  # type: ignore[arg-type]
 
 
 def test_an_end_is_said() -> None:

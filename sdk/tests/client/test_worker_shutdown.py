@@ -65,3 +65,11 @@ def test_who_cannot_be_asked_is_named(unprotected: str, any_client: Client) -> N
         for nonsense in (0, "", None, True, 1.5):
             with pytest.raises(TypeError, match="session number or its name"):
                 client.shutdown_worker(nonsense)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("session", [-1, 1 << 32])
+def test_a_number_that_no_worker_can_have_is_named_and_harms_no_task(any_client: Client, session: int) -> None:
+    future = any_client.submit(identity, 1)
+    with pytest.raises(ValueError, match=f"no worker has the session number {session}"):
+        any_client.shutdown_worker(session)
+    assert future.result(TIMEOUT_SECONDS) == 1

@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import weakref
+from operator import index
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
@@ -142,11 +143,11 @@ class Client(Submitter):
 
         Raises:
             DisconnectedError: this client is disconnected, or the scheduler does not answer.
-            ValueError: `maximum_workers` is below 0.
+            TypeError, ValueError: `maximum_workers` is no whole number, or below 0.
         """
-        if maximum_workers < 0:
+        wanted = min(index(maximum_workers), (1 << 32) - 1)
+        if wanted < 0:
             raise ValueError(f"maximum_workers must be at least 0, not {maximum_workers}")
-        wanted = min(maximum_workers, (1 << 32) - 1)
         return self._core.informing.ask(self._core, self._address, wanted, timeout_seconds)
 
     # Ending ---------------------------------------------------------------------------------------------------------

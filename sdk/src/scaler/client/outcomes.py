@@ -77,9 +77,11 @@ class Outcomes:
         deadline = time.monotonic() + timeout_seconds
         with self.condition:
             self._cancels_waiting += 1
-            while not future.done() and future._cancel_outcome is None and time.monotonic() < deadline:
-                self.condition.wait(deadline - time.monotonic())
-            self._cancels_waiting -= 1
+            try:
+                while not future.done() and future._cancel_outcome is None and time.monotonic() < deadline:
+                    self.condition.wait(min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
+            finally:
+                self._cancels_waiting -= 1
             outcome, future._cancel_outcome = future._cancel_outcome, None
             if future.done() or outcome is not None or not force:
                 return future.cancelled()

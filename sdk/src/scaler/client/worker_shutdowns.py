@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from scaler.client.core import ClientCore
 
 
+_SESSIONS_LIMIT = 1 << 32
+
+
 class WorkerShutdowns:
     """The questions of one client that the scheduler has not answered yet."""
 
@@ -33,6 +36,8 @@ class WorkerShutdowns:
         """Ask that a worker leaves; raises what `Client.shutdown_worker` says."""
         if isinstance(worker, bool) or not isinstance(worker, (int, str)) or not worker:
             raise TypeError(f"a worker is told by its session number or its name, not {worker!r}")
+        if isinstance(worker, int) and not 0 < worker < _SESSIONS_LIMIT:
+            raise ValueError(f"no worker has the session number {worker}: see Client.info()")
         session, name = (worker, "") if isinstance(worker, int) else (0, worker)
         number = next(self._numbers)
         answer = self._answers[number] = queue.SimpleQueue()
