@@ -121,6 +121,24 @@ def test_what_cannot_be_read_costs_the_session_and_no_future(nonsense: Any) -> N
         assert client._core.welcome.session == 2
 
 
+def test_an_object_that_the_next_scheduler_does_not_take_costs_no_session() -> None:
+    def first(script: Script) -> None:
+        script.send(m.Welcome(session=1))
+        script.expect(m.ObjectInstruction)
+
+    def second(script: Script) -> None:
+        script.send(m.Welcome(session=2, limits=m.Limits(maximum_object_bytes=1000)))
+        message = script.expect((m.ObjectInstruction, m.Task))
+        assert isinstance(message, m.Task)
+        script.send(result(message.ids))
+        script.serve()
+
+    with Script(first, second) as script, Client(script.address) as client:
+        reference = client.send_object(bytes(2000))
+        assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
+        assert client._core.welcome.session == 2 and reference.size > 1000
+
+
 def test_profiles_may_lack_columns() -> None:
     def part(script: Script) -> None:
         script.send(m.Welcome(session=1))

@@ -167,6 +167,10 @@ class ObjectChannel:
         kept.is_held = True
         self._kept[kept.number] = self._by_number[kept.number] = kept
 
+    def is_taken(self, kept: KeptObject) -> bool:
+        """Whether the scheduler of the present session takes an object so large."""
+        return kept.size <= self._maximum_object_bytes or not self._maximum_object_bytes
+
     def announcement(self, kept: KeptObject) -> Tuple[m.ObjectInstruction, Tuple[Buffer, ...]]:
         """Message and payload that place an object in the present session."""
         object_id = self.wire_id(kept.object_id)

@@ -147,7 +147,7 @@ class Recovery:
         return ""
 
     def _announce(self, kept: KeptObject, announced: Set[int]) -> None:
-        if kept.object_id not in announced:
+        if kept.object_id not in announced and self._objects.is_taken(kept):  # else tasks that need it are lost
             announced.add(kept.object_id)
             self._outbox.add(*self._objects.announcement(kept))
 
