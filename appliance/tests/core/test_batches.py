@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import List
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scheduler_harness import options, task
 
@@ -24,6 +24,7 @@ RUNS = st.lists(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine with other work to do
 @given(RUNS, st.integers(1, 2000), st.data())
 def test_a_run_ends_where_ids_stop_being_consecutive(
     parts: list[tuple[int, int]], limit: int, data: st.DataObject

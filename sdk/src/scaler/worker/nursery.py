@@ -92,7 +92,10 @@ class NurserySettings(NamedTuple):
 
 
 class NurseryClient:
-    """The agent's end of the control socket. Orders block for a moment when very many are sent at once."""
+    """The agent's end of the control socket. Orders block for a moment when very many are sent at once.
+
+    An order to a nursery that is gone goes nowhere: `reports` says that it is.
+    """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -104,25 +107,30 @@ class NurseryClient:
     def spawn(self, number: int, name: str, stream: socket.socket) -> None:
         """Fork processor `number`, which serves `stream`."""
         text = name.encode("utf-8", "replace")[:1000]
-        socket.send_fds(self._control, [_ORDER.pack(Order.SPAWN, len(text), number) + text], [stream.fileno()])
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(self._control, [_ORDER.pack(Order.SPAWN, len(text), number) + text], [stream.fileno()])
 
     def kill(self, number: int) -> None:
         """Kill a processor; its end is reported like any other."""
-        self._control.sendall(_ORDER.pack(Order.KILL, 0, number))
+        self._send(_ORDER.pack(Order.KILL, 0, number))
 
     def stop(self, number: int) -> None:
         """End a processor; the report of its end says where it was, if it can."""
-        self._control.sendall(_ORDER.pack(Order.STOP, 0, number))
+        self._send(_ORDER.pack(Order.STOP, 0, number))
 
     def import_module(self, name: str) -> None:
         """Import a module that starts no thread, so that processors forked from now on need not do it each."""
         text = name.encode()
-        self._control.sendall(_ORDER.pack(Order.IMPORT, len(text), 0) + text)
+        self._send(_ORDER.pack(Order.IMPORT, len(text), 0) + text)
 
     def remove_at_end(self, pattern: str) -> None:
         """Have files removed when the agent ends, however it ends."""
         text = os.fsencode(pattern)
-        self._control.sendall(_ORDER.pack(Order.REMOVE, len(text), 0) + text)
+        self._send(_ORDER.pack(Order.REMOVE, len(text), 0) + text)
+
+    def _send(self, order: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            self._control.sendall(order)
 
     def reports(self) -> Optional[List[Report]]:
         """What the nursery has reported since last asked, without waiting; None when it is gone."""
