@@ -67,12 +67,13 @@ def assert_that_nobody_is_left(processes: List[psutil.Process]) -> None:
     assert not psutil.wait_procs(processes, TIMEOUT_SECONDS)[1]
 
 
-def test_a_killed_agent_is_replaced(address: str, host: Host) -> None:
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, "signal 37")])
+def test_a_killed_agent_is_replaced(address: str, host: Host, number: int, name: str) -> None:
     agent = host.agent()
-    agent.kill()
+    agent.send_signal(number)
     host.wait_for_line("connected as session", 2)
     assert_that_it_serves(address)
-    assert f"process {agent.pid} was killed by SIGKILL, this one replaces it" in host.log.read_text()
+    assert f"process {agent.pid} was killed by {name}, this one replaces it" in host.log.read_text()
     assert host.process.poll() is None and host.agent().pid != agent.pid
 
 

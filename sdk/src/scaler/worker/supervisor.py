@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
 import signal
@@ -72,7 +73,7 @@ class Supervisor:
         os.close(held)
         process_id, self._agent = self._agent, 0
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         self._note = f"ClusterProcess: process {process_id} {ended}, this one replaces it"
         return code
 
@@ -101,7 +102,15 @@ class Supervisor:
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
         self._is_ending = True
         if self._agent:
-            os.kill(self._agent, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self._agent, number)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
