@@ -18,7 +18,8 @@ from agent_core_bench import (
 from scaler.worker import frames
 from scaler.worker.effects import Deliver
 from scaler.worker.frames import FrameError, Kind
-from scaler.worker.processor_pool import LENDING_DELAY_SECONDS, MAXIMUM_SPARES
+from scaler.worker.processor_pool import LENDING_DELAY_SECONDS, MAXIMUM_SPARES, Chunk, ProcessorPool
+from scaler.worker.task_queue import TaskBatch, TaskTraits
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -243,6 +244,22 @@ def test_a_large_result_in_shared_memory_is_reported_at_once():
     assert list(message.objects) == [0, 5001, 0]
     assert list(message.payload_sizes) == [5, 0, 10]
     assert payload == b"smallalso small"
+
+
+def test_a_processor_that_waits_twice_in_a_moment_keeps_one_slot():
+    pool = ProcessorPool(2, lambda number: memoryview(array("Q", [0])), [])
+    pool.fill()
+    state = pool.take_idle(0)
+    assert state is not None
+    traits = TaskTraits(FUNCTION, "c")
+    state.chunks.append(Chunk(TaskBatch(traits, array("Q", [1]), array("I", [0]), b""), 1))
+    for now in (1.0, 1.01):
+        pool.suspend(state)
+        pool.begin_turn(now)
+        pool.resume(state)
+    pool.suspend(state)
+    assert pool.take_idle(0) is not None  # the other slot
+    assert pool.take_idle(0) is None
 
 
 def test_a_large_result_elsewhere_is_reported_when_it_was_fetched():

@@ -189,7 +189,7 @@ class ProcessorPool:
         if self._just_suspended:
             for state in self._just_suspended:
                 state.suspended_since = now
-            self._lending += self._just_suspended
+            self._lending = list(dict.fromkeys(self._lending + self._just_suspended))  # each keeps one slot
             self._just_suspended = []
         if self._lending:
             self._lending = [
