@@ -47,6 +47,23 @@ def test_a_long_task_gives_back_the_tasks_behind_it_and_holds_back_no_result(wat
     watched_processor.assert_nothing_more()
 
 
+def test_what_comes_after_the_agent_has_settled_is_not_given_back():
+    agent_end, processor_end = socket.socketpair()
+    processor = Processor(processor_end, memoryview(array("Q", [0])), ProcessorSettings())
+    processor._give_back([])
+    for first in (1, 2):
+        columns = {"ids": array("Q", [first]), "sizes": array("I", [0]), "payload": b""}
+        chunk = frames.tasks_frame(function=1, first_position=first, client=3, attempt=1, flags=0, **columns)
+        agent_end.sendall(frames.join(chunk))
+        agent_end.sendall(frames.join(frames.signal_frame(Kind.SETTLED)) if first == 1 else b"")
+
+    assert processor._drain() == [(1, 1)]
+    frame = processor._next_frame()
+    assert frame is not None and frames.parse_tasks(frame.flags, frame.body).first_position == 2
+    agent_end.close()
+    processor_end.close()
+
+
 def test_a_long_task_gives_back_the_chunk_queued_behind_its_own(watched_processor):
     function = watched_processor.define_function(waits_at(watched_processor.gate_reader))
     first = watched_processor.send_calls(function, (True,), (False,))

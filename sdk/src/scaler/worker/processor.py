@@ -338,7 +338,7 @@ class Processor:
                         return ranges
                 except BlockingIOError:
                     return ranges
-            elif frame.kind == Kind.TASKS:
+            elif frame.kind == Kind.TASKS and self._unsettled:  # else the agent knows that the long task has ended
                 tasks = frames.parse_tasks(frame.flags, frame.body)
                 ranges.append((tasks.first_position, tasks.task_count))
             elif frame.kind == Kind.SETTLED:
