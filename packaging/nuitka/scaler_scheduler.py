@@ -14,10 +14,10 @@ def main() -> int:
     # `sys.argv[0]` is the file itself, whatever link to it was called; nuitka keeps what the caller said.
     name = os.path.basename(__compiled__.original_argv0)  # type: ignore[name-defined]  # noqa: F821
     if name == "scaler_top":
-        from scaler_appliance.top.program import main as run
+        from scaler_appliance.top.__main__ import main as run
     elif name == "scaler_ui":
         _without_tls()
-        from scaler_appliance.ui.program import main as run
+        from scaler_appliance.ui.__main__ import main as run
     else:
         from scaler_appliance.__main__ import main as run
     return run()

@@ -24,8 +24,7 @@ USER_INTERFACE = """
 import sys
 from pathlib import Path
 link_file = sys.argv[sys.argv.index("--link-file") + 1]
-Path(link_file + ".new").write_text(f"http://127.0.0.1:8081/?token=secret&watches={sys.argv[1]}\\n")
-Path(link_file + ".new").rename(link_file)
+Path(link_file).write_text(f"http://127.0.0.1:8081/?token=secret&watches={sys.argv[1]}\\n")
 sys.stdin.read()
 """
 
@@ -114,6 +113,16 @@ def test_nothing_is_left_when_it_is_killed(started: List[Dev]) -> None:
     dev.process.kill()
     assert psutil.wait_procs(parts, TIMEOUT_SECONDS)[1] == []
     assert entries(SCHEDULER) == []
+
+
+def test_no_file_is_left_when_it_is_killed(started: List[Dev], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    dev = start(started, "-n", "1")
+    assert any(line.startswith("    user interface  http://") for line in dev.greeting())
+    parts = dev.parts()
+    dev.process.kill()
+    assert psutil.wait_procs(parts, TIMEOUT_SECONDS)[1] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_what_is_to_be_pasted_reaches_this_scheduler_among_others(started: List[Dev]) -> None:

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import sys
+from typing import Callable
 
-from scaler_appliance.ui.program import main
+from scaler_appliance.starting import run_program
+
+
+def main() -> int:
+    """Run the program; its exit code."""
+    return run_program(_load)
+
+
+def _load() -> Callable[[], int]:
+    from scaler_appliance.ui.program import main as run
+
+    return run
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -97,6 +97,10 @@ def _url(host: str, port: int) -> str:
 
 def _write_link(path: str, link: str) -> None:
     """It may hold the token. Whole at once: who waits for the file finds it complete."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe, say
+        with open(path, "w", encoding="utf-8") as pipe:
+            pipe.write(f"{link}\n")
+        return
     unfinished = f"{path}.{os.getpid()}"
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as link_file:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
+
+from scaler.starting import run_program
 
 COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev"}
 """The module of each command, by its word."""
@@ -15,13 +17,18 @@ COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev"}
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the program; its exit code."""
+    return run_program(lambda: _program(arguments))
+
+
+def _program(arguments: Optional[Sequence[str]]) -> Callable[[], int]:
     given: List[str] = list(sys.argv[1:] if arguments is None else arguments)
     module = COMMANDS.get(given[0]) if given else None
     if module is not None:
-        return int(importlib.import_module(module).main(given[1:]))
+        run_command = importlib.import_module(module).main
+        return lambda: int(run_command(given[1:]))
     from scaler.programs.from_file import main as run_file
 
-    return run_file(given)
+    return lambda: run_file(given)
 
 
 if __name__ == "__main__":

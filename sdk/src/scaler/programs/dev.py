@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import select
 import signal
 import socket
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from types import FrameType
@@ -37,17 +37,17 @@ EXIT_FAILED = 1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Ended(Exception):
-    """This program is to end: somebody said so by a signal."""
+class _Ended(BaseException):
+    """This program is to end: somebody said so by a signal. Nobody on the way takes it for an error."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program; its exit code: 0 stopped as asked, 1 something did not start, or ended by itself."""
     options = DEV.read(arguments)
-    for number in _ENDING:
-        signal.signal(number, _on_signal)
     with ExitStack() as running:
         try:
+            for number in _ENDING:
+                signal.signal(number, _on_signal)
             return _run(options, running)
         except _Ended:
             print("scaler dev: stopping", flush=True)
@@ -56,13 +56,18 @@ def main(arguments: Sequence[str]) -> int:
             print(f"scaler dev: {error}", file=sys.stderr)
             return EXIT_FAILED
         finally:
-            # The next one kills this program at once: its parts end by themselves then.
-            for number in _ENDING:
-                signal.signal(number, signal.SIG_DFL)
+            _let_signals_kill()
 
 
 def _on_signal(number: int, frame: Optional[FrameType]) -> None:
+    _let_signals_kill()
     raise _Ended
+
+
+def _let_signals_kill() -> None:
+    """The next one kills this program at once: its parts end by themselves then, and it has no files."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _run(options: argparse.Namespace, running: ExitStack) -> int:
@@ -135,28 +140,20 @@ class UserInterface:
         self._monitor_address = monitor_address
         self._port = port
         self._why_not = ""
-        self._folder: Optional[tempfile.TemporaryDirectory[str]] = None
-        self._program: Optional[Program] = None
+        self._program: Optional[_InterfaceProcess] = None
 
     def __enter__(self) -> UserInterface:
         command = self._command()
         if command:
-            self._folder = tempfile.TemporaryDirectory(prefix="scaler-dev-")
             port = _port(self._port, DEFAULT_UI_PORT, "the user interface")
-            options = ["--port", str(port), "--link-file", self._link_file, "--exit-when-stdin-closes"]
-            self._program = Program([*command, self._monitor_address, *options])
+            options = ["--port", str(port), "--exit-when-stdin-closes"]
+            self._program = _InterfaceProcess([*command, self._monitor_address, *options])
             self._program.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._program is not None:
             self._program.shutdown()
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    @property
-    def _link_file(self) -> str:
-        return os.path.join(self._folder.name if self._folder is not None else "", "link")
 
     def _command(self) -> List[str]:
         """What starts it; nothing where there is none."""
@@ -172,17 +169,36 @@ class UserInterface:
 
     def wait_for_link(self) -> Tuple[str, str]:
         """The link to its first page, once there is one; else why there is none."""
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
-        while self._program is not None:
-            if os.path.exists(self._link_file):
-                with open(self._link_file, encoding="utf-8") as link_file:
-                    return link_file.read().strip(), ""
-            if not self._program.is_alive():
-                return "", f"it did not start: it ended with exit code {self._program.join(0)}"
-            if time.monotonic() > deadline:
-                return "", f"it did not start within {START_TIMEOUT_SECONDS:g} s"
-            time.sleep(LOOK_INTERVAL_SECONDS)
-        return "", self._why_not
+        if self._program is None:
+            return "", self._why_not
+        link = self._program.read_link(START_TIMEOUT_SECONDS)
+        if link:
+            return link, ""
+        code = self._program.join(1.0)
+        if code is None:
+            return "", f"it did not start within {START_TIMEOUT_SECONDS:g} s"
+        return "", f"it did not start: it ended with exit code {code}"
+
+
+class _InterfaceProcess(Program):
+    """It says where its page is by a pipe: a file, which may hold the token, could be left behind."""
+
+    def start(self) -> None:
+        """Start the process. Raises OSError when the program cannot be run."""
+        reader, writer = os.pipe()
+        self._link_file = os.fdopen(reader, encoding="utf-8")
+        try:
+            self._command += ["--link-file", f"/dev/fd/{writer}"]
+            self._launch((writer,))
+        finally:
+            os.close(writer)
+
+    def read_link(self, timeout_seconds: float) -> str:
+        """The link, once there is one; empty when the process has ended, or it takes longer."""
+        with self._link_file:
+            ready, _, _ = select.select([self._link_file], [], [], timeout_seconds)
+            # A line, not all there is: the process inherited the writing end, and has it open while it lives.
+            return self._link_file.readline().strip() if ready else ""
 
 
 def greeting(scheduler: Scheduler, count: int, link: str, why_not: str, others: int) -> str:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Callable
 
-from scaler.worker.program import main
+from scaler.starting import run_program
+
+
+def _load() -> Callable[[], int]:
+    from scaler.worker.program import main as run
+
+    return run
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(_load))

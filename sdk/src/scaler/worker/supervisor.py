@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
+from scaler.starting import EXIT_INTERRUPTED
 from scaler.worker import program
 from scaler.worker.options import read_options
 
@@ -92,6 +93,8 @@ class Supervisor:
             code = program.run(self._options, self._note)
         except SystemExit as leave:
             code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

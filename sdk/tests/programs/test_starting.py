@@ -1,0 +1,50 @@
+"""Ctrl-C while a program still begins: it ends at once, by the exit code that shells know, and says nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+TIMEOUT_SECONDS = 60
+
+INTERRUPTER = """
+import os, signal, sys
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == os.environ["INTERRUPT_AT_IMPORT_OF"]:
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt)
+"""
+
+SCALER_CLUSTER = ["-c", "import sys; from scaler.programs.worker_host import main; sys.exit(main())"]
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (["-m", "scaler.programs", "dev"], "scaler.cluster.appliance"),
+        (["-m", "scaler.programs", "dev"], "scaler.client"),
+        (["-m", "scaler.programs", "scaler.toml"], "scaler.programs.from_file"),
+        (["-m", "scaler.worker", "tcp://127.0.0.1:1"], "scaler.worker.program"),
+        (["-m", "scaler.worker", "tcp://127.0.0.1:1"], "scaler.worker.agent"),
+        ([*SCALER_CLUSTER, "tcp://127.0.0.1:1"], "scaler.worker.supervisor"),
+        ([*SCALER_CLUSTER, "tcp://127.0.0.1:1"], "scaler.worker.agent"),
+    ],
+)
+def test_a_program_that_is_interrupted_while_it_begins_ends_without_a_word(
+    command: List[str], module: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTER)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "INTERRUPT_AT_IMPORT_OF": module}
+    ended = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=environment
+    )
+    assert ended.returncode == 130, ended.stdout + ended.stderr
+    assert ended.stderr == ""
