@@ -27,6 +27,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import cloudpickle
 
+from scaler.pickling import Pickler
 from scaler.serializer import Serializer
 
 Buffer = Union[bytes, bytearray, memoryview]
@@ -130,7 +131,7 @@ def dump(value: Any) -> Parts:
         return False
 
     with io.BytesIO() as stream:
-        cloudpickle.Pickler(stream, protocol=PROTOCOL, buffer_callback=keep_out_of_band).dump(_lift_bytes(value))
+        Pickler(stream, protocol=PROTOCOL, buffer_callback=keep_out_of_band).dump(_lift_bytes(value))
         data = stream.getvalue()
     return _frame(data, buffers) if buffers else [data]
 
