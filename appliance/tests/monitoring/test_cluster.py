@@ -36,6 +36,32 @@ def test_a_snapshot_tells_everything() -> None:
     assert cluster.scheduler is not None and cluster.scheduler.address == "tcp://127.0.0.1:2345"
 
 
+def test_what_runs_grows_older_until_another_task_runs() -> None:
+    """A worker says for how long a task has run each two seconds, the scheduler publishes each second."""
+    played = PlayedScheduler(workers=1, slots=1, interval_seconds=1.0)
+    cluster = Cluster()
+    ages = []
+    for task_id, microseconds in ((7, 0), (7, 0), (7, 2_000_000), (7, 1_999_000), (8, 0)):
+        status = played.step()[0]
+        status.processors.task_ids, status.processors.task_microseconds = (
+            array("Q", [task_id]),
+            array("Q", [microseconds]),
+        )
+        cluster.apply(status)
+        (processor,) = cluster.workers[played.sessions[0]].processors
+        ages.append(round(processor.task_microseconds(status.unix_microseconds) / 1e6, 3))
+    assert ages == [0, 1, 2, 3, 0]
+
+
+def test_a_processor_without_a_task_runs_it_for_no_time() -> None:
+    played = PlayedScheduler(workers=1, slots=1)
+    cluster = Cluster()
+    status = played.step()[0]
+    status.processors.task_clients = array("Q", [0])
+    cluster.apply(status)
+    assert cluster.workers[played.sessions[0]].processors[0].task_microseconds(status.unix_microseconds) == 0
+
+
 def test_rates_come_from_two_publications_and_the_time_between_them() -> None:
     played = PlayedScheduler(workers=4, rate=5000.0, interval_seconds=0.5)
     cluster = after(played, steps=1)

@@ -64,7 +64,7 @@ def test_a_worker_says_what_it_has_run_for_longest() -> None:
     body = workers(state, query(limit=1))
 
     processors = state.cluster.workers[1000].processors
-    longest = max(processors, key=lambda each: each.task_microseconds)
+    longest = max(processors, key=lambda each: each.task_microseconds(state.now))
     assert body["rows"][0]["function"] == state.cluster.functions[longest.task_function].name
     assert body["rows"][0]["busy"] == body["rows"][0]["processors"] == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from array import array
 from typing import Any, Dict
 
 import pytest
@@ -157,6 +158,18 @@ def test_a_task_is_found_with_its_traceback() -> None:
     assert found["error_kind"] == "task_raised"
     assert (found["error_worker"], found["attempts"]) == ("worker-7", 2)
     assert task(state, 2, 1 << 60) is None
+
+
+def test_of_a_task_that_has_just_begun_no_duration_is_told() -> None:
+    state, played = told_state(workers=1, slots=1)
+    status = played.scheduler.step()[0]
+    status.processors.task_microseconds = array("Q", [0])
+    state.cluster.apply(status)
+
+    (row,) = tasks(state, query(state="running"))["rows"]
+
+    assert row["duration_us"] is None and row["mean_us"] is None
+    assert row["start"] == pytest.approx(state.now / 1e6)
 
 
 def test_a_task_that_runs_is_found() -> None:

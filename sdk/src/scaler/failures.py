@@ -51,8 +51,8 @@ _ADVICE: Dict[int, str] = {
     m.FailureKind.TIME_LIMIT: "its stack says where it was; options(timeout=...) and --task-timeout-seconds set the"
     " limit",
     m.FailureKind.MEMORY_LIMIT: "its stack says where it was; options(memory_limit=...) sets the limit",
-    m.FailureKind.FUNCTION_NOT_LOADED: "workers need what the function imports, and the Python version of the client",
-    m.FailureKind.ARGUMENT_NOT_LOADED: "workers need what the arguments' classes import, and the Python version of the client",
+    m.FailureKind.FUNCTION_NOT_LOADED: "workers need what it imports, and the client's version of Python",
+    m.FailureKind.ARGUMENT_NOT_LOADED: "workers need what its class imports, and the client's version of Python",
     m.FailureKind.RESULT_NOT_SERIALIZABLE: "return what can be pickled",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 from collections import ChainMap
-from typing import Any, Tuple
+from typing import Any, ClassVar, Tuple
 
 import cloudpickle
 
@@ -50,4 +50,6 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle's, but for code objects."""
 
     # As many tables as before: each is asked for every object that is no builtin.
-    dispatch_table = ChainMap({**_TABLE.maps[0], types.CodeType: _reduce_code}, *_TABLE.maps[1:])
+    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
+        {**_TABLE.maps[0], types.CodeType: _reduce_code}, *_TABLE.maps[1:]
+    )

@@ -72,7 +72,7 @@ class Cluster:
         self._count(status, elapsed_seconds)
         self.waiting_reasons = list(status.waiting_reasons)
         self._apply_workers(status, elapsed_seconds)
-        self._apply_processors(status.processors)
+        self._apply_processors(status.processors, status.unix_microseconds)
         self._apply_clients(status)
         self._apply_functions(status, elapsed_seconds)
         self._apply_graphs(status)
@@ -140,15 +140,16 @@ class Cluster:
         for session in status.workers_gone:
             self.workers.pop(session, None)
 
-    def _apply_processors(self, c: m.ProcessorColumns) -> None:
+    def _apply_processors(self, c: m.ProcessorColumns, now: int) -> None:
         by_worker: Dict[int, List[Processor]] = {}
-        for row in _rows(
+        for worker_session, *figures, microseconds in _rows(
             c.workers, c.process_ids, c.states, c.cpu_permille, c.resident_bytes, c.queued, c.task_clients,
             c.task_ids, c.task_functions, c.task_microseconds,
         ):  # fmt: skip
-            by_worker.setdefault(row[0], []).append(Processor(*row[1:]))
+            by_worker.setdefault(worker_session, []).append(Processor(*figures, task_began=now - microseconds))
         for session, processors in by_worker.items():
-            _known(self.workers, session, "worker").processors = processors
+            worker = _known(self.workers, session, "worker")
+            worker.processors = _with_first_beginnings(processors, worker.processors)
 
     def _apply_clients(self, status: m.SchedulerStatus) -> None:
         for identity in status.new_clients:
@@ -233,6 +234,20 @@ def _cut(c: m.FunctionColumns) -> Iterator[Dict[int, int]]:
     for count in c.duration_counts:
         yield dict(zip(c.duration_buckets[start : start + count], c.duration_tasks[start : start + count]))
         start += count
+
+
+def _with_first_beginnings(processors: List[Processor], before: List[Processor]) -> List[Processor]:
+    """A task that was seen before began no later than it did then.
+
+    Workers say for how long a task has run at each heartbeat, and not for how long it had when this is published.
+    """
+    tasks = {(each.process_id, each.task_client, each.task_id): each.task_began for each in before if each.task_client}
+    return [
+        each._replace(task_began=min(each.task_began, began))
+        if (began := tasks.get((each.process_id, each.task_client, each.task_id))) is not None
+        else each
+        for each in processors
+    ]
 
 
 def _known(entities: Dict[int, _Entity], number: int, kind: str) -> _Entity:

@@ -44,7 +44,10 @@ class SchedulerFigures:
 
 
 class Processor(NamedTuple):
-    """One interpreter of a worker. The task is the one it has run for a while; `task_client` 0: none, or not known."""
+    """One interpreter of a worker. The task is the one it has run for a while; `task_client` 0: none, or not known.
+
+    `task_began` is in microseconds of the scheduler's clock: at the latest then, as far as is known; 0 without a task.
+    """
 
     process_id: int
     state_bits: int
@@ -54,7 +57,15 @@ class Processor(NamedTuple):
     task_client: int
     task_id: int
     task_function: int
-    task_microseconds: int
+    task_began: int
+
+    def task_microseconds(self, now: int) -> int:
+        """For how long it has run its task; 0 without one, or when nothing but its name is known yet.
+
+        Parameters:
+            now: in microseconds of the scheduler's clock, as of its last publication.
+        """
+        return max(0, now - self.task_began) if self.task_client else 0
 
     @property
     def is_initialized(self) -> bool:

@@ -31,7 +31,7 @@ def describe(cluster: Cluster, address: str) -> Dict[str, Any]:
         "received": dict(cluster.received),
         "rates": {name: round(rate, 3) for name, rate in cluster.rates.items()},
         "waiting_reasons": list(cluster.waiting_reasons),
-        "workers": [_worker(each, cluster.functions) for each in cluster.workers.values()],
+        "workers": [_worker(each, cluster.functions, scheduler.unix_microseconds) for each in cluster.workers.values()],
         "clients": [_client(each) for each in cluster.clients.values()],
         "functions": [_function(each) for each in cluster.functions.values() if not each.has_gone],
         "graphs": [_graph(each) for each in cluster.graphs.values() if not each.has_gone],
@@ -58,7 +58,7 @@ def _scheduler(scheduler: SchedulerFigures) -> Dict[str, Any]:
     }
 
 
-def _worker(worker: Worker, functions: Dict[int, Function]) -> Dict[str, Any]:
+def _worker(worker: Worker, functions: Dict[int, Function], now: int) -> Dict[str, Any]:
     return {
         "session": worker.session,
         "name": worker.name,
@@ -78,11 +78,11 @@ def _worker(worker: Worker, functions: Dict[int, Function]) -> Dict[str, Any]:
         "latency_microseconds": worker.latency_microseconds,
         "is_congested": worker.is_congested,
         "is_leaving": worker.is_leaving,
-        "processors": [_processor(each, functions) for each in worker.processors],
+        "processors": [_processor(each, functions, now) for each in worker.processors],
     }
 
 
-def _processor(processor: Processor, functions: Dict[int, Function]) -> Dict[str, Any]:
+def _processor(processor: Processor, functions: Dict[int, Function], now: int) -> Dict[str, Any]:
     function = functions.get(processor.task_function)
     return {
         "process_id": processor.process_id,
@@ -93,7 +93,7 @@ def _processor(processor: Processor, functions: Dict[int, Function]) -> Dict[str
         "resident_bytes": processor.resident_bytes,
         "queued": processor.queued,
         "task_function": function.name if function is not None and processor.task_client else None,
-        "task_microseconds": processor.task_microseconds,
+        "task_microseconds": processor.task_microseconds(now),
     }
 
 

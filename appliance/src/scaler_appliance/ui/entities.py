@@ -62,7 +62,7 @@ def _longest_function(state: State, worker: Worker) -> Optional[str]:
     with_function = [processor for processor in worker.processors if processor.task_function]
     if not with_function:
         return None
-    longest = max(with_function, key=lambda processor: processor.task_microseconds)
+    longest = min(with_function, key=lambda processor: processor.task_began)
     return state.function_name(longest.task_function)
 
 
@@ -89,7 +89,7 @@ def _processor(state: State, processor: Processor) -> Dict[str, Any]:
         "function": state.function_name(processor.task_function) or None,
         "client": processor.task_client or None,
         "task": str(processor.task_id) if processor.task_client else None,
-        "task_us": processor.task_microseconds,
+        "task_us": processor.task_microseconds(state.now) or None,
     }
 
 

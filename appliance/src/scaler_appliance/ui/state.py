@@ -53,6 +53,12 @@ class State:
         return self.feed.cluster
 
     @property
+    def now(self) -> int:
+        """The time of the last publication, in microseconds of the scheduler's clock; 0 before the first."""
+        scheduler = self.cluster.scheduler
+        return scheduler.unix_microseconds if scheduler is not None else 0
+
+    @property
     def task_log(self) -> TaskLog:
         return self.feed.task_log
 

@@ -137,13 +137,12 @@ def _with_tasks(state: State) -> Iterator[Tuple[Worker, Processor]]:
 def _running(state: State, wanted: _Wanted) -> List[Tuple[Worker, Processor]]:
     """Those that have run for longest first."""
     running = [(worker, processor) for worker, processor in _with_tasks(state) if wanted.has(worker, processor)]
-    running.sort(key=lambda pair: -pair[1].task_microseconds)
+    running.sort(key=lambda pair: pair[1].task_began)
     return running
 
 
 def _running_row(state: State, worker: Worker, processor: Processor) -> Dict[str, Any]:
-    scheduler = state.cluster.scheduler
-    now = scheduler.unix_microseconds if scheduler is not None else 0
+    microseconds = processor.task_microseconds(state.now) or None  # none: it has just begun
     return {
         "client": processor.task_client,
         "client_name": state.client_name(processor.task_client),
@@ -155,10 +154,10 @@ def _running_row(state: State, worker: Worker, processor: Processor) -> Dict[str
         "worker_name": worker.name,
         "processor": processor.process_id,
         "host": worker.host,
-        "start": (now - processor.task_microseconds) / 1e6,
+        "start": processor.task_began / 1e6,
         "end": None,
-        "duration_us": processor.task_microseconds,
-        "mean_us": processor.task_microseconds,
+        "duration_us": microseconds,
+        "mean_us": microseconds,
         "count": 1,
         "peak_bytes": None,
         "attempt": None,

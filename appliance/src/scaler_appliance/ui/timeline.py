@@ -233,19 +233,17 @@ def _columns(rows: List[Row], base: float) -> Dict[str, List[Any]]:
 
 def _running(state: State, shown: Set[Lane], base: float) -> Dict[str, List[Any]]:
     columns = _no_columns(("lane", "start", "function", "client", "task"))
-    scheduler = state.cluster.scheduler
-    now = scheduler.unix_microseconds if scheduler is not None else 0
     for session, process_id in sorted(shown):
         worker = state.cluster.workers.get(session)
         for processor in worker.processors if worker is not None else ():
             if processor.process_id == process_id and processor.task_client:
-                _append_running(columns, (session, process_id), processor, now - int(base * 1e6))
+                _append_running(columns, (session, process_id), processor, int(base * 1e6))
     return columns
 
 
-def _append_running(columns: Dict[str, List[Any]], lane: Lane, processor: Processor, now: int) -> None:
+def _append_running(columns: Dict[str, List[Any]], lane: Lane, processor: Processor, base: int) -> None:
     columns["lane"].append(_lane_id(lane))
-    columns["start"].append(now - processor.task_microseconds)
+    columns["start"].append(processor.task_began - base)
     columns["function"].append(processor.task_function)
     columns["client"].append(processor.task_client)
     columns["task"].append(str(processor.task_id))
