@@ -146,7 +146,7 @@ class Cluster:
             c.workers, c.process_ids, c.states, c.cpu_permille, c.resident_bytes, c.queued, c.task_clients,
             c.task_ids, c.task_functions, c.task_microseconds,
         ):  # fmt: skip
-            by_worker.setdefault(worker_session, []).append(Processor(*figures, task_began=now - microseconds))
+            by_worker.setdefault(worker_session, []).append(Processor._make([*figures, now - microseconds]))
         for session, processors in by_worker.items():
             worker = _known(self.workers, session, "worker")
             worker.processors = _with_first_beginnings(processors, worker.processors)
