@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from typing import Any, List, Tuple
 
 import pytest
@@ -171,3 +173,27 @@ def bind_again(router: zmq.Socket, address: str) -> bool:
     except zmq.ZMQError:
         return False
     return True
+
+
+def test_nobody_at_the_address_is_told_once(caplog: pytest.LogCaptureFixture):
+    loop = asyncio.new_event_loop()
+    caplog.set_level(logging.DEBUG, logger="scaler")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        address = "tcp://127.0.0.1:{}".format(unused.getsockname()[1])
+        rounds = Rounds(loop, lambda: None)
+        connection = SchedulerConnection(
+            loop, rounds, address, lambda message, payload: None, lambda congested: None, lambda reason: None
+        )
+        connection.open()
+
+        async def try_three_times() -> None:
+            while len(caplog.records) < 3:
+                await asyncio.sleep(0.001)
+
+        loop.run_until_complete(asyncio.wait_for(try_three_times(), 20))
+        connection.close(0)
+    rounds.close()
+    loop.close()
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warned == [f"Worker: nobody listens at {address} (Connection refused): trying again"]

@@ -23,7 +23,8 @@ from scaler_protocol.discovery import (
 from scaler_protocol.program_options import ConfigurationError
 
 _NAME_IT = (
-    "start one, or name its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor"
+    "name its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor, or start one"
+    " with `scaler dev`"
 )
 
 Sections = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import select
 import socket
 import time
@@ -63,6 +64,7 @@ class SchedulerConnection:
         self.congested = False  # more is kept than should be: whoever can shall wait
         self._connection: Optional[Connection] = None
         self._is_connected = False
+        self._is_refused = False  # by whoever has the address: nobody listens there
         self._is_watched_for_room = False
         self._early: List[List[Buffer]] = []  # messages that wait for the connection
         self._attempt: Optional[asyncio.TimerHandle] = None
@@ -114,7 +116,7 @@ class SchedulerConnection:
         assert connection is not None
         try:
             if error_number:
-                raise OSError(error_number, errno.errorcode.get(error_number, "unknown error"))
+                raise OSError(error_number, os.strerror(error_number))
             connection.start()
             for frames in self._early:
                 connection.send(frames)
@@ -124,11 +126,15 @@ class SchedulerConnection:
             return
         self._early.clear()
         self._is_connected = True
+        self._is_refused = False
         self._rounds.add_reader(connection.fileno(), self._read)
         self._watch_for_room(connection)
 
     def _on_attempt_failed(self, error: OSError) -> None:
-        logger.debug("Worker: cannot connect to %s: %s", self._address, error)
+        # Once: the session says from time to time that it is still so.
+        level = logging.DEBUG if self._is_refused else logging.WARNING
+        self._is_refused = True
+        logger.log(level, "Worker: nobody listens at %s (%s): trying again", self._address, error.strerror or error)
         self._schedule_attempt()
 
     # Messages -------------------------------------------------------------------------------------------------------
