@@ -86,6 +86,14 @@ def test_an_address_in_use_is_said_and_ends_it_with_one(start: Start) -> None:
     assert "Traceback" not in scheduler.output()
 
 
+@pytest.mark.parametrize("option", ["--object-directory", "--object-spill-directory", "--address-file"])
+def test_a_path_that_cannot_be_written_is_told_with_its_option(option: str, start: Start, tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "file"
+    scheduler = start(option, str(missing), wait=False)
+    assert scheduler.wait_for_end() == 1
+    assert f"scaler_scheduler: {option} {missing}: No such file or directory" in scheduler.output()
+
+
 @pytest.mark.parametrize(
     "address", ["localhost", "udp://1.2.3.4:5", "tcp://127.0.0.1", "tcp://h:99999", "ipc://" + "x" * 200]
 )

@@ -198,6 +198,13 @@ def test_the_schedulers_end_is_the_end(started: List[Dev]) -> None:
     assert psutil.wait_procs(parts, TIMEOUT_SECONDS)[1] == []
 
 
+def test_the_help_of_scaler_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["-h"])
+    assert raised.value.code == 0
+    assert "`scaler dev` needs no file" in " ".join(capsys.readouterr().out.split())
+
+
 def test_wrong_command_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in (["dev", "-n", "0"], ["dev", "--port", "65536"]):
         with pytest.raises(SystemExit) as raised:

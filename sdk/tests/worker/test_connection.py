@@ -180,7 +180,7 @@ def test_nobody_at_the_address_is_told_once(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG, logger="scaler")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # and does not listen
-        address = "tcp://127.0.0.1:{}".format(unused.getsockname()[1])
+        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
         rounds = Rounds(loop, lambda: None)
         connection = SchedulerConnection(
             loop, rounds, address, lambda message, payload: None, lambda congested: None, lambda reason: None

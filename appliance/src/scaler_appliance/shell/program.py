@@ -14,7 +14,7 @@ import logging
 import os
 import platform
 import sys
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import Scheduler
@@ -75,7 +75,8 @@ async def _serve(options: argparse.Namespace) -> None:
         closing.callback(peers.close)
         monitor = Monitor(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
         closing.callback(monitor.close)
-        directory = ObjectDirectory(options.object_directory)
+        with _at("--object-directory", options.object_directory):
+            directory = ObjectDirectory(options.object_directory)
         closing.callback(directory.remove)
         _open_spill(options, directory)
         files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
@@ -92,8 +93,8 @@ async def _serve(options: argparse.Namespace) -> None:
                 announced(ANNOUNCED_SCHEDULER, peers.address, otherwise, monitor_address=monitor.address)
             )
         if options.address_file is not None:
-            with open(options.address_file, "w", encoding="utf-8") as address_file:
-                address_file.write(f"{peers.address}\n{monitor.address}\n")
+            with _at("--address-file", options.address_file):
+                _write_addresses(options.address_file, peers.address, monitor.address)
         for part in (
             "AsyncBinder",
             "VanillaTaskManager",
@@ -107,13 +108,30 @@ async def _serve(options: argparse.Namespace) -> None:
         await server.run(options.exit_when_stdin_closes)
 
 
+def _write_addresses(path: str, *addresses: str) -> None:
+    with open(path, "w", encoding="utf-8") as address_file:
+        address_file.writelines(f"{address}\n" for address in addresses)
+
+
+@contextlib.contextmanager
+def _at(option: str, path: Optional[str]) -> Iterator[None]:
+    """What goes wrong with a path that the user wants is told with the option that says it."""
+    try:
+        yield
+    except OSError as error:
+        if path is None:
+            raise
+        raise OSError(f"{option} {path}: {error.strerror or error}") from error
+
+
 def _open_spill(options: argparse.Namespace, directory: ObjectDirectory) -> None:
     """Make the directory on disk.
 
     Raises OSError when it cannot be made where the user wants it; elsewhere, one does without.
     """
     try:
-        directory.open_spill(options.object_spill_directory)
+        with _at("--object-spill-directory", options.object_spill_directory):
+            directory.open_spill(options.object_spill_directory)
     except OSError as error:
         if options.object_spill_directory is not None:
             raise

@@ -86,7 +86,8 @@ SCALER = Program(
     name="scaler",
     section="scaler",
     description="Start what a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops all of it.",
-    epilog="docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
+    epilog="`scaler dev` needs no file: it starts all of it on this machine, and `scaler dev -h` says how."
+    " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,
     commands=[DEV],
