@@ -82,7 +82,8 @@ def test_an_address_in_use_is_said_and_ends_it_with_one(start: Start) -> None:
         address = f"tcp://127.0.0.1:{occupant.getsockname()[1]}"
         scheduler = start(address=address, wait=False)
         assert scheduler.wait_for_end() == 1
-    assert f"cannot listen at {address}: Address already in use" in scheduler.output()
+    told = f"scaler_scheduler: cannot listen at {address}: Address already in use; another port may be free"
+    assert told in scheduler.output()
     assert "Traceback" not in scheduler.output()
 
 
@@ -92,6 +93,21 @@ def test_a_path_that_cannot_be_written_is_told_with_its_option(option: str, star
     scheduler = start(option, str(missing), wait=False)
     assert scheduler.wait_for_end() == 1
     assert f"scaler_scheduler: {option} {missing}: No such file or directory" in scheduler.output()
+
+
+def test_a_monitor_address_where_nobody_can_listen_is_told_with_its_option(start: Start, tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/missing/m"
+    scheduler = start("--monitor-address", address, wait=False)
+    assert scheduler.wait_for_end() == 1
+    told = f"scaler_scheduler: cannot listen at {address}: No such file or directory; --monitor-address says where"
+    assert told in scheduler.output()
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["tcp://127.0.0.1:0", "-lp", str(tmp_path / "missing" / "log")])
+    assert end.value.code == 2
+    assert "error: logging cannot be set up: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,15 @@ def test_a_port_that_is_taken_is_told(start: Callable[..., Program], address: st
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("option", ["--token-file", "--link-file"])
+def test_a_file_that_cannot_be_opened_is_told_with_its_option(option: str, interpreter: str, tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "file"
+    command = [interpreter, *MODULE, f"ipc://{tmp_path}/m", "--port", "0", option, str(missing)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    assert f"{option} {missing}: No such file or directory" in ended.stderr
+    assert ended.returncode in (1, 2) and "Traceback" not in ended.stderr
+
+
 def test_a_host_that_there_is_not_is_told(start: Callable[..., Program], address: str) -> None:
     program = start(address, "--port", "0", "--host", "no-such-host.invalid", SCALER_UI_TOKEN="a" * 32)
     assert "--host no-such-host.invalid" in program.output()

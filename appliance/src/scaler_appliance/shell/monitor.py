@@ -44,7 +44,10 @@ class Monitor:
 
     def __init__(self, address: str, io_threads: int) -> None:
         self.address = ""
-        sweep_abandoned(os.path.dirname(address[len("ipc://") :]) if address.startswith("ipc:///") else "")
+        try:
+            sweep_abandoned(os.path.dirname(address[len("ipc://") :]) if address.startswith("ipc:///") else "")
+        except OSError as error:
+            raise _cannot_listen(address, error) from error
         self._context = zmq.Context(io_threads)
         self._topics: Set[bytes] = set()  # wanted, as far as they may concern us
         self._publisher = self._context.socket(zmq.XPUB)
@@ -59,7 +62,7 @@ class Monitor:
             self._publisher.bind(address)
         except zmq.ZMQError as error:
             self.close()
-            raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
+            raise _cannot_listen(address, error) from error
         finally:
             os.umask(umask)
         self.address = self._publisher.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -97,6 +100,11 @@ class Monitor:
                 os.unlink(self.address[len("ipc://") :])  # libzmq leaves it behind
             except FileNotFoundError:
                 pass
+
+
+def _cannot_listen(address: str, error: OSError | zmq.ZMQError) -> OSError:
+    reason = os.strerror(error.errno or 0)  # libzmq's own text tells the address again
+    return OSError(f"cannot listen at {address}: {reason}; --monitor-address says where monitors connect to")
 
 
 def sweep_abandoned(directory: str) -> None:

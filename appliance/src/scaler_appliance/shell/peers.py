@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -275,7 +276,8 @@ def _listen(address: Address) -> Tuple[socket.socket, str]:
             listener.close()
             raise
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
+        hint = "; another port may be free, and port 0 is any that is" if error.errno == errno.EADDRINUSE else ""
+        raise OSError(f"cannot listen at {address}: {error.strerror or error}{hint}") from error
     if address.path:
         return listener, str(address)
     host, port = listener.getsockname()[:2]

@@ -40,7 +40,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
     except (OSError, KeyError, ValueError) as error:
-        SCHEDULER.parser().error(str(error))
+        SCHEDULER.parser().error(f"logging cannot be set up: {error}")
     _use_event_loop(options.event_loop)
     try:
         asyncio.run(_serve(options))

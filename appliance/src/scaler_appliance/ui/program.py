@@ -33,9 +33,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = UI.read(arguments)
     try:
         token = given_token(options.token_file)
+    except OSError as error:
+        UI.parser().error(f"--token-file {options.token_file}: {error.strerror or error}")
+    except ValueError as error:
+        UI.parser().error(str(error))
+    try:
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
     except (OSError, KeyError, ValueError) as error:
-        UI.parser().error(str(error))
+        UI.parser().error(f"logging cannot be set up: {error}")
     try:
         asyncio.run(_serve(options, token))
     except OSError as error:
@@ -74,7 +79,10 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         if is_made:
             print(f"scaler_ui: open {link}", flush=True)
         if options.link_file is not None:
-            _write_link(options.link_file, link)
+            try:
+                _write_link(options.link_file, link)
+            except OSError as error:
+                raise OSError(f"--link-file {options.link_file}: {error.strerror or error}") from error
         await Serving(application, listener, watch.close).run(watch.run(), options.exit_when_stdin_closes)
         logger.info("scaler_ui: stopped")
 

@@ -231,7 +231,11 @@ def _entries_in(folder: str) -> Iterator[Entry]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise DiscoveryError(f"{folder} cannot be read: {error.strerror}") from None
+        raise DiscoveryError(
+            f"{folder}, where schedulers of this user are found, cannot be read: {error.strerror}: give the address of"
+            f" one, tcp://HOST:PORT, here or in the environment variable {ADDRESS_VARIABLE}, or name another folder in"
+            f" {FOLDER_VARIABLE}"
+        ) from None
     _check_folder(folder)
     for name in names:
         if name.endswith(".json"):
