@@ -1,4 +1,4 @@
-"""Ctrl-C while a program still begins: it ends at once, by the exit code that shells know, and says nothing."""
+"""Ctrl-C while a program still begins, and a reader that has enough: it ends at once, and says nothing."""
 
 from __future__ import annotations
 
@@ -43,3 +43,17 @@ def test_a_program_that_is_interrupted_while_it_begins_ends_without_a_word(
     )
     assert ended.returncode == 130, ended.stdout + ended.stderr
     assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("option", ["--print-config", "-h"])
+@pytest.mark.parametrize("module", ["scaler_appliance", "scaler_appliance.top", "scaler_appliance.ui"])
+def test_a_reader_that_has_gone_is_no_error(module: str, option: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", module, option], stdout=writer, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")

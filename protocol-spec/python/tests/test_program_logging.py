@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -71,3 +72,14 @@ def test_another_format_or_level_is_refused() -> None:
         setup_logging(["-"], "INFO", line_format="xml")
     with pytest.raises(ValueError, match="use one of DEBUG"):
         setup_logging(["-"], "LOUD")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_lines_that_cannot_be_written_are_told_once_and_nobody_minds(capfd: pytest.CaptureFixture[str]) -> None:
+    logger = setup_logging(["/dev/full"], "INFO")
+    logger.info("one")
+    logger.info("two")
+    assert capfd.readouterr().err == "scaler: log lines are lost: [Errno 28] No space left on device\n"
+    for handler in logger.handlers:
+        with contextlib.suppress(OSError):  # what is left in its buffer
+            handler.close()

@@ -1,11 +1,13 @@
-"""How the programs begin and end: Ctrl-C is no error, however early or late it comes.
+"""How the programs begin and end: Ctrl-C is no error, however early or late it comes, nor is a reader that has enough.
 
 Rule: nothing is imported here but what costs nothing: what takes time is imported by `load`, where it is watched over.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from typing import Callable
 
 EXIT_INTERRUPTED = 130  # as shells have it
@@ -14,12 +16,20 @@ EXIT_INTERRUPTED = 130  # as shells have it
 def run_program(load: Callable[[], Callable[[], int]]) -> int:
     """Import a program and run it; its exit code, or EXIT_INTERRUPTED when Ctrl-C came before it looked after that.
 
+    It is 0 when whoever reads the output has gone, as in `scaler_scheduler --print-config | head -1`.
+
     Parameters:
         load: imports the program, and returns its main function.
     """
     try:
-        code = load()()
+        try:
+            code = load()()
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor shall the interpreter flush what is left
+        code = 0
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to tidy up, nor to be told
     return code

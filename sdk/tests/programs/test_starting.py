@@ -1,4 +1,4 @@
-"""Ctrl-C while a program still begins: it ends at once, by the exit code that shells know, and says nothing."""
+"""Ctrl-C while a program still begins, and a reader that has enough: it ends at once, and says nothing."""
 
 from __future__ import annotations
 
@@ -48,3 +48,26 @@ def test_a_program_that_is_interrupted_while_it_begins_ends_without_a_word(
     )
     assert ended.returncode == 130, ended.stdout + ended.stderr
     assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "scaler.programs", "-h"],
+        ["-m", "scaler.programs", "dev", "-h"],
+        ["-m", "scaler.programs", "--print-config", "scaler.toml"],
+        ["-m", "scaler.worker", "--print-config"],
+        [*SCALER_CLUSTER, "--print-config"],
+    ],
+)
+def test_a_reader_that_has_gone_is_no_error(command: List[str], tmp_path: Path) -> None:
+    (tmp_path / "scaler.toml").write_text("[cluster]\nnum_of_workers = 1\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, *command], stdout=writer, stderr=subprocess.PIPE, timeout=TIMEOUT_SECONDS, cwd=tmp_path
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -4,10 +4,13 @@ Rules:
 - One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for programs that read logs, a JSON object a line with the
   same names in each; only the `scaler` logger is configured, never the root logger.
 - Where lines go, how files rotate and how a configuration file is read is the standard library's business.
+- A line that cannot be written, since a disk is full or a reader has gone, is told once on standard error, in one line:
+  the program goes on with its work.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.config
 import logging.handlers
@@ -82,9 +85,32 @@ def setup_logging(
     return logger
 
 
+class _LosesLines(logging.Handler):
+    """A handler whose lines cannot be written now and then."""
+
+    _has_told = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the standard library's name
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._has_told:
+            self._has_told = True
+            with contextlib.suppress(OSError):
+                print(f"scaler: log lines are lost: {error}", file=sys.stderr, flush=True)
+
+
+class _StreamHandler(_LosesLines, logging.StreamHandler):  # type: ignore[type-arg]
+    pass
+
+
+class _FileHandler(_LosesLines, logging.handlers.TimedRotatingFileHandler):
+    pass
+
+
 def _make_handler(path: str) -> logging.Handler:
     if path in ("/dev/stdout", "-"):
-        return logging.StreamHandler(sys.stdout)
+        return _StreamHandler(sys.stdout)
     if path == "/dev/stderr":
-        return logging.StreamHandler(sys.stderr)
-    return logging.handlers.TimedRotatingFileHandler(path, when="midnight", encoding="utf-8")
+        return _StreamHandler(sys.stderr)
+    return _FileHandler(path, when="midnight", encoding="utf-8")

@@ -99,7 +99,8 @@ class Supervisor:
             sys.excepthook(*sys.exc_info())
         finally:
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+                with contextlib.suppress(OSError):
+                    stream.flush()
             os._exit(code)
 
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
