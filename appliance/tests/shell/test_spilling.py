@@ -264,5 +264,5 @@ def test_what_a_killed_scheduler_had_on_disk_goes_with_the_next(start: Start, tm
 
 
 def test_a_spill_directory_that_is_not_there_is_said_at_once(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="No such file or directory: '/nowhere'"):
+    with pytest.raises(AssertionError, match="--object-spill-directory /nowhere: No such file or directory"):
         start("--object-spill-directory", "/nowhere")

@@ -6,6 +6,7 @@ Rule: nothing is imported here but what costs nothing: what takes time is import
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from typing import Callable
@@ -29,7 +30,15 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
+        if not _has_lost_its_reader(sys.stdout.fileno()):
+            raise  # another pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor shall the interpreter flush what is left
         code = 0
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to tidy up, nor to be told
     return code
+
+
+def _has_lost_its_reader(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))

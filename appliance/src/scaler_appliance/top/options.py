@@ -48,8 +48,8 @@ TOP = Program(
             Address(),
             "where the scheduler publishes its status: ipc:///tmp/HOST_PORT_monitor, unless it was told otherwise",
             metavar="MONITOR_ADDRESS",
-            default_text="that of the scheduler in SCALER_ADDRESS, else of the file's [scheduler], else of the newest"
-            " scheduler of this user on this host",
+            default_text="that of the scheduler that the environment names to clients, else of the file's [scheduler],"
+            " else of the newest scheduler of this user on this host",
             is_required=True,
             find=find_monitor,
         ),
