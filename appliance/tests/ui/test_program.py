@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -121,6 +122,25 @@ def test_a_port_that_is_taken_is_told(start: Callable[..., Program], address: st
     assert program.process.returncode == 1
     assert f"cannot listen at 127.0.0.1:{port}: Address already in use; another --port may be free" in output
     assert "Traceback" not in output
+
+
+def test_it_ends_as_it_should_as_soon_as_it_says_where_it_listens(
+    interpreter: str, address: str, tmp_path: Path
+) -> None:
+    link_file = tmp_path / "link"
+    os.mkfifo(link_file)  # it goes on when somebody reads this
+    command = [interpreter, *MODULE, address, "--port", "0", "--link-file", str(link_file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "scaler_ui: listening at" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        descriptor = os.open(link_file, os.O_RDONLY | os.O_NONBLOCK)
+        assert "scaler_ui: stopped" in process.stdout.read()
+    assert os.read(descriptor, 100).startswith(b"http://127.0.0.1:")
+    os.close(descriptor)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("option", ["--token-file", "--link-file"])

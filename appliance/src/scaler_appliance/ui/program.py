@@ -70,6 +70,8 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         state = State(feed, options.allow_actions)
         watch = Watch(feed, state)
         application = make_application(state, watch, token, options.allowed_host)
+        serving = Serving(application, listener, watch.close)
+        serving.take_signals()
         url = _url(options.host, listener.getsockname()[1])
         link = f"{url}?token={quote(token)}" if token is not None else url
         otherwise = "scaler_ui: clients will not show a link to this page"
@@ -83,7 +85,7 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
                 _write_link(options.link_file, link)
             except OSError as error:
                 raise OSError(f"--link-file {options.link_file}: {error.strerror or error}") from error
-        await Serving(application, listener, watch.close).run(watch.run(), options.exit_when_stdin_closes)
+        await serving.run(watch.run(), options.exit_when_stdin_closes)
         logger.info("scaler_ui: stopped")
 
 

@@ -86,14 +86,18 @@ class Serving:
             self._server.should_exit = True
             self._on_stop()
 
+    def take_signals(self) -> None:
+        """From now on signals stop it as they should. For who is told where it listens: they may send one at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+
     async def run(self, work: Awaitable[None], exit_when_stdin_closes: bool = False) -> None:
         """Serve, beside other work, until told to stop: by a signal, by `stop`, or by the end of standard input.
 
         Raises whatever the other work does.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop)
         if exit_when_stdin_closes:
             loop.add_reader(sys.stdin.fileno(), self._on_stdin)
         working = asyncio.ensure_future(work)
