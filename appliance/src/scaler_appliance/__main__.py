@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Callable
 
-from scaler_appliance.starting import run_program
+from scaler_protocol.program_starting import run_program
 
 NURSERY_VARIABLE = "PYPY_GC_NURSERY"
 NURSERY_SIZE = "16M"

@@ -26,7 +26,7 @@ sys.addaudithook(interrupt)
     ("command", "module"),
     [
         (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.shell.program"),
-        (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_protocol.messages"),
+        (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.core.scheduler"),
         (["-m", "scaler_appliance.top", "ipc:///tmp/nobody"], "scaler_appliance.top.program"),
         (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.program"),
         (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.application"),

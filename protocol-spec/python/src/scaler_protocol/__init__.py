@@ -7,7 +7,7 @@
 
 Rules of this package: pure Python, nothing beyond the standard library, no threads. The message classes are generated
 from the schema (`tools/generate.py`); the schema is the contract, this package is one reading. Only `connection`,
-`segments` and `program_logging` touch the outside world.
+`segments`, and what programs share (`program_...`, `discovery`), touch the outside world.
 """
 
 from __future__ import annotations

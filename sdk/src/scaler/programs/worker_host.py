@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from scaler.starting import run_program
+from scaler_protocol.program_starting import run_program
 
 
 def main() -> int:

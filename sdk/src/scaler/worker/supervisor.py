@@ -23,9 +23,9 @@ from types import FrameType
 from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
-from scaler.starting import EXIT_INTERRUPTED
 from scaler.worker import program
 from scaler.worker.options import read_options
+from scaler_protocol.program_starting import EXIT_INTERRUPTED
 
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
