@@ -63,6 +63,7 @@ class Conversation:
     ) -> None:
         self.name = name
         self.answers_heartbeats = True
+        self.is_watched = False  # what answers to heartbeats say
         self.last_heartbeat: Optional[Message] = None
         self.heartbeats: List[Message] = []
         self.echoes: List[Message] = []
@@ -126,7 +127,7 @@ class Conversation:
         if message.type == "Heartbeat":
             self.heartbeats.append(message)
             if self.answers_heartbeats:
-                self.send("HeartbeatEcho", sequence=message.sequence)
+                self.send("HeartbeatEcho", sequence=message.sequence, isWatched=self.is_watched)
         elif message.type == "HeartbeatEcho":
             self.echoes.append(message)
         elif message.type == "DisconnectRequest" and self._transport.is_ending:

@@ -142,14 +142,13 @@ def expect_values(worker: WorkerSession, function: str, pairs: List[Any]) -> Non
 
 @case(covers=["SCL-COD-009"])
 def functions_that_compute(bench: RoleBench) -> None:
-    """echo, sum, size, sleep, busy and log return what their table says."""
+    """echo, sum, size, sleep and busy return what their table says."""
     worker = bench.welcomed()
     expect_values(worker, "echo", [([{"b": [1, None]}], {"b": [1, None]}), (["x"], "x")])
     expect_values(worker, "sum", [([1, 2, 39], 42), ([], 0), ([0.5, 1], 1.5), ([-(2**40), 2**40, 1], 1)])
     expect_values(worker, "size", [([3], "xxx"), ([0], "")])
     expect_values(worker, "sleep", [([0], None), ([1], None)])
     expect_values(worker, "busy", [([1], None)])
-    expect_values(worker, "log", [([1, ""], None)])
     worker.expect_nothing_more()
 
 

@@ -11,7 +11,8 @@ NUMBERS_OF_A_RUN = 3
 
 
 def look_on(worker: WorkerSession, is_watched: bool) -> None:
-    """Answer the next heartbeat, and have the worker read it."""
+    """Tell the worker whether somebody does, from now on with each answer to a heartbeat, and have it read that."""
+    worker.is_watched = is_watched
     worker.send("HeartbeatEcho", sequence=0, isWatched=is_watched)
     worker.fence()
 
