@@ -193,6 +193,19 @@ def test_map_of_nothing_is_nothing(client: Client) -> None:
     assert client.map(identity, []) == [] and client.starmap(identity, []) == []
 
 
+def test_map_cuts_items_that_refer_to_many_objects_into_chunks_that_a_task_can_have(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scaler.client.submitting.MAXIMUM_DEPENDENCIES", 20)
+    reference = client.send_object(b"12")
+    items = [([reference._replace() for _ in range(5)],) for _ in range(500)]
+    assert client.map(len, items) == [5] * 500
+    with pytest.raises(ValueError, match="refer to 25 objects") as raised:
+        client.map(len, [*items, ([reference._replace() for _ in range(25)],)])
+    assert raised.value.__notes__ == ["(item 500 of map)"]
+    assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1, "the client lives on"
+
+
 def test_map_raises_the_first_failing_items_exception_and_names_it(client: Client) -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         client.map(lambda value: 1 / (value - 700), range(1000))

@@ -4,6 +4,7 @@ Rules:
 - Items are cut into chunks; one chunk is one task, one pickle there and one back.
 - The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that
   the last chunks leave slots idle. The first chunks are single items, because nothing is known yet.
+- Items that together refer to more objects than a task can are cut into smaller chunks from there on.
 - With a time limit or at most once, a chunk is a single item: these hold for the user's calls, not for our chunks.
 - An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its
   chunks, which run again elsewhere, not the call.
@@ -28,6 +29,10 @@ TARGET_SECONDS = 0.05
 CHUNKS_AHEAD = 2  # for each slot
 MAXIMUM_CHUNK_ITEMS = 10_000
 SLOTS_TIMEOUT_SECONDS = 1.0
+
+
+class TooManyReferences(ValueError):
+    """Arguments refer to more objects than one task can."""
 
 
 class Chunk:
@@ -113,6 +118,12 @@ class _Map:
             chunk = self._items[self._next : self._next + self._chunk_items()]
             try:
                 future = self._client.submit(self._chunk, self._next, chunk)
+            except TooManyReferences as error:
+                if len(chunk) == 1:
+                    add_note(error, f"(item {self._next} of map)")
+                    raise
+                self._maximum_items = len(chunk) // 2
+                continue
             except SerializeObjectError as error:
                 self._name_items(error, self._next, len(chunk))
                 raise

@@ -36,7 +36,7 @@ from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
-from scaler.client.mapping import run_map
+from scaler.client.mapping import TooManyReferences, run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
@@ -202,7 +202,7 @@ class Submitter:
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
         if len(references) >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
-            raise ValueError(
+            raise TooManyReferences(
                 f"the arguments of {function_name(fn)} refer to {len(references)} objects, and a task can have at most"
                 f" {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
             )
