@@ -162,6 +162,24 @@ def test_who_waits_is_told_when_the_source_does_not_have_it(harness: Harness) ->
     harness.nothing_else_was_sent()
 
 
+def test_nothing_stays_of_what_its_maker_does_not_have(harness: Harness) -> None:
+    client, other, worker = harness.client(), harness.client(), harness.worker()
+    object_id = client.announce(1, 20, REMOTE)
+    client.inbox.clear()
+    other.submit([0], dependency_counts=[1], dependencies=[object_id])
+    worker.take(m.ObjectInstruction)
+    worker.take_tasks()
+    client.send(m.ObjectResponse(id=object_id, status=m.ObjectResponseStatus.MISSING))
+    assert harness.take_effect() == RemoveObject(object_id)
+    assert len(harness.core.state.objects) == 1, "a task that was sent has it"
+    worker.finish(worker.task.ids, statuses=[Status.FAILED])
+    assert list(other.take(m.TaskResult).ids) == [0]
+    worker.take(m.ObjectInstruction)
+    assert len(harness.core.state.objects) == 0
+    client.send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
+    harness.nothing_else_was_sent()
+
+
 def test_who_waits_is_told_when_the_bytes_cannot_be_kept(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     object_id = client.announce(1, 20, REMOTE)

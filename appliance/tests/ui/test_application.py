@@ -83,7 +83,6 @@ def test_sort_filter_and_paging_are_in_the_address(site: Site) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/wrokers",
         "/api/workers?sort=x",
         "/api/tasks/x/1",
         "/api/tasks/1/-1",
@@ -95,6 +94,11 @@ def test_a_wrong_question_is_answered_by_what_is_wrong(site: Site, path: str) ->
     answer = site.browser.get(path)
     assert answer.status == 400
     assert answer.json()["error"]
+
+
+def test_a_page_that_there_is_not_is_not_found(site: Site) -> None:
+    answer = site.browser.get("/api/wrokers")
+    assert (answer.status, answer.json()) == (404, {"error": "page: there is no 'wrokers'; did you mean workers?"})
 
 
 def test_one_task_is_told_or_said_to_be_unknown(site: Site) -> None:

@@ -54,6 +54,13 @@ def test_nobody_listens() -> None:
     assert isinstance(raised.value, ConnectionError)
 
 
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a" * 64])
+def test_the_host_name_is_not_known(host: str) -> None:
+    address = f"tcp://{host}:2345"
+    with pytest.raises(SchedulerUnreachableError, match=f"the host name in {address} is not known here .*check the"):
+        Client(address=address, connect_timeout_seconds=0.1)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:2345", "http://127.0.0.1:80", "tcp://", "ipc://"])
 def test_no_address_at_all(address: str) -> None:
     with pytest.raises(ValueError, match="is no scheduler address"):
@@ -97,6 +104,14 @@ class FakeScheduler:
 def test_something_else_that_speaks_zeromq_is_no_scheduler() -> None:
     fake = FakeScheduler(b"hello yourself")
     with pytest.raises(NotASchedulerError, match="incompatible generation"):
+        Client(address=fake.address)
+    fake.close()
+
+
+@pytest.mark.parametrize("session", [0, 1 << 24])
+def test_a_session_that_no_scheduler_grants(session: int) -> None:
+    fake = FakeScheduler(encode(m.Welcome(session=session)))
+    with pytest.raises(NotASchedulerError, match=f"grants session {session}, and sessions are from 1 to 16777215"):
         Client(address=fake.address)
     fake.close()
 

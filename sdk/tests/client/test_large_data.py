@@ -124,8 +124,8 @@ def test_a_function_dies_with_its_last_use(any_client: Client, sent: List[Any]) 
     future = any_client.submit(function)
     del function
     gc.collect()
-    any_client.submit(lambda: 1)  # a new function is an occasion to see which ones are gone
-    assert future.result(TIMEOUT_SECONDS) == 1_000_000
+    another = any_client.submit(lambda: 1)  # a new function is an occasion to see which ones are gone
+    assert (future.result(TIMEOUT_SECONDS), another.result(TIMEOUT_SECONDS)) == (1_000_000, 1)  # and follows that
     assert any(isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.DELETE for message in sent)
     assert nothing_is_left(any_client)
 

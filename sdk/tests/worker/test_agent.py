@@ -170,6 +170,17 @@ def test_a_refused_version_ends_the_worker_with_the_reason(scheduler, start_work
     assert worker.processes() == []
 
 
+@pytest.mark.parametrize("session", [0, 1 << 24])
+def test_a_session_that_no_scheduler_grants_ends_the_worker_with_the_reason(scheduler, start_worker, session):
+    worker = start_worker()
+    scheduler.receive(m.Hello)
+    scheduler.send(scheduler.welcome_message(session=session))
+
+    assert worker.wait() == agent_module.EXIT_REFUSED
+    assert f"grants session {session}, and sessions are from 1 to 16777215" in worker.output
+    assert worker.processes() == []
+
+
 def test_no_scheduler_for_the_death_timeout_ends_the_worker(start_worker):
     worker = start_worker("--death-timeout-seconds", "0.3", "-hi", "0.1", address="tcp://127.0.0.1:9")
 

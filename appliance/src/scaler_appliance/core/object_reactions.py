@@ -132,6 +132,7 @@ class ObjectReactions:
             return  # deleted meanwhile
         if message.status != m.ObjectResponseStatus.OK:
             self._state.objects.give_up(record)
+            self._let_go(session, message.id)  # if it is its own: no task can need it from now on
         # SCL-OBJ-009
         elif message.offset != record.arrived or len(payload) != self._state.objects.length_asked_for(record):
             text = f"ObjectResponse: not the bytes of object {message.id:016x} that were asked for"

@@ -105,7 +105,10 @@ class _Handlers:
         return EventStream(events, events.next(), self._watch)
 
     async def page(self, request: Request) -> Response:
-        page = page_named(request.path_params["page"])
+        try:
+            page = page_named(request.path_params["page"])
+        except QueryError as error:  # here it is an address
+            raise HTTPException(404, str(error)) from None
         return _json(Events(self._state, page, Query(request.query_params)).next())
 
     async def task(self, request: Request) -> Response:

@@ -43,10 +43,9 @@ class Query:
         text = self._parameters.get(name, "")
         if not text:
             return None
-        if len(text) > 20 or not text.isascii() or not text.isdigit():
-            raise QueryError(f"{name}: {text[:40]!r} is no whole number")
-        if not lowest <= int(text) <= highest:
-            raise QueryError(f"{name}: {text} is not within {lowest} and {highest}")
+        is_number = len(text) <= 20 and text.isascii() and text.isdigit()
+        if not is_number or not lowest <= int(text) <= highest:
+            raise QueryError(f"{name}: {text[:40]!r} is no whole number from {lowest} to {highest}")
         return int(text)
 
     def optional_seconds(self, name: str) -> Optional[float]:

@@ -27,8 +27,12 @@ MAXIMUM_HEADER_BYTES = 64 * 1024 * 1024
 """Of a message's first frame: everybody waits while a scheduler decodes it. That of a graph of a million tasks with one
 predecessor each has 28 MB, and takes some 20 ms; the worst that fits takes two seconds."""
 
+MAXIMUM_SESSION = (1 << 24) - 1
+"""The highest number of a session, which is the upper part of ids of objects; the lowest is 1."""
+
 __all__ = [
     "MAXIMUM_HEADER_BYTES",
+    "MAXIMUM_SESSION",
     "PROTOCOL_MAJOR",
     "PROTOCOL_MINOR_MAX",
     "PROTOCOL_MINOR_MIN",

@@ -82,6 +82,13 @@ def shortcut_of(address: Address) -> Optional[str]:
     return None if host is None or not sys.platform.startswith("linux") else f"\0scaler/{host}:{address.port}"
 
 
+def why_not_connected(address: Address, error: OSError) -> str:
+    """What went wrong when an address was connected to, in words."""
+    if isinstance(error, socket.gaierror):
+        return f"the host name in {address} is not known here ({error.strerror or error})"
+    return f"nobody listens at {address} ({error.strerror or error})"
+
+
 def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress]:
     """The socket family and the address that the system's calls take.
 
@@ -91,6 +98,9 @@ def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress
         return socket.AF_UNIX, "\0" + address.path[1:] if address.path.startswith("@") else address.path
     host = "0.0.0.0" if address.host == "*" else address.host
     flags = socket.AI_PASSIVE if listens else 0
-    found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    try:
+        found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    except UnicodeError:  # no name at all: a part of it is empty, or too long
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     family, _, _, _, target = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # IPv4 first, as ZeroMQ does
     return family, target  # type: ignore[return-value]  # typeshed allows for other families

@@ -131,17 +131,17 @@ class FunctionRegistry:
 
     def forget_dead(self) -> None:
         """Tell the scheduler of functions that do not exist here any more."""
-        if not self._dead or not self._lock.acquire(blocking=False):
-            return  # there is always a next time
-        try:
-            while self._dead:
-                key, reference = self._dead.popleft()
-                known = self._known.get(key)
-                if known is not None and known.reference is reference:
-                    del self._known[key]
-                    self._release(known.record)
-        finally:
-            self._lock.release()
+        # Who finds it taken leaves it to who has it, who looks again afterwards; or to the next time.
+        while self._dead and self._lock.acquire(blocking=False):
+            try:
+                while self._dead:
+                    key, reference = self._dead.popleft()
+                    known = self._known.get(key)
+                    if known is not None and known.reference is reference:
+                        del self._known[key]
+                        self._release(known.record)
+            finally:
+                self._lock.release()
 
     def _release(self, record: FunctionRecord) -> None:
         record.uses -= 1

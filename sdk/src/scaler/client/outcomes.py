@@ -78,7 +78,14 @@ class Outcomes:
         with self.condition:
             self._cancels_waiting += 1
             try:
-                while not future.done() and future._cancel_outcome is None and time.monotonic() < deadline:
+                while (
+                    not future.done()
+                    # A task that ends as it is stopped is answered as running, and its outcome follows.
+                    and (
+                        future._cancel_outcome is None or (force and future._cancel_outcome == m.CancelOutcome.RUNNING)
+                    )
+                    and time.monotonic() < deadline
+                ):
                     self.condition.wait(min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
             finally:
                 self._cancels_waiting -= 1
@@ -183,7 +190,8 @@ class Outcomes:
                     continue
                 # SCL-CLT-008
                 if outcome == m.CancelOutcome.CANCELLED:
-                    cancelled.append(self.futures.pop(task_id))
+                    if self.futures.pop(task_id, None) is not None:  # else `clear` has just taken it
+                        cancelled.append(future)
                 else:
                     future._cancel_outcome = outcome
                     future._is_cancel_asked = False

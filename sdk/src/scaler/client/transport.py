@@ -31,6 +31,7 @@ from scaler.exceptions import (
 from scaler.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol import (
+    MAXIMUM_SESSION,
     PROTOCOL_MAJOR,
     PROTOCOL_MINOR_MAX,
     PROTOCOL_MINOR_MIN,
@@ -39,7 +40,7 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address, resolve
+from scaler_protocol.addresses import parse_address, resolve, why_not_connected
 from scaler_protocol.connection import Connection, connect_by_shortcut
 from scaler_protocol.zmtp import Zmtp, ZmtpError
 
@@ -100,10 +101,11 @@ class Transport:
                 break
             except OSError as error:
                 if time.monotonic() + _ATTEMPT_INTERVAL_SECONDS >= deadline:
-                    raise SchedulerUnreachableError(
-                        f"nobody listens at {self.address} ({error.strerror or error}): start a scheduler there with"
-                        f" `scaler_scheduler {self.address}`, or check the address"
-                    ) from error
+                    what_to_do = "check the address"
+                    if not isinstance(error, socket.gaierror):
+                        what_to_do = f"start a scheduler there with `scaler_scheduler {self.address}`, or {what_to_do}"
+                    text = f"{why_not_connected(self._parsed, error)}: {what_to_do}"
+                    raise SchedulerUnreachableError(text) from error
             time.sleep(_ATTEMPT_INTERVAL_SECONDS)
         return self._greet(deadline, _always)
 
@@ -198,7 +200,7 @@ class Transport:
             while True:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise TimeoutError("it does not answer as one does")
+                    raise TimeoutError("it did not answer in time, nor does a scheduler that stands still")
                 if not is_wanted():
                     raise NotWantedError
                 if not self.wait(remaining):
@@ -207,6 +209,11 @@ class Transport:
                 for position, (header, *_) in enumerate(received, start=1):
                     answer = decode(header)
                     if isinstance(answer, m.Welcome):
+                        # SCL-SES-007
+                        if not 0 < answer.session <= MAXIMUM_SESSION:
+                            raise MalformedMessageError(
+                                f"it grants session {answer.session}, and sessions are from 1 to {MAXIMUM_SESSION}"
+                            )
                         self._unread = received[position:]
                         return answer
                     if isinstance(answer, m.Refusal):

@@ -40,6 +40,7 @@ from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.stacks import user_stack
 from scaler.worker.statistics import HeartbeatFigures
 from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import MAXIMUM_SESSION
 from scaler_protocol import messages as m
 
 logger = logging.getLogger("scaler")
@@ -227,6 +228,15 @@ class Agent:
 
     def _on_welcome(self, welcome: m.Welcome) -> None:
         if self._session.number or self._leaving:
+            return
+        # SCL-SES-007
+        if not 0 < welcome.session <= MAXIMUM_SESSION:
+            logger.error(
+                "Worker: what listens at %s grants session %d, and sessions are from 1 to %d: it is no scheduler for"
+                " this worker",
+                self._settings.address, welcome.session, MAXIMUM_SESSION,
+            )  # fmt: skip
+            self._finish(EXIT_REFUSED)
             return
         self._core.reset(welcome.limits.maximum_message_bytes)
         self._objects.start_session(welcome)

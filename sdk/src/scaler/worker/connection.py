@@ -21,7 +21,7 @@ from typing import Callable, List, Optional
 from scaler.worker.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address, resolve
+from scaler_protocol.addresses import parse_address, resolve, why_not_connected
 from scaler_protocol.connection import Connection, connect_by_shortcut
 from scaler_protocol.zmtp import Buffer, Zmtp, ZmtpError
 
@@ -134,7 +134,7 @@ class SchedulerConnection:
         # Once: the session says from time to time that it is still so.
         level = logging.DEBUG if self._is_refused else logging.WARNING
         self._is_refused = True
-        logger.log(level, "Worker: nobody listens at %s (%s): trying again", self._address, error.strerror or error)
+        logger.log(level, "Worker: %s: trying again", why_not_connected(self._address, error))
         self._schedule_attempt()
 
     # Messages -------------------------------------------------------------------------------------------------------
