@@ -102,6 +102,26 @@ def test_nothing_is_left(end: str, signal_number: int | None, tmp_path: Path) ->
     assert not os.path.exists(monitor_address[len("ipc://") :])
 
 
+CLOSED_STREAMS = """
+import sys
+from pathlib import Path
+from scaler import Client, SchedulerClusterCombo
+
+if __name__ == "__main__":
+    with SchedulerClusterCombo(n_workers=1) as combo, Client(address=combo.get_address()) as client:
+        client.submit(print, "a task's output").result(30)
+        Path(sys.argv[1]).write_text(str(client.submit(abs, -1).result(30)))
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_program_without_standard_streams_has_a_cluster(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(CLOSED_STREAMS)
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "program.py", "result"]
+    finished = subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+    assert ((tmp_path / "result").read_text(), finished.returncode, finished.stderr) == ("1", 0, "")
+
+
 def test_address_and_options_reach_the_programs() -> None:
     scheduler = Scheduler(logging_level="ERROR", protected=False)
     scheduler.start()

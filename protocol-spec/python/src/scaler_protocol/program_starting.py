@@ -22,6 +22,7 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
     Parameters:
         load: imports the program, and returns its main function.
     """
+    _open_what_is_closed()
     try:
         try:
             code = load()()
@@ -36,6 +37,22 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
         code = 0
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to tidy up, nor to be told
     return code
+
+
+def _open_what_is_closed() -> None:
+    """A program that is started as in `scaler_scheduler >&-` writes to nowhere.
+
+    Else sys.stdout is None, and what the program opens first takes the place of its standard output.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # for as long as this process lives
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
 
 
 def _has_lost_its_reader(descriptor: int) -> bool:

@@ -3,6 +3,7 @@
 Rules:
 - The child's standard input is a pipe that only this process holds: when this process ends, however it ends, the pipe
   closes and the child stops.
+- A standard output or error that this process does not have the child has not either: it writes to nowhere.
 - The child has a session of its own, so that Ctrl-C reaches this program alone, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
 - A child that nobody asked to end is started again where its kind says so (see `scaler.restarts`).
@@ -116,7 +117,13 @@ class _Child:
 
     def _start(self, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=pass_fds, env=self._environment
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=None if _is_inherited(1) else subprocess.DEVNULL,
+            stderr=None if _is_inherited(2) else subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=pass_fds,
+            env=self._environment,
         )
 
     def start_watching(self) -> None:
@@ -173,6 +180,14 @@ class _Child:
             self.process.kill()
             self.process.wait()
         _close_pipe(self.process)
+
+
+def _is_inherited(descriptor: int) -> bool:
+    """Whether a standard stream is one: it may be closed, and its number another file's of this process."""
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:
+        return False
 
 
 def _close_pipe(process: subprocess.Popen[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shlex
@@ -33,7 +34,7 @@ class SchedulerProcess(Program):
 
         Raises ScalerError when it ends instead (its own message is on standard error), or takes too long.
         """
-        reader, writer = os.pipe()
+        reader, writer = (_not_a_standard_stream(end) for end in os.pipe())
         try:
             self._command += ["--address-file", f"/dev/fd/{writer}"]
             self._launch((writer,))
@@ -58,6 +59,16 @@ class SchedulerProcess(Program):
     def get_monitor_address(self) -> str:
         """The address that monitors connect to."""
         return self._addresses[1]
+
+
+def _not_a_standard_stream(descriptor: int) -> int:
+    """The same file by a number that no child takes for its output, as in a program whose own is closed."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
 
 
 class Scheduler(SchedulerProcess):
