@@ -59,7 +59,7 @@ class ClientCore:
     ) -> None:
         self.serializer = serializer
         self.lock = threading.Lock()
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()  # which knows whose it is
         self.next_task_id = 0
         self.slots = 0  # of the whole cluster, as last heard
         self.closed_because: Optional[Exception] = None
@@ -137,21 +137,48 @@ class ClientCore:
             self.credit.await_room(self)
         is_alone = not self.futures and self.is_connected
         task_id = future._task_id = self.next_task_id
-        # SCL-CLT-001
-        self.next_task_id = task_id + 1
-        self.futures[task_id] = future
-        if dependencies:
-            self.outcomes.needs[task_id] = self.objects.need(dependencies)
-        future._source = self._outbox.add_task(function, task_id, payload, dependencies, options)
-        if is_alone and self._sending.acquire(blocking=False):
-            try:
-                self._send_all(self._outbox.take())
-                if not self._transport.has_unsent:
-                    return
-            finally:
-                self._sending.release()
+        try:
+            # SCL-CLT-001
+            self.next_task_id = task_id + 1
+            self.futures[task_id] = future
+            if dependencies:
+                self.outcomes.needs[task_id] = self.objects.need(dependencies)
+            future._source = self._outbox.add_task(function, task_id, payload, dependencies, options)
+            if is_alone and self._send_at_once():
+                return
+        except BaseException:
+            self._forget(task_id)
+            raise
         if self.is_asleep:
             self.wake()
+
+    def _forget(self, task_id: int) -> None:
+        """Ctrl-C came while a task was submitted: nobody has its future. The lock is held."""
+        self.next_task_id = task_id + 1
+        self._outbox.forget(task_id)
+        self.futures.pop(task_id, None)
+        self.objects.release(self.outcomes.needs.pop(task_id, ()))
+        if self.is_asleep:
+            self.wake()  # what was added before has not been sent yet
+
+    def _send_at_once(self) -> bool:
+        """Send what there is in the thread that submits; whether all has left. The lock is held.
+
+        Ctrl-C may come anywhere in here. When nobody can know what was sent, the session ends: the next one has it all.
+        """
+        is_whole = True
+        try:
+            if not self._sending.acquire(blocking=False):
+                return False
+            is_whole = False
+            self._send_all(self._outbox.take())
+            is_whole = True
+            return not self._transport.has_unsent
+        finally:
+            if self._sending._is_owned():  # type: ignore[attr-defined]
+                if not is_whole:
+                    self._transport.break_off()
+                self._sending.release()
 
     def submit_graph(self, run: GraphRun, dependencies: Iterable[int], targets: Mapping[int, ScalerFuture]) -> None:
         """Number the tasks of a graph, and queue it. The lock is held.
@@ -245,13 +272,15 @@ class ClientCore:
         """Cancel all unfinished tasks and let go of all objects but functions."""
         with self.lock:
             self.check_open()
-            futures = self.outcomes.take_all()
+            futures = list(self.futures.values())
             if futures:
                 self.send(m.TaskCancel(ids=array("Q", [future.task_id for future in futures]), force=True))
             if self.value_objects:
                 self._delete_objects(sorted(self.value_objects))
                 self.value_objects.clear()
-        self.outcomes.settle(futures, CANCELLED_AND_NOTIFIED, None)
+        # Taken one by one: Ctrl-C leaves the others where their outcomes will find them.
+        taken = (future for future in futures if self.futures.pop(future.task_id, None) is not None)
+        self.outcomes.settle(taken, CANCELLED_AND_NOTIFIED, None)
 
     def ask_shutdown(self, timeout_seconds: float) -> m.ClientShutdownResponse:
         """Ask the scheduler to stop the cluster. Raises queue.Empty when it does not answer in time."""

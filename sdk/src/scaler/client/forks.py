@@ -5,10 +5,9 @@ Rules: a fork has one thread, and copies of locks that other threads of its pare
 
 from __future__ import annotations
 
-import threading
-from typing import Union
+from typing import Any
 
 
-def reset_lock(lock: Union[threading.Lock, threading.Condition]) -> None:
-    """Make a lock free, whoever held it; to be called in a fork only. It is how the standard library does it."""
-    lock._at_fork_reinit()  # type: ignore[union-attr]
+def reset_lock(lock: Any) -> None:
+    """Make a lock, or a condition, free, whoever held it; to be called in a fork only. It is how the standard library does it."""
+    lock._at_fork_reinit()

@@ -14,13 +14,26 @@ import threading
 import time
 from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
+
+
+def _condition() -> threading.Condition:
+    """A condition that Ctrl-C leaves as it is: either entered, and then left, or neither.
+
+    One of the standard library is entered by Python code, which may be interrupted when it has the lock already. All
+    futures share it: then nobody would hear of an outcome any more.
+    """
+    lock: Any = threading.RLock()
+    methods = {"__enter__": staticmethod(lock.__enter__), "__exit__": staticmethod(lock.__exit__)}
+    kind = type("_Condition", (threading.Condition,), methods)
+    condition: threading.Condition = kind(lock)
+    return condition
 
 
 class Outcomes:
@@ -33,7 +46,7 @@ class Outcomes:
     """
 
     def __init__(self, lock: threading.Lock, objects: ObjectChannel, send: Callable[[m.Member], None]) -> None:
-        self.condition = threading.Condition()
+        self.condition = _condition()
         self.futures: Dict[int, ScalerFuture] = {}  # that have no outcome, by task id
         self.needs: Dict[int, Tuple[KeptObject, ...]] = {}  # objects that unfinished tasks have as arguments
         self._lock = lock

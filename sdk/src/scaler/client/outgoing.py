@@ -247,8 +247,9 @@ class Outbox:
             or run.payload_bytes > self._batch_bytes
         ):
             self._close_run()
-            run = self._open = TaskRun(function, options, task_id)
+            run = TaskRun(function, options, task_id)
             run.function_object = None if isinstance(function, NamedFunction) else self._find_object(function)
+            self._open = run
             self._items.append(run)
         run.payloads.append(payload)
         run.payload_bytes += len(payload)
@@ -261,6 +262,20 @@ class Outbox:
         ):
             self._close_run()
         return run
+
+    def forget(self, task_id: int) -> None:
+        """Take back a task that was being added, however much of it is here, unless it was taken to be sent."""
+        run = self._open
+        if run is None:
+            return
+        del run.payloads[task_id - run.first_id :]
+        run.payload_bytes = sum(map(len, run.payloads))
+        if run.dependency_counts is not None:
+            del run.dependency_counts[len(run.payloads) :]
+            del run.dependencies[sum(run.dependency_counts) :]
+        if not run.payloads:
+            self._items = [item for item in self._items if item is not run]
+        self._close_run()
 
     def add(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self._close_run()

@@ -315,6 +315,12 @@ class Transport:
             if descriptor >= 0:
                 os.close(descriptor)
 
+    def break_off(self) -> None:
+        """Send nothing more, and let the scheduler end the connection."""
+        connection = self._connection
+        if connection is not None:
+            connection.finish()
+
     def drop(self) -> None:
         """Close the connection as it is; what is sent from now on is lost."""
         with self._lock:
