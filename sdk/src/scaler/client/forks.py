@@ -9,5 +9,5 @@ from typing import Any
 
 
 def reset_lock(lock: Any) -> None:
-    """Make a lock, or a condition, free, whoever held it; to be called in a fork only. It is how the standard library does it."""
+    """Make a lock, or a condition, free, whoever held it; to be called in a fork only."""
     lock._at_fork_reinit()
