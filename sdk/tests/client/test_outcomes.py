@@ -10,7 +10,6 @@ from typing import Any, Dict, Optional, Tuple
 import pytest
 
 from scaler import ScalerFuture
-from scaler.client.functions import FunctionRegistry
 from scaler.client.objects import ObjectChannel
 from scaler.client.outcomes import Outcomes
 from scaler_protocol import messages as m
@@ -65,23 +64,3 @@ def test_a_future_that_clear_takes_in_the_middle_of_an_answer_is_left_to_it() ->
     outcomes.futures = TakenAsSoonAsSeen(outcomes.futures)
     outcomes.on_cancel_confirm(answer(m.CancelOutcome.CANCELLED))
     assert not future.done()
-
-
-def test_a_function_that_dies_while_others_are_told_of_is_told_of_too() -> None:
-    """Who finds the registry taken leaves the dead to who has it."""
-    told = []
-
-    def delete(object_id: int) -> None:
-        told.append(object_id)
-        if second:
-            second.clear()  # it dies now, and what asks for it goes away
-            registry.forget_dead()
-
-    numbers = iter([1, 2])
-    registry = FunctionRegistry(None, lambda parts, name: next(numbers), delete)
-    first, second = [lambda: 1], [lambda: 2]
-    registry.add(first[0])
-    registry.add(second[0])
-    first.clear()
-    registry.forget_dead()
-    assert told == [1, 2]
