@@ -1,6 +1,6 @@
 """`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`.
 
-Rule: next to nothing is imported before PyPy's garbage collector has the nursery it shall have, which it gets when the
+Rule: nothing else is imported before PyPy's garbage collector has the nursery it shall have, which it gets when the
 interpreter starts and never again (see ADR 0009).
 """
 
@@ -10,21 +10,21 @@ import os
 import sys
 from typing import Callable
 
-from scaler_protocol.program_starting import run_program
-
 NURSERY_VARIABLE = "PYPY_GC_NURSERY"
 NURSERY_SIZE = "16M"
 
 
 def main() -> int:
     """Run the program; its exit code."""
+    if sys.implementation.name == "pypy" and NURSERY_VARIABLE not in os.environ:
+        os.environ[NURSERY_VARIABLE] = NURSERY_SIZE
+        os.execv(sys.executable, [sys.executable, *_program(), *sys.argv[1:]])
+    from scaler_protocol.program_starting import run_program
+
     return run_program(_load)
 
 
 def _load() -> Callable[[], int]:
-    if sys.implementation.name == "pypy" and NURSERY_VARIABLE not in os.environ:
-        os.environ[NURSERY_VARIABLE] = NURSERY_SIZE
-        os.execv(sys.executable, [sys.executable, *_program(), *sys.argv[1:]])
     from scaler_appliance.shell.program import main as run
 
     return run
