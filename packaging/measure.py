@@ -228,12 +228,13 @@ def measure_graphs(form: Form, nodes: int) -> None:
         form.command, [*form.options, "--logging-level", "WARNING"], environment=form.environment
     )
     with scheduler:
-        command = [sys.executable, "-m", "scaler.worker", scheduler.address, "-n", "2", "--exit-when-stdin-closes"]
-        environment = {**os.environ, "PYTHONPATH": str(TREE / "benchmarks")}
-        workers = subprocess.Popen([*command, "-ll", "WARNING"], env=environment, stdin=subprocess.PIPE)
-        process = psutil.Process(scheduler.process_id)
-        spent = 0.0
+        # Once it answers: what a form starts to find its interpreter has gone by then.
         with Client(scheduler.address) as client:
+            process = psutil.Process(scheduler.process_id)
+            command = [sys.executable, "-m", "scaler.worker", scheduler.address, "-n", "2", "--exit-when-stdin-closes"]
+            environment = {**os.environ, "PYTHONPATH": str(TREE / "benchmarks")}
+            workers = subprocess.Popen([*command, "-ll", "WARNING"], env=environment, stdin=subprocess.PIPE)
+            spent = 0.0
             for _ in range(WARM_UP_GRAPHS + 1):
                 before = _cpu_seconds(process)
                 if client.get(graph, [key])[key] != right:
