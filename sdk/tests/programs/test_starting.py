@@ -15,11 +15,13 @@ TIMEOUT_SECONDS = 60
 INTERRUPTER = """
 import os, signal, sys
 
-def interrupt(event, arguments):
-    if event == "import" and arguments[0] == os.environ["INTERRUPT_AT_IMPORT_OF"]:
-        os.kill(os.getpid(), signal.SIGINT)
+class Interrupter:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT_IMPORT_OF"]:
+            os.kill(os.getpid(), signal.SIGINT)
 
-sys.addaudithook(interrupt)
+sys.meta_path.insert(0, Interrupter)
 """
 
 SCALER_CLUSTER = ["-c", "import sys; from scaler.programs.worker_host import main; sys.exit(main())"]
