@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 import queue
 import re
+import stat
 from array import array
 from pathlib import Path
 from typing import Callable, List, Tuple
