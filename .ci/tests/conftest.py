@@ -20,9 +20,13 @@ def cluster_address() -> Iterator[str]:
     cluster.shutdown()
 
 
-@pytest.fixture(scope="session")
-def lines_but_log_lines() -> Callable[[str], List[str]]:
-    """What a program printed by itself, in lines; a cluster that it started logs to the same place."""
+@pytest.fixture
+def lines_but_log_lines(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], List[str]]:
+    """What a program printed by itself, in lines; a cluster that it started logs to the same place.
+
+    A line is written at once: a log line comes before or after it, and not before its end.
+    """
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
 
     def filtered(output: str) -> List[str]:
         return [line for line in output.splitlines() if not LOG_LINE.match(line)]
