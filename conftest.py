@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+from pathlib import Path
+from typing import Callable, List
 
 import pytest
 
@@ -17,3 +21,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["SCALER_RUN_DIRECTORY"] = folder
     os.environ.pop("SCALER_ADDRESS", None)
+
+
+INTERRUPTER = """
+import os, signal, sys
+
+class Interrupter:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT_IMPORT_OF"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter)
+"""
+
+
+@pytest.fixture
+def run_interrupted(tmp_path: Path) -> Callable[[List[str], str], subprocess.CompletedProcess[str]]:
+    """Runs this Python with some arguments; Ctrl-C comes when it imports the module that is named second."""
+
+    def run(arguments: List[str], module: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "sitecustomize.py").write_text(INTERRUPTER)
+        path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, "INTERRUPT_AT_IMPORT_OF": module}
+        return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, env=environment)
+
+    return run

@@ -5,23 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Callable
 
 import pytest
 
 TIMEOUT_SECONDS = 60
-
-INTERRUPTER = """
-import os, signal, sys
-
-class Interrupter:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name == os.environ["INTERRUPT_AT_IMPORT_OF"]:
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.meta_path.insert(0, Interrupter)
-"""
 
 
 @pytest.mark.parametrize(
@@ -35,14 +23,9 @@ sys.meta_path.insert(0, Interrupter)
     ],
 )
 def test_a_program_that_is_interrupted_while_it_begins_ends_without_a_word(
-    command: list[str], module: str, tmp_path: Path
+    command: list[str], module: str, run_interrupted: Callable[[list[str], str], subprocess.CompletedProcess[str]]
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(INTERRUPTER)
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "INTERRUPT_AT_IMPORT_OF": module}
-    ended = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=environment
-    )
+    ended = run_interrupted(command, module)
     assert ended.returncode == 130, ended.stdout + ended.stderr
     assert ended.stderr == ""
 
