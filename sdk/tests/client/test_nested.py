@@ -155,7 +155,7 @@ def _double(number: int) -> int:
 
 def test_maps_inside_maps(one_worker: Client) -> None:
     rows = [list(range(start, start + 20)) for start in range(10)]
-    assert one_worker.map(lambda row: double_all(one_worker, row), [[row] for row in rows]) == [
+    assert one_worker.map(lambda row: double_all(one_worker, row), rows) == [
         [2 * number for number in row] for row in rows
     ]
 

@@ -1,12 +1,14 @@
-"""Which functions the scheduler has already: each is serialised once and sent once, however often it is submitted.
+"""Which functions the scheduler has already: each is serialised and sent again only when it has changed.
 
 Rules:
-- A function is known by identity while it lives, and by the digest of its serialised form: two equal lambdas are one
-  object.
+- A function is known by identity while it lives and what it captures stays the same (`scaler.captures`), and by the
+  digest of its serialised form: two equal lambdas are one object.
 - It dies with its last use: when the function object here is gone, the scheduler is told, and keeps it only until the
-  tasks that need it are done.
-- A callable that allows no weak reference, or is made anew at each access (a bound method), is known by digest only; of
-  those the most recently used are kept.
+  tasks that need it are done. Of functions that have changed, the small ones used most recently are kept, since many
+  change back and forth.
+- A callable that allows no weak reference is known by digest only; of those the most recently used are kept.
+- A record may be deleted at any moment by another thread, which submits the same function with other captures. Whoever
+  uses one looks at `is_deleted` with the client's lock held, and asks again when it is.
 """
 
 from __future__ import annotations
@@ -17,29 +19,37 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, deque
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
+from scaler.captures import Captures, Reference, take
 from scaler.client.forks import reset_lock
-from scaler.payload import Parts, dump_function
+from scaler.payload import INLINE_BYTES, Parts, dump_function, parts_size
 from scaler.serializer import Serializer
 
 RECENT_FUNCTIONS = 128
 
 
 class FunctionRecord:
-    __slots__ = ("object_id", "name", "digest", "takes_profiling", "uses")
+    __slots__ = ("object_id", "name", "digest", "takes_profiling", "is_small", "is_deleted", "uses")
 
-    def __init__(self, object_id: int, name: str, digest: bytes, takes_profiling: bool) -> None:
+    def __init__(self, object_id: int, name: str, digest: bytes, takes_profiling: bool, is_small: bool = True) -> None:
         self.object_id = object_id
         self.name = name
         self.digest = digest
         self.takes_profiling = takes_profiling  # has a parameter named `profiling`
+        self.is_small = is_small
+        self.is_deleted = False  # the scheduler has been told, or is about to be, that it is not used any more
         self.uses = 0  # live function objects here, plus one while it is among the recent
 
 
 class _Known(NamedTuple):
-    reference: weakref.ref[Any]
+    reference: weakref.ref[Any]  # of the function, or of the object whose method it is
     record: FunctionRecord
+    captures: Optional[Captures]  # None: it has to be serialised to know what it is now
+
+
+_Key = Union[int, Tuple[int, int]]
+"""The identity of a function; of a method, which is made anew at each access, those of its object and function."""
 
 
 class FunctionRegistry:
@@ -60,10 +70,10 @@ class FunctionRegistry:
         self._serializer = serializer
         self._send = send
         self._delete = delete
-        self._known: Dict[int, _Known] = {}
+        self._known: Dict[_Key, _Known] = {}
         self._by_digest: Dict[bytes, FunctionRecord] = {}
         self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
-        self._dead: Deque[Tuple[int, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
+        self._dead: Deque[Tuple[_Key, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
         self._lock = threading.Lock()
 
     def disown(self) -> None:
@@ -71,9 +81,20 @@ class FunctionRegistry:
         reset_lock(self._lock)
 
     def find(self, function: Callable[..., Any]) -> Optional[FunctionRecord]:
-        """The record of a function that is known by identity."""
+        """The record of a function that is known, and serialises to the same bytes as when it was added."""
         known = self._known.get(id(function))
-        return known.record if known is not None and known.reference() is function else None
+        if known is None:
+            return self._find_method(function) if type(function) is types.MethodType else None
+        reference, record, captures = known
+        if reference() is function and captures is not None and captures.holds(function):
+            return record
+        return None
+
+    def _find_method(self, method: types.MethodType) -> Optional[FunctionRecord]:
+        known = self._known.get((id(method.__self__), id(method.__func__)))
+        if known is None or known.reference() is not method.__self__ or known.captures is None:
+            return None
+        return known.record if known.captures.holds(method) else None
 
     def add(self, function: Callable[..., Any]) -> FunctionRecord:
         """Serialise a function, and send it unless an equal one was sent before.
@@ -81,7 +102,10 @@ class FunctionRegistry:
         Raises whatever serialising it raises: any exception at all.
         """
         self.forget_dead()
+        captures = take(function)
         parts = dump_function(function, self._serializer)
+        if captures is not None and not self._can_trust(captures, function):
+            captures = None
         digest = hashlib.blake2b(digest_size=16)
         for part in parts:
             digest.update(part)
@@ -90,24 +114,34 @@ class FunctionRegistry:
             if record is None:
                 name, takes_profiling = function_name(function), _takes_profiling(function)
                 object_id = self._send(parts, name)
-                record = FunctionRecord(object_id, name, digest.digest(), takes_profiling)
+                is_small = parts_size(parts) < INLINE_BYTES
+                record = FunctionRecord(object_id, name, digest.digest(), takes_profiling, is_small)
                 self._by_digest[record.digest] = record
-            self._hold(function, record)
+            self._hold(function, record, captures)
             return record
 
-    def _hold(self, function: Callable[..., Any], record: FunctionRecord) -> None:
-        key = id(function)
+    def _can_trust(self, captures: Captures, function: Callable[..., Any]) -> bool:
+        """Whether a snapshot tells of all that serialising has read: not of what a user's Serializer reads, and not
+        when another thread changed something meanwhile."""
+        return (self._serializer is None or isinstance(captures, Reference)) and captures.holds(function)
+
+    def _hold(self, function: Callable[..., Any], record: FunctionRecord, captures: Optional[Captures]) -> None:
+        owner: Any = function
+        key: _Key = id(function)
+        if type(function) is types.MethodType:
+            owner = function.__self__
+            key = (id(owner), id(function.__func__))
         try:
-            if isinstance(function, types.MethodType):
-                raise TypeError("a bound method is made anew at each access")
-            reference = weakref.ref(function, lambda dead: self._dead.append((key, dead)))
+            reference = weakref.ref(owner, lambda dead: self._dead.append((key, dead)))
         except TypeError:
             self._hold_recent(record)
             return
         before = self._known.get(key)
-        self._known[key] = _Known(reference, record)
+        self._known[key] = _Known(reference, record, captures)
         record.uses += 1
-        if before is not None:  # it was serialised again, or its predecessor at the same address has just died
+        if before is not None:  # it has changed, or its predecessor at the same address has just died
+            if before.record is not record and before.record.is_small:
+                self._hold_recent(before.record)
             self._release(before.record)
 
     def _hold_recent(self, record: FunctionRecord) -> None:
@@ -120,10 +154,12 @@ class FunctionRegistry:
             _, oldest = self._recent.popitem(last=False)
             self._release(oldest)
 
-    def hold(self, record: FunctionRecord) -> None:
-        """Keep a function until `let_go`, however many others are used meanwhile."""
+    def hold(self, record: FunctionRecord) -> bool:
+        """Keep a function until `let_go`, however many others are used meanwhile; False when it has been deleted."""
         with self._lock:
-            record.uses += 1
+            if not record.is_deleted:
+                record.uses += 1
+            return not record.is_deleted
 
     def let_go(self, record: FunctionRecord) -> None:
         with self._lock:
@@ -146,6 +182,7 @@ class FunctionRegistry:
     def _release(self, record: FunctionRecord) -> None:
         record.uses -= 1
         if record.uses == 0:
+            record.is_deleted = True
             del self._by_digest[record.digest]
             self._delete(record.object_id)
 

@@ -283,7 +283,8 @@ class _Builder:
         functions = self._client._core.functions
         record = functions.find(function) or self._client._register(function)
         if record.object_id not in self._held:
-            functions.hold(record)
+            while not functions.hold(record):
+                record = self._client._register(function)
             self._held[record.object_id] = record
         self._known[id(function)] = record
         self._functions.append(function)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import FIRST_COMPLETED, wait
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from scaler import blocking
-from scaler.client.functions import function_name
+from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.progress import Bar
 from scaler.exceptions import ScalerError, SerializeObjectError
 
@@ -35,13 +35,48 @@ class TooManyReferences(ValueError):
     """Arguments refer to more objects than one task can."""
 
 
+WAYS_OUT = "pass unpack=False to call the function with each item as it is, or use starmap() for tuples of arguments"
+
+
+def calls_of_map(iterables: Sequence[Iterable[Any]], unpack: Optional[bool]) -> Tuple[List[Tuple[Any, ...]], bool]:
+    """The arguments of each call of `map`, and whether they are items that were unpacked because the first is a tuple.
+
+    Raises TypeError when that is not clear, and whatever the iterables raise.
+    """
+    if not iterables:
+        raise TypeError("map() needs at least one iterable")
+    if unpack is not None and not isinstance(unpack, bool):
+        raise TypeError(f"unpack must be True, False or None, got {unpack!r}")
+    if len(iterables) > 1:
+        if unpack:
+            raise TypeError("unpack=True needs a single iterable, of the arguments of each call")
+        return list(zip(*iterables)), False
+    items = list(iterables[0])
+    if unpack:
+        return [tuple(item) for item in items], False
+    if unpack is None and items and type(items[0]) is tuple:
+        for position, item in enumerate(items):
+            if type(item) is not tuple:
+                raise TypeError(
+                    f"item {position} of map is of type {type(item).__name__}, but the first is a tuple, so that each"
+                    f" item is the arguments of a call: {WAYS_OUT}"
+                )
+        return items, True
+    return [(item,) for item in items], False
+
+
 class Chunk:
-    """The function of a chunk's task: calls the user's function for each item."""
+    """The function of a chunk's task: calls the user's function for each item.
 
-    __slots__ = ("function", "__weakref__")
+    Parameters:
+        is_unpacked: the items were unpacked because the first is a tuple, which the user may not have meant.
+    """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    __slots__ = ("function", "is_unpacked", "__weakref__")
+
+    def __init__(self, function: Callable[..., Any], is_unpacked: bool = False) -> None:
         self.function = function
+        self.is_unpacked = is_unpacked
 
     def __call__(self, first: int, items: Sequence[Tuple[Any, ...]]) -> Tuple[float, List[Any]]:
         """Returns how long it took, in seconds, and the results."""
@@ -52,12 +87,20 @@ class Chunk:
             for item in items:
                 results.append(function(*item))
         except BaseException as error:
+            if self.is_unpacked and type(error) is TypeError and _was_raised_by_call(error):
+                reason = f"the items of map are tuples, and this one was unpacked into {len(item)} arguments"
+                error.args = (f"{error} ({reason}: {WAYS_OUT})",)
             add_note(error, f"(raised by item {first + len(results)} of map)")
             raise
         return time.perf_counter() - begin, results
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return (Chunk, (self.function,))
+        return (Chunk, (self.function, self.is_unpacked))
+
+
+def _was_raised_by_call(error: TypeError) -> bool:
+    """Whether it was the call that failed, not what the function did."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -69,19 +112,32 @@ def add_note(error: BaseException, note: str) -> None:
         pass
 
 
-def run_map(client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
+def run_map(
+    client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]], is_unpacked: bool = False
+) -> List[Any]:
     """Run `function(*item)` for each item in the cluster; returns the results in order."""
     if not items:
         return []
-    with Bar(client._options.progress, len(items), function_name(function)) as bar:
-        return _Map(client, function, items, bar).run()
+    chunk = Chunk(function, is_unpacked)
+    # Once, and not with each chunk: every call sees the function as it is now.
+    record = client._register(chunk)
+    while not client._core.functions.hold(record):
+        record = client._register(chunk)
+    try:
+        with Bar(client._options.progress, len(items), function_name(function)) as bar:
+            return _Map(client, chunk, record, items, bar).run()
+    finally:
+        client._core.functions.let_go(record)
 
 
 class _Map:
-    def __init__(self, client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]], bar: Bar) -> None:
+    def __init__(
+        self, client: Submitter, chunk: Chunk, record: FunctionRecord, items: List[Tuple[Any, ...]], bar: Bar
+    ) -> None:
         self._client = client
         self._bar = bar
-        self._chunk = Chunk(function)
+        self._chunk = chunk
+        self._record = record
         self._items = items
         client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
         # What may end a whole task, or must not run twice, concerns one item only where that is the task.
@@ -117,7 +173,7 @@ class _Map:
                 return  # wait for the first measurement
             chunk = self._items[self._next : self._next + self._chunk_items()]
             try:
-                future = self._client.submit(self._chunk, self._next, chunk)
+                future = self._client._submit_held(self._record, self._chunk, (self._next, chunk), {})
             except TooManyReferences as error:
                 if len(chunk) == 1:
                     add_note(error, f"(item {self._next} of map)")

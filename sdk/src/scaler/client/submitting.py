@@ -36,7 +36,7 @@ from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
-from scaler.client.mapping import TooManyReferences, run_map
+from scaler.client.mapping import TooManyReferences, calls_of_map, run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
@@ -148,8 +148,10 @@ class Submitter:
         with core.lock:
             if core.closed_because is not None:
                 core.check_open()
-            core.submit(record.object_id, payload, (), future, options)
-        return future
+            if not record.is_deleted:
+                core.submit(record.object_id, payload, (), future, options)
+                return future
+        return self.submit(fn, *args)  # another thread has submitted the function with other captures meanwhile
 
     def submit_verbose(
         self,
@@ -163,8 +165,8 @@ class Submitter:
 
         Parameters:
             capabilities: as of `options`; None: those of this client or view.
-            reserialize: serialise the function again, because what it holds has changed since it was submitted last.
-                Arguments are serialised at each call in any case.
+            reserialize: serialise the function again, because the content of a large array that it refers to has
+                changed. All other changes are noticed, and arguments are serialised at each call in any case.
 
         Raises as `submit` and `options`.
         """
@@ -193,6 +195,17 @@ class Submitter:
         self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
     ) -> ScalerFuture[Any]:
         """Any arguments at all: large ones become an object of their own."""
+        core = self._core
+        while not core.functions.hold(record):
+            record = self._register(fn)
+        try:
+            return self._submit_held(record, fn, args, kwargs)
+        finally:
+            core.functions.let_go(record)
+
+    def _submit_held(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
         core = self._core
         references: List[ObjectReference] = []
         try:
@@ -241,27 +254,31 @@ class Submitter:
         self,
         fn: Callable[..., R],
         *iterables: Iterable[Any],
+        unpack: Optional[bool] = None,
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
         progress: Optional[Wanted] = None,
     ) -> List[R]:
         """Like the builtin `map`, run by the cluster; returns the list of results.
 
-        With one iterable that holds only tuples or lists, each of them is a set of arguments, as in `starmap`.
+        There is one difference. When the first item of a single iterable is exactly a `tuple`, every item is the
+        arguments of a call, as in `starmap`; `unpack` decides it explicitly.
 
         Parameters:
+            unpack: of a single iterable: True: each item is the arguments of a call; False: each item is one argument;
+                None: True if the first item is exactly a tuple.
             capabilities: as of `options`; None: those of this client or view.
             reserialize: accepted for programs of earlier generations; `map` always serialises its function.
             progress: as of `options`; None: that of this client or view.
 
-        Raises the exception of the first item that failed, by its order, with the item's position in a note; and what
+        Raises:
+            TypeError: there is no iterable; or a later item is not a tuple where the first one is.
+
+        and the exception of the first item that failed, by its order, with the item's position in a note; and what
         `submit` raises.
         """
-        items = list(zip(*iterables)) if len(iterables) != 1 else [(item,) for item in iterables[0]]
-        if len(iterables) == 1 and items and all(isinstance(item[0], (tuple, list)) for item in items):
-            if not any(type(item[0]) is ObjectReference for item in items):
-                items = [tuple(item[0]) for item in items]
-        return self._map(capabilities, progress, fn, items)
+        items, is_unpacked = calls_of_map(iterables, unpack)
+        return self._map(capabilities, progress, fn, items, is_unpacked)
 
     def starmap(
         self,
@@ -333,12 +350,15 @@ class Submitter:
         progress: Optional[Wanted],
         fn: Callable[..., R],
         items: List[Tuple[Any, ...]],
+        is_unpacked: bool = False,
     ) -> List[R]:
         submitter: Submitter = self
         # Nobody would see the profiles of chunks.
         if capabilities is not None or progress is not None or self._options.profiling:
             submitter = self.options(capabilities=capabilities, profiling=False, progress=progress)
-        return (map_named if isinstance(fn, NamedFunction) else run_map)(submitter, fn, items)
+        if isinstance(fn, NamedFunction):
+            return map_named(submitter, fn, items)
+        return run_map(submitter, fn, items, is_unpacked)
 
 
 class SubmitterWithOptions(Submitter):

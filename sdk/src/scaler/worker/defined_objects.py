@@ -6,6 +6,7 @@ Rules:
 - A function that does not load stays in the table as its error: each of its tasks fails the same way, at the
   price of one try.
 - A value is loaded once per processor and shared by the tasks that name it.
+- A function runs with its classes as they came with it, whatever another has brought since.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Tuple, U
 from scaler.exceptions import MissingObjects
 from scaler.named_functions import ServedFunction
 from scaler.payload import load_function, load_value
+from scaler.pickling import ClassesOfLoad
 from scaler.serializer import Serializer
 from scaler.worker import served_functions
 from scaler.worker.frames import Place
@@ -37,6 +39,7 @@ class DefinedObjects:
         self._definitions: Dict[int, _Definition] = {}
         self._functions: Dict[int, Tuple[Callable[..., Any], Optional[Reader]]] = {}
         self._function_errors: Dict[int, BaseException] = {}
+        self._classes: Dict[int, ClassesOfLoad] = {}  # that travelled by value, of the functions that have some
         self._values: Dict[int, Any] = {}
 
     def define(self, object_id: int, place: int, content: memoryview) -> None:
@@ -49,6 +52,7 @@ class DefinedObjects:
             self._definitions.pop(object_id, None)
             self._functions.pop(object_id, None)
             self._function_errors.pop(object_id, None)
+            self._classes.pop(object_id, None)
             self._values.pop(object_id, None)
 
     def is_loaded(self, object_id: int) -> bool:
@@ -62,6 +66,8 @@ class DefinedObjects:
         """
         known = self._functions.get(object_id)
         if known is not None:
+            if object_id in self._classes:
+                self._classes[object_id].restore()
             return known
         if object_id in self._function_errors:
             raise self._function_errors[object_id]
@@ -69,7 +75,10 @@ class DefinedObjects:
             content = self.content(object_id)
             is_served = len(content) and content[0] == served_functions.MARK
             load = served_functions.load_served if is_served else load_function
-            known = self._functions[object_id] = load(content)
+            with ClassesOfLoad() as classes:
+                known = self._functions[object_id] = load(content)
+            if classes:
+                self._classes[object_id] = classes
         except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything
             self._function_errors[object_id] = error
             raise
