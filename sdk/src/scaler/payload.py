@@ -81,7 +81,7 @@ class ObjectReference(NamedTuple):
 
 
 def _resolve_reference(position: int) -> Any:
-    return _pickling.dependencies[position]()
+    return _pickling.dependencies[position](True)
 
 
 class ResultOf:
@@ -157,20 +157,33 @@ def _frame(data: bytes, buffers: Sequence[memoryview]) -> Parts:
 
 
 def load(content: Buffer) -> Any:
-    """Load what `dump` wrote; arrays in it are read-only views of `content`.
+    """Load what `dump` wrote.
+
+    Arrays in it are writable, as with pickle: views of `content` where that is writable, and therefore nobody else's;
+    otherwise copies.
 
     Raises whatever unpickling raises: any exception at all.
     """
+    return _load(content, copy_buffers=memoryview(content).readonly)
+
+
+def load_shared(content: Buffer) -> Any:
+    """Load what `dump` wrote for several users of it: arrays in it are read-only views of `content`."""
+    return _load(memoryview(content).toreadonly(), copy_buffers=False)
+
+
+def _load(content: Buffer, copy_buffers: bool) -> Any:
     if len(content) and content[0] == _FRAMED_MARK:
         view = memoryview(content)
         _, count, size = struct.unpack_from("<BxxxIQ", view)
         lengths = struct.unpack_from(f"<{count}Q", view, 16)
         start = 16 + 8 * count
         position = start + size
-        buffers = []
+        buffers: List[Buffer] = []
         for length in lengths:
             position += -position % _ALIGNMENT
-            buffers.append(view[position : position + length])
+            buffer = view[position : position + length]
+            buffers.append(bytearray(buffer) if copy_buffers else buffer)
             position += length
         return pickle.loads(view[start : start + size], buffers=buffers)
     return pickle.loads(content)
@@ -296,16 +309,22 @@ def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:
     return results, view[position:]
 
 
+Loader = Callable[[bool], Any]
+"""Loads an object that a task depends on: shared with other tasks and read-only, or for this task alone."""
+
+
 def _results_loaders(
-    results: List[Optional[Buffer]], objects: Sequence[Callable[[], Any]], serializer: Optional[Serializer]
+    results: List[Optional[Buffer]], objects: Sequence[Loader], serializer: Optional[Serializer]
 ) -> List[Callable[[], Any]]:
     remaining = iter(objects)
-    return [next(remaining) if each is None else partial(load_value, each, serializer) for each in results]
+    return [
+        partial(next(remaining), False) if each is None else partial(load_value, each, serializer) for each in results
+    ]
 
 
 def load_arguments(
     content: Buffer,
-    dependencies: Sequence[Callable[[], Any]],
+    dependencies: Sequence[Loader],
     serializer: Optional[Serializer],
     elsewhere: Buffer = b"",
 ) -> Tuple[Sequence[Any], Dict[str, Any]]:
@@ -344,7 +363,7 @@ def load_arguments(
 
 
 def _load_dumped_arguments(
-    content: Buffer, dependencies: Sequence[Callable[[], Any]], serializer: Optional[Serializer]
+    content: Buffer, dependencies: Sequence[Loader], serializer: Optional[Serializer]
 ) -> Tuple[Sequence[Any], Dict[str, Any]]:
     if content[0] == _CUSTOM_MARK:
         if serializer is None:
@@ -355,7 +374,7 @@ def _load_dumped_arguments(
 
         def value(entry: _Entry) -> Any:
             if isinstance(entry, int):
-                return dependencies[entry]() if entry >= 0 else _resolve_result(-1 - entry)
+                return dependencies[entry](True) if entry >= 0 else _resolve_result(-1 - entry)
             if isinstance(entry, bytes):
                 return serializer.deserialize(entry)
             entries: Sequence[Any] = list(map(value, entry))
@@ -405,10 +424,10 @@ def dump_value(value: Any, serializer: Optional[Serializer]) -> Union[bytes, Par
     return parts if parts_size(parts) >= INLINE_BYTES else join(parts)
 
 
-def load_value(content: Buffer, serializer: Optional[Serializer]) -> Any:
-    """Load what `dump_value` wrote."""
+def load_value(content: Buffer, serializer: Optional[Serializer], is_shared: bool = False) -> Any:
+    """Load what `dump_value` wrote; arrays in it are read-only when several tasks share it."""
     if len(content) and content[0] == _CUSTOM_MARK:
         if serializer is None:
             raise pickle.UnpicklingError("the value was written by a Serializer that is not known here")
         return serializer.deserialize(bytes(memoryview(content)[1:]))
-    return load(content)
+    return load_shared(content) if is_shared else load(content)

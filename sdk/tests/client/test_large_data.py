@@ -16,6 +16,8 @@ from object_files import nothing_is_left, object_files
 from sdk_tasks import identity
 
 from scaler import Client, ObjectReference
+from scaler.client import functions
+from scaler.payload import dump_function
 from scaler_protocol import messages as m
 
 TIMEOUT_SECONDS = 100.0
@@ -52,20 +54,14 @@ def test_half_a_gigabyte_goes_there_and_back_intact(any_client: Client) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_closure_is_serialised_once_and_travels_once(any_client: Client, sent: List[Any]) -> None:
+def test_a_large_closure_is_serialised_once_and_travels_once(
+    any_client: Client, sent: List[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = 200 * 1024 * 1024
-    pickled = []
+    pickled: List[Any] = []
+    monkeypatch.setattr(functions, "dump_function", lambda *args: (pickled.append(args), dump_function(*args))[1])
 
-    class Heavy:
-        def __init__(self, data: bytes) -> None:
-            self.data = data
-
-        def __reduce__(self) -> Tuple[Any, ...]:
-            pickled.append(1)
-            return (bytes, (self.data,))
-
-    heavy = Heavy(bytes(size))
-    function = functools.partial(lambda data, index: len(data) + index, heavy)
+    function = functools.partial(lambda data, index: len(data) + index, bytes(size))
     futures = [any_client.submit(function, index) for index in range(1000)]
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [size + index for index in range(1000)]
 
@@ -76,7 +72,7 @@ def test_a_large_closure_is_serialised_once_and_travels_once(any_client: Client,
     assert any_client._core.closed_because is None and len(heartbeats) == len({h.sequence for h in heartbeats})
 
 
-def test_an_array_is_a_read_only_view_in_every_task(any_client: Client) -> None:
+def test_an_array_that_is_sent_once_is_a_read_only_view_in_every_task(any_client: Client) -> None:
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(1_000_000, dtype="float64")
     reference = any_client.send_object(array, name="numbers")
@@ -88,8 +84,48 @@ def test_an_array_is_a_read_only_view_in_every_task(any_client: Client) -> None:
     futures = [any_client.submit(look, reference, index) for index in range(20)]
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [(False, False, float(n)) for n in range(20)]
     assert len(object_files(any_client)) == 1, "it is on this host once, however many tasks use it"
+    with pytest.raises(ValueError, match=r"read-only \(values from send_object\(\) are shared by tasks"):
+        any_client.submit(fill, reference).result(TIMEOUT_SECONDS)
     any_client.clear()
     assert nothing_is_left(any_client)
+
+
+def fill(values: Any, value: float = 7.0) -> Any:
+    values[:] = value
+    return values
+
+
+@pytest.mark.parametrize("count", [1, 125, 1000, 100_000])
+def test_arrays_of_any_size_are_writable_in_tasks_and_in_results(any_client: Client, count: int) -> None:
+    numpy = pytest.importorskip("numpy")
+    array, fixed = numpy.zeros(count), numpy.zeros(count)
+    fixed.flags.writeable = False
+
+    result = any_client.submit(fill, array).result(TIMEOUT_SECONDS)
+    result += 1
+    assert (result == 8.0).all() and (array == 0.0).all()
+    (mapped,) = any_client.map(fill, [array])
+    mapped += 1
+    assert (mapped == 8.0).all()
+    by_graph = any_client.get({"a": (fill, array), "b": (fill, "a", 1.0), "c": (fill, "a", 2.0)}, ["a", "b", "c"])
+    assert {key: float(value.max()) for key, value in by_graph.items()} == {"a": 7.0, "b": 1.0, "c": 2.0}
+    assert (any_client.submit(lambda: fill(array)).result(TIMEOUT_SECONDS) == 7.0).all()
+    with pytest.raises(ValueError, match=r"read-only$"):
+        any_client.submit(fill, fixed).result(TIMEOUT_SECONDS)
+
+
+def test_what_a_task_writes_to_its_argument_no_other_task_sees(any_client: Client) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.zeros(100_000)
+
+    def add_one(values: Any) -> float:
+        values += 1
+        return float(values[0])
+
+    assert [any_client.submit(add_one, array).result(TIMEOUT_SECONDS) for _ in range(10)] == [1.0] * 10
+    graph = {"source": (numpy.zeros, 100_000), **{f"add {n}": (add_one, "source") for n in range(10)}}
+    assert set(any_client.get(graph, [f"add {n}" for n in range(10)]).values()) == {1.0}
+    assert (array == 0.0).all()
 
 
 @pytest.mark.parametrize("count", [1000, 2000, 20_000])

@@ -3,7 +3,8 @@
 Rules:
 - An object is one file, named after its id, in a directory that one process owns. It is written once, under a temporary
   name, then renamed: whoever sees the name sees the whole content.
-- Readers map the file read-only. An unlinked file lives on for those who mapped it, so deleting never hurts a reader.
+- Readers map the file privately: what they write stays theirs, and costs memory only then. An unlinked file lives on
+  for those who mapped it, so deleting never hurts a reader.
 - The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by an owner that
   was killed, and the next owner to start removes it.
 - Sharing is proven, not assumed: a peer that reads the token the scheduler sent it sees the same file system.
@@ -182,7 +183,9 @@ def _write_some(descriptor: int, views: List[memoryview]) -> int:
 
 
 def map_object(path: str) -> memoryview:
-    """A read-only view of a whole object file; the mapping lives as long as any view of it.
+    """A private view of a whole object file; the mapping lives as long as any view of it.
+
+    Whoever writes to it changes a copy of those pages, which nobody else sees.
 
     Raises FileNotFoundError when the object does not exist (any more).
     """
@@ -190,7 +193,7 @@ def map_object(path: str) -> memoryview:
     try:
         if os.fstat(descriptor).st_size == 0:
             return memoryview(b"")
-        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
     finally:
         os.close(descriptor)
 

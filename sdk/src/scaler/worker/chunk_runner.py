@@ -43,6 +43,7 @@ FLUSH_INTERVAL_SECONDS = 0.001
 
 _PICKLE_MARK = 0x80
 _SCALARS = frozenset({int, float, bool, complex})
+_SHARED = "values from send_object() are shared by tasks, and arrays in them read-only: write to a copy of the array"
 _NONE_PAYLOAD = pickle.dumps(None, PICKLE_PROTOCOL)
 _GENERAL_FLAGS = TasksFlag.DEPENDENCIES | TasksFlag.PROFILING | TasksFlag.STREAM_OUTPUT
 
@@ -209,6 +210,8 @@ def _run_one(
     try:
         result = function(*args, **kwargs)
     except BaseException as error:
+        if dependencies and type(error) in (ValueError, TypeError) and "read-only" in str(error):
+            error.args = (f"{error} ({_SHARED})",)
         return _failure(processor, chunk, FailureKind.TASK_RAISED, error)
     return _dump_result(processor, chunk, result, serializer)
 

@@ -5,7 +5,8 @@ Rules:
   thing takes its place.
 - A function that does not load stays in the table as its error: each of its tasks fails the same way, at the
   price of one try.
-- A value is loaded once per processor and shared by the tasks that name it.
+- A value is loaded once per processor and shared by the tasks that name it, so arrays in it are read-only. The result
+  of a graph's node is loaded anew for each node that takes it, which may write to it.
 - A function runs with its classes as they came with it, whatever another has brought since.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Tuple, U
 
 from scaler.exceptions import MissingObjects
 from scaler.named_functions import ServedFunction
-from scaler.payload import load_function, load_value
+from scaler.payload import Loader, load_function, load_value
 from scaler.pickling import ClassesOfLoad
 from scaler.serializer import Serializer
 from scaler.worker import served_functions
@@ -100,13 +101,15 @@ class DefinedObjects:
         except FileNotFoundError:
             raise MissingObjects(f"object {object_id:x} does not exist any more") from None
 
-    def loader(self, object_id: int, serializer: Optional[Serializer]) -> Callable[[], Any]:
+    def loader(self, object_id: int, serializer: Optional[Serializer]) -> Loader:
         """What loads a value when arguments turn out to need it."""
 
-        def load() -> Any:
+        def load(is_shared: bool) -> Any:
+            if not is_shared:
+                return load_value(self.content(object_id), serializer)
             values = self._values
             if object_id not in values:
-                values[object_id] = load_value(self.content(object_id), serializer)
+                values[object_id] = load_value(self.content(object_id), serializer, is_shared=True)
             return values[object_id]
 
         return load
