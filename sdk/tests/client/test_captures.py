@@ -341,3 +341,16 @@ def test_what_cannot_be_followed_is_serialised_each_time() -> None:
             return (int, (self.count,))
 
     assert take(Odd()) is None
+
+
+def test_a_function_whose_captures_are_slow_to_compare_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = make_world()
+    world["numbers"] = list(range(2_000_000))
+    function = submitted("len(numbers)")(world)
+    sender = Sender()
+
+    for _ in range(12):
+        sender.run(function)
+
+    (record,) = caplog.records
+    assert "each submission of submitted spends" in record.message and len(sender.sent) == 1

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import threading
+import time
 import types
 import weakref
 from collections import OrderedDict, deque
@@ -26,7 +28,12 @@ from scaler.client.forks import reset_lock
 from scaler.payload import INLINE_BYTES, Parts, dump_function, parts_size
 from scaler.serializer import Serializer
 
+logger = logging.getLogger("scaler")
+
 RECENT_FUNCTIONS = 128
+
+SLOW_CHECK_SECONDS = 0.01
+SLOW_CHECKS_BEFORE_WARNING = 10
 
 
 class FunctionRecord:
@@ -42,10 +49,31 @@ class FunctionRecord:
         self.uses = 0  # live function objects here, plus one while it is among the recent
 
 
+class _SlowCaptures:
+    """Captures that take long to compare: says so once, when a function has been submitted often."""
+
+    def __init__(self, captures: Captures, name: str, seconds: float) -> None:
+        self._captures = captures
+        self._name = name
+        self._seconds = seconds
+        self._checks = 0
+
+    def holds(self, function: Callable[..., Any]) -> bool:
+        self._checks += 1
+        if self._checks == SLOW_CHECKS_BEFORE_WARNING:
+            logger.warning(
+                "each submission of %s spends %.0f ms on comparing the data that it refers to with what was sent: pass"
+                " large lists and dictionaries as arguments, or send them once with send_object()",
+                self._name,
+                self._seconds * 1000,
+            )
+        return self._captures.holds(function)
+
+
 class _Known(NamedTuple):
     reference: weakref.ref[Any]  # of the function, or of the object whose method it is
     record: FunctionRecord
-    captures: Optional[Captures]  # None: it has to be serialised to know what it is now
+    captures: Union[Captures, _SlowCaptures, None]  # None: it has to be serialised to know what it is now
 
 
 _Key = Union[int, Tuple[int, int]]
@@ -104,8 +132,7 @@ class FunctionRegistry:
         self.forget_dead()
         captures = take(function)
         parts = dump_function(function, self._serializer)
-        if captures is not None and not self._can_trust(captures, function):
-            captures = None
+        trusted = None if captures is None else self._trusted(captures, function)
         digest = hashlib.blake2b(digest_size=16)
         for part in parts:
             digest.update(part)
@@ -117,15 +144,26 @@ class FunctionRegistry:
                 is_small = parts_size(parts) < INLINE_BYTES
                 record = FunctionRecord(object_id, name, digest.digest(), takes_profiling, is_small)
                 self._by_digest[record.digest] = record
-            self._hold(function, record, captures)
+            self._hold(function, record, trusted)
             return record
 
-    def _can_trust(self, captures: Captures, function: Callable[..., Any]) -> bool:
-        """Whether a snapshot tells of all that serialising has read: not of what a user's Serializer reads, and not
-        when another thread changed something meanwhile."""
-        return (self._serializer is None or isinstance(captures, Reference)) and captures.holds(function)
+    def _trusted(self, captures: Captures, function: Callable[..., Any]) -> Union[Captures, _SlowCaptures, None]:
+        """Captures that tell of all that serialising has read: not of what a user's Serializer reads, and not when
+        another thread has changed something meanwhile."""
+        if self._serializer is not None and not isinstance(captures, Reference):
+            return None
+        begin = time.perf_counter()
+        if not captures.holds(function):
+            return None
+        seconds = time.perf_counter() - begin
+        return captures if seconds < SLOW_CHECK_SECONDS else _SlowCaptures(captures, function_name(function), seconds)
 
-    def _hold(self, function: Callable[..., Any], record: FunctionRecord, captures: Optional[Captures]) -> None:
+    def _hold(
+        self,
+        function: Callable[..., Any],
+        record: FunctionRecord,
+        captures: Union[Captures, _SlowCaptures, None],
+    ) -> None:
         owner: Any = function
         key: _Key = id(function)
         if type(function) is types.MethodType:
