@@ -45,7 +45,7 @@ _STAMP_BYTES = 64 * 1024
 """A longer stamp is kept as its digest."""
 
 _PROTOCOL = 5
-_STATIC_TYPE = 1 << 9  # absent from the flags of types that C code defines, which nobody can change
+_HEAP_TYPE = 1 << 9  # the flag of classes that can change; those that C code defines statically lack it
 _MISSING = object()
 
 _modules: Dict[str, Any] = sys.modules
@@ -105,7 +105,7 @@ class Reference:
 
     def holds(self, value: Any) -> bool:
         """Whether it would travel by the same reference now."""
-        if _by_value_modules:
+        if _by_value_modules and isinstance(value, (types.FunctionType, type)):
             return find_reference(value) is not None
         try:
             return self._find(_modules[self.module]) is value
@@ -232,6 +232,17 @@ def find_reference(value: Any) -> Optional[Reference]:
     return None if found is None else Reference(found[0].__name__, found[1])
 
 
+def _find_global(value: Any) -> Optional[Reference]:
+    """How a callable that is neither function nor class, such as a ufunc, travels by reference."""
+    module = getattr(value, "__module__", None)
+    if type(module) is not str or not callable(value):
+        return None
+    reduce = copyreg.dispatch_table.get(type(value))
+    reduced = reduce(value) if reduce is not None else value.__reduce_ex__(_PROTOCOL)
+    reference = Reference(module, reduced) if type(reduced) is str else None
+    return reference if reference is not None and reference.holds(value) else None
+
+
 def take(value: Any) -> Optional[Captures]:
     """A snapshot of a callable or class; None when what it captures cannot be followed: it may change at any time."""
     try:
@@ -241,6 +252,8 @@ def take(value: Any) -> Optional[Captures]:
                 return reference
         elif isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType):
             return Reference(value.__self__.__name__, value.__qualname__)
+        elif not _can_be_followed(value):
+            return _find_global(value)
         return Snapshot(value)
     except Exception:  # RecursionError too; what cannot be pickled fails where it is pickled
         return None
@@ -432,7 +445,7 @@ class _Walk:
             else:
                 node.volatile.append(position)
         else:
-            child = self.node(captured)
+            child = self.node(captured) or _find_global(captured)
             if child is not None:
                 node.children.append((position, child))
             else:
@@ -448,10 +461,14 @@ def _is_constant(value: Any) -> bool:
     if kind is tuple or kind is frozenset:
         return all(map(_is_constant, value))
     if kind is type:
-        return not value.__flags__ & _STATIC_TYPE
+        return not value.__flags__ & _HEAP_TYPE
     if kind is types.BuiltinFunctionType:
         return value.__self__ is None or type(value.__self__) is types.ModuleType
     return (kind.__module__, kind.__qualname__) in _IMMUTABLE_NAMES
+
+
+def _can_be_followed(value: Any) -> bool:
+    return type(value) in (types.FunctionType, types.MethodType, functools.partial) or _is_plain_instance(value)
 
 
 def _is_plain_instance(value: Any) -> bool:
@@ -463,7 +480,7 @@ def _is_plain_instance(value: Any) -> bool:
         and not hasattr(kind, "__getnewargs_ex__")
         and not isinstance(value, (list, dict, type, types.ModuleType))
         and type(getattr(value, "__dict__", None)) is dict
-        and bool(kind.__flags__ & _STATIC_TYPE)
+        and bool(kind.__flags__ & _HEAP_TYPE)
         and kind not in copyreg.dispatch_table
         and kind not in cloudpickle.Pickler.dispatch_table
         and not _slot_names(kind)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import json
 import sys
 import types
 import weakref
@@ -326,6 +328,12 @@ def test_a_function_of_a_module_travels_by_reference_as_long_as_it_is_found_ther
         assert captures.holds(module.function)
     finally:
         del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("function", [np.add, np.sum, len, functools.reduce, json.dumps, int, np.ndarray])
+def test_callables_of_modules_are_known(function: Callable[..., Any]) -> None:
+    captures = take(function)
+    assert isinstance(captures, Reference) and captures.holds(function)
 
 
 def test_what_cannot_be_followed_is_serialised_each_time() -> None:
