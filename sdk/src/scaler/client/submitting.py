@@ -46,7 +46,6 @@ from scaler.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
     PROTOCOL,
-    SCALAR_TYPES,
     ObjectReference,
     dump_arguments,
     is_plain,
@@ -137,8 +136,7 @@ class Submitter:
             if isinstance(fn, NamedFunction):
                 return submit_named(self, fn, args, kwargs)
             record = self._register(fn)
-        is_simple = SCALAR_TYPES.issuperset(map(type, args)) or is_plain(args)
-        if kwargs or not is_simple or self._serializer is not None:
+        if kwargs or not is_plain(args) or self._serializer is not None:
             if "profiling" in kwargs and not record.takes_profiling:
                 return self.options(profiling=kwargs.pop("profiling"))._submit_general(record, fn, args, kwargs)
             return self._submit_general(record, fn, args, kwargs)
