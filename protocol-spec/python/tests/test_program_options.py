@@ -146,6 +146,9 @@ def test_a_value_can_be_found_when_nobody_gives_one(file: Any, capsys: pytest.Ca
         ("1kB", 1000),
         ("12B", 12),
         ("1TiB", 1 << 40),
+        (".5kB", 500),
+        ("1.1GB", 1100000000),
+        ("0.0001kB", 1),
     ],
 )
 def test_sizes_are_understood_wherever_bytes_are_meant(text: str, bytes_: int, file: Any) -> None:
@@ -166,6 +169,9 @@ def test_sizes_are_understood_wherever_bytes_are_meant(text: str, bytes_: int, f
         ("200ms", 0.2),
         ("1d", 86400),
         ("1h 5min", 3900),
+        (" 5 min ", 300),
+        ("1m250ms", 60.25),
+        (".5s", 0.5),
         ("1e3", 1000),
     ],
 )
@@ -193,6 +199,14 @@ def test_plain_numbers_stay_themselves(kind: Kind, value: float) -> None:
         (Bytes(), "2G"),
         (Bytes(), "1.5"),
         (Bytes(), "1iB"),
+        (Bytes(), "1m"),
+        (Bytes(), "1MB 5kB"),
+        (Bytes(), ""),
+        (Seconds(), ""),
+        (Seconds(), "5min 1h"),
+        (Seconds(), "5s5s"),
+        (Seconds(), "5 M"),
+        (Seconds(0), "-5s"),
         (Bytes(0), "-1"),
         (Seconds(), "1 week"),
         (Seconds(), "inf"),
@@ -264,7 +278,10 @@ def test_a_key_is_any_long_name_with_dashes_or_underscores(key: str, file: Any) 
         ("[top]\ncuont = 1", "[top] has no key 'cuont'; did you mean 'count'?"),
         ("[top]\nqqqq = 1", "[top] has no key 'qqqq'; see scaler_top -h"),
         ("[top]\ncount = 'many'", "[top] count: expected a whole number, 1 or more, not 'many'"),
-        ("[top]\ntimeout-seconds = true", "[top] timeout-seconds: expected a duration such as 90, 1.5s or 10m"),
+        (
+            "[top]\ntimeout-seconds = true",
+            "[top] timeout-seconds: expected a duration such as 90, 30s, 250ms or 1h30min",
+        ),
         ("[top]\ntimeout = 1\ntimeout_seconds = 2", "this option is here twice, as timeout_seconds too"),
         ("[top]\nexit_when_stdin_closes = true", "[top] exit_when_stdin_closes: only a command line can say this"),
         ("[tob]\ncount = 1", "there is no section [tob]; did you mean 'top'?"),
@@ -342,6 +359,81 @@ def test_a_wrong_command_line_and_a_wrong_file_end_a_program_with_two(
     code, _, errors = run([ADDRESS, "-c", path], capsys)
     assert code == 2
     assert errors == f"scaler_top: error: {path}: [top] has no key 'cuont'; did you mean 'count'?\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--cuont", "4", ADDRESS], "unknown option --cuont; did you mean --count?"),
+        (["--cuont=4", ADDRESS], "unknown option --cuont; did you mean --count?"),
+        ([ADDRESS, "--timeout_seconds", "4"], "unknown option --timeout_seconds; did you mean --timeout-seconds?"),
+        ([ADDRESS, "--no-protectd"], "unknown option --no-protectd; did you mean --no-protected?"),
+        ([ADDRESS, "--confg", "x.toml"], "unknown option --confg; did you mean --config?"),
+        ([ADDRESS, "--qqqq"], "unknown option --qqqq; see scaler_top -h"),
+        ([ADDRESS, "-q"], "unknown option -q; see scaler_top -h"),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest_and_before_its_value_is_misread(
+    arguments: List[str], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, errors = run(arguments, capsys)
+    assert code == 2 and errors.endswith(f"scaler_top: error: {fault}\n")
+
+
+@pytest.mark.parametrize("arguments", [["-n4"], ["--cou", "4"], ["--count=4"], ["-n", "4", "--"]])
+def test_abbreviations_and_attached_values_are_known_options(arguments: List[str]) -> None:
+    assert read(*arguments, ADDRESS)[0].count == 4
+
+
+def test_a_value_may_be_negative() -> None:
+    program = Program("x", "top", "", str, [Option("-d --delta", Number(), "how much")])
+    assert read("-d", "-1", program=program)[0].delta == -1 == 2 * read("-d", "-.5", program=program)[0].delta
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("SCALER_TOP_CUONT", "did you mean SCALER_TOP_COUNT?"),
+        ("SCALER_TPO_COUNT", "did you mean SCALER_TOP_COUNT?"),
+        ("SCALER_ADRESS", "did you mean SCALER_ADDRESS?"),
+        ("SCALER_RUN_DIR", "did you mean SCALER_RUN_DIRECTORY?"),
+        ("SCALER_TOP_WWWW_QQQQQQQQQQQ_VVVVVVVVVVVVV", "see scaler_top -h"),
+    ],
+)
+def test_an_unknown_variable_is_told_with_the_nearest_and_has_no_effect(
+    variable: str, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "5")
+    assert PROGRAM.read([ADDRESS]).count == 3
+    warning = f"scaler_top: warning: environment variable {variable} is unknown and has no effect; {hint}\n"
+    assert capsys.readouterr().err == warning
+
+
+def test_a_variable_of_a_section_by_its_other_name_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = Program("scaler_cluster", "cluster", "", str, OPTIONS)
+    monkeypatch.setenv("SCALER_WORKER_COUNT", "5")
+    assert program.read([ADDRESS]).count == 3
+    assert "SCALER_WORKER_COUNT is unknown and has no effect; did you mean SCALER_CLUSTER_C" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "SCALER_HOME",
+        "SCALER_CLUSTER_COUNT",  # of another program
+        "SCALER_LOGGING_LEVEL",  # of `scaler`
+        "SCALER_TOP_SERVICE_HOST",  # of Kubernetes, for a service of the name scaler-top
+        "SCALER_TOP_PORT_8081_TCP_ADDR",
+    ],
+)
+def test_variables_of_others_are_left_alone(
+    variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "5")
+    PROGRAM.read([ADDRESS])
+    assert capsys.readouterr().err == ""
 
 
 def test_what_does_not_fit_together_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -281,3 +281,9 @@ def test_without_a_file_it_says_how_it_is_used() -> None:
     code, out, errors = scaler()
     assert code == 2 and out == "" and "CONFIG.toml" in errors
     assert scaler("--version")[0] == 0 and "usage: scaler " in scaler("-h")[1]
+
+
+def test_a_mistyped_command_is_told_with_the_one_that_was_meant() -> None:
+    code, _, errors = scaler("dve")
+    assert code == 2
+    assert errors == "scaler: error: dve: No such file or directory; did you mean `scaler dev`?\n"

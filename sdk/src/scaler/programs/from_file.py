@@ -28,6 +28,7 @@ from scaler.programs.options import SCALER
 from scaler.worker.options import CLUSTER
 from scaler_protocol.program_logging import setup_logging
 from scaler_protocol.program_options import ConfigurationError, Reading, read_sections
+from scaler_protocol.program_options.sources import closest
 from scaler_protocol.program_options.table import EXIT_FAULTS, EXIT_USAGE, Sections
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -59,12 +60,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
     reading = Reading(SCALER, vars(parser.parse_args(list(arguments))))
+    SCALER.warn_of_unknown_variables(parser.prog)
     options = reading.values
     if options.config is None:
         parser.error(f"the following arguments are required: {', '.join(reading.missing())}")
     exit_code = EXIT_FAULTS if options.check else EXIT_USAGE
     if reading.faults:
-        parser.exit(exit_code, "".join(f"scaler: error: {fault}\n" for fault in reading.faults))
+        parser.exit(
+            exit_code, "".join(f"scaler: error: {fault}{_meant_command(options.config)}\n" for fault in reading.faults)
+        )
     try:
         sections = read_sections(options.config)
         parts = parts_of(options.config, sections)
@@ -79,6 +83,13 @@ def main(arguments: Sequence[str]) -> int:
     except (OSError, KeyError, ValueError) as error:
         parser.error(f"logging cannot be set up: {error}")
     return Session(options.config, sections, parts).run()
+
+
+def _meant_command(path: str) -> str:
+    """A hint for who mistyped a command, which was taken for the name of a file."""
+    words = [command.name.split()[-1] for command in SCALER.commands]
+    meant = "" if os.path.exists(path) else closest(path, words, 0.5)
+    return f"; did you mean `scaler {meant}`?" if meant else ""
 
 
 def parts_of(path: str, sections: Sections) -> List[Part]:

@@ -6,9 +6,11 @@ Rule: a help text shows, beside what an option does, its default and the variabl
 from __future__ import annotations
 
 import argparse
-from typing import Any, Callable, Dict, Optional, Sequence
+import sys
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from scaler_protocol.program_options.kinds import Choice, Kind, Switch, Words
+from scaler_protocol.program_options.suggestions import meant_option, unknown_option
 from scaler_protocol.program_options.table import CONFIG_ENTRY, Option, Program
 
 SHELLS = ("bash", "zsh", "fish")
@@ -16,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def make_parser(program: Program, name: str) -> argparse.ArgumentParser:
     """See `Program.parser`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=name,
         description=program.description,
         epilog=program.epilog or None,
@@ -121,6 +123,18 @@ def _add_configuration(parser: argparse.ArgumentParser, program: Program) -> Non
         program=program,
         help="print what makes a shell complete this program's options, and exit",
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """An unknown option is told before anything else: its value would be taken for another argument."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        arguments: List[str] = list(sys.argv[1:] if args is None else args)
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        unknown = unknown_option(flags, arguments)
+        if unknown and not {"-h", "--help"} & set(arguments):
+            self.error(f"unknown option {unknown}; {meant_option(unknown, flags) or f'see {self.prog} -h'}")
+        return super().parse_known_args(arguments, namespace)
 
 
 class _Print(argparse.Action):

@@ -17,11 +17,7 @@ import shlex
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from scaler_protocol.addresses import parse_address
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b", re.IGNORECASE)
-_SIZE_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
-_DURATION_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+from scaler_protocol.units import DURATION_FORMS, SIZE_FORMS, parse_bytes, parse_seconds
 
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("0", "false", "no", "off")
@@ -148,19 +144,13 @@ class Number(_Number):
 
 
 class Bytes(_Number):
-    """A size: a whole number of bytes, or `2GiB`, `500MB`, `64 KiB`."""
+    """A size: a whole number of bytes, or one with a unit; see `scaler_protocol.units`."""
 
-    noun = "size such as 4096, 64KiB or 2GiB"
+    noun = f"size such as {SIZE_FORMS}"
     metavar = "BYTES"
 
     def _read(self, text: str) -> float:
-        match = _SIZE.fullmatch(text)
-        if match is None:
-            return int(text)
-        number, prefix, binary = match.groups()
-        if binary and not prefix:
-            raise ValueError(text)
-        return int(float(number) * (1024 if binary else 1000) ** _SIZE_POWERS[prefix.lower()])
+        return parse_bytes(text)
 
     def from_toml(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -177,17 +167,14 @@ class Bytes(_Number):
 
 
 class Seconds(_Number):
-    """A duration: a number of seconds, or `1.5s`, `10m`, `2h30m`, `200ms`, `1d`."""
+    """A duration: a number of seconds, or one with units; see `scaler_protocol.units`."""
 
-    noun = "duration such as 90, 1.5s or 10m"
+    noun = f"duration such as {DURATION_FORMS}"
     unit = "s"
     metavar = "SECONDS"
 
     def _read(self, text: str) -> float:
-        parts = _DURATION_PART.findall(text)
-        if not parts or _DURATION_PART.sub("", text):
-            return float(text)
-        return float(sum(float(number) * _DURATION_SECONDS[unit] for number, unit in parts))
+        return parse_seconds(text)
 
     def from_toml(self, value: Any) -> Any:
         return self.parse(value) if isinstance(value, str) else float(super().from_toml(value))
@@ -196,7 +183,7 @@ class Seconds(_Number):
         return toml_of(float(value))
 
     def show(self, value: Any) -> str:
-        for unit, seconds in (("h", 3600), ("m", 60)):
+        for unit, seconds in (("h", 3600), ("min", 60)):
             if value > 60 and value % seconds == 0:
                 return f"{value / seconds:g}{unit}"
         return f"{value:g}s"

@@ -68,10 +68,15 @@ def _read_toml(path: str) -> Dict[str, Any]:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """`did you mean …?`, or nothing when no name is near."""
+    found = closest(name, names, 0.5)
+    return f"did you mean {found!r}?" if found else ""
+
+
+def closest(name: str, names: Iterable[str], cutoff: float) -> str:
+    """The name that is most like another one; empty when none is like it by as much as the cutoff, from 0 to 1."""
     import difflib
 
-    found = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f"did you mean {found[0]!r}?" if found else ""
+    return next(iter(difflib.get_close_matches(name, list(names), 1, cutoff)), "")
 
 
 def choose_entry(path: str, name: str, entries: List[Section], number: Optional[int]) -> Section:

@@ -143,6 +143,7 @@ class Program:
         """
         parser = self.parser(name)
         given = parser.parse_args(arguments)
+        self.warn_of_unknown_variables(parser.prog)
         reading = Reading(self, vars(given))
         if self.is_configured and (given.check or given.print_config):
             sys.exit(self._check(parser.prog, reading, given) if given.check else self._print(parser.prog, reading))
@@ -156,6 +157,13 @@ class Program:
         if wrong:
             parser.error("; ".join(wrong))
         return reading.values
+
+    def warn_of_unknown_variables(self, name: str) -> None:
+        """Write a line on standard error for each variable that seems to be meant for the program and has no effect."""
+        from scaler_protocol.program_options.suggestions import unknown_variables
+
+        for warning in unknown_variables(self, os.environ):
+            print(f"{name}: warning: {warning}", file=sys.stderr)
 
     def _check(self, name: str, reading: Reading, given: argparse.Namespace) -> int:
         faults = list(reading.faults)

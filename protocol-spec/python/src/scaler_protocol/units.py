@@ -1,0 +1,50 @@
+"""Sizes and durations as people write them: `2GiB`, `500MB`, `30s`, `250ms`, `1h30min`.
+
+Rules:
+- This is the only reader of units: command lines, the environment, TOML files and the arguments of Python functions all
+  accept the same forms.
+- A text with two meanings is refused: `1G` may be 10^9 or 2^30 bytes. Of durations, `m` is minutes, as `min` is.
+- A value that is not zero never becomes zero, which many options read as "no limit": fractions of a byte are rounded up.
+"""
+
+from __future__ import annotations
+
+import re
+
+SIZE_FORMS = "4096, 500MB or 2GiB"
+DURATION_FORMS = "90, 30s, 250ms or 1h30min"
+
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_DURATION = re.compile(r"\s*".join(rf"(?:{_NUMBER}\s*(?:{unit}))?" for unit in ("d", "h", "min|m", "s", "ms")))
+_DURATION_SECONDS = (86400, 3600, 60, 1, 0.001)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size, in bytes; the letters of a unit may be capitals or not.
+
+    Raises ValueError when the text is no size.
+    """
+    text = text.strip()
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return int(text)
+    number, prefix, binary = match.groups()
+    if binary and not prefix:
+        raise ValueError(text)
+    whole, _, fraction = number.partition(".")
+    multiplied = int(whole + fraction) * (1024 if binary else 1000) ** _POWERS[prefix.lower()]
+    return -(-multiplied // 10 ** len(fraction))
+
+
+def parse_seconds(text: str) -> float:
+    """Read a duration, in seconds: a number, or numbers with units from the largest to the smallest.
+
+    Raises ValueError when the text is no duration.
+    """
+    text = text.strip()
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        return float(text)
+    return float(sum(float(number) * unit for number, unit in zip(match.groups(), _DURATION_SECONDS) if number))
