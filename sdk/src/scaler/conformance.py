@@ -17,7 +17,8 @@ import sys
 import time
 from typing import Any, Union
 
-from scaler.named_functions import NamedFunction, WrongArgumentsError, takes_codecs
+from scaler.exceptions import WrongArgumentsError
+from scaler.named_functions import NamedFunction, takes_codecs
 
 __all__ = [
     "echo",

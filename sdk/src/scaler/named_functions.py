@@ -16,6 +16,7 @@ import inspect
 from typing import Any, Callable, NoReturn, Sequence, Tuple, TypeVar
 
 from scaler.codecs import NEUTRAL_CODECS, Buffer, NeutralCodec
+from scaler.exceptions import ArgumentTypeError, CodecNotTakenError, InvalidArgumentError
 
 MAXIMUM_NAME_BYTES = 255
 
@@ -30,18 +31,18 @@ class NamedFunction:
         codec: how arguments and result travel. "json": any positional arguments that JSON has. "raw": one argument of
             bytes, and bytes as the result.
 
-    Raises ValueError when the name or the codec is none.
+    Raises InvalidArgumentError if the name or the codec is invalid.
     """
 
     __slots__ = ("name", "codec", "__weakref__")
 
     def __init__(self, name: str, codec: str = "json") -> None:
         if not name or len(name.encode()) > MAXIMUM_NAME_BYTES or not name.isprintable():
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"{name!r} is no function's name: write OWNER/FUNCTION, {MAXIMUM_NAME_BYTES} bytes at most"
             )
         if codec not in NEUTRAL_CODECS:
-            raise ValueError(f"codec {codec!r} is not one of {', '.join(map(repr, NEUTRAL_CODECS))}")
+            raise InvalidArgumentError(f"codec {codec!r} is not one of {', '.join(map(repr, NEUTRAL_CODECS))}")
         self.name = name
         self.codec = codec
 
@@ -51,7 +52,7 @@ class NamedFunction:
         return NEUTRAL_CODECS[self.codec]
 
     def __call__(self, *arguments: Any) -> NoReturn:
-        raise TypeError(f"{self.name} is a function of workers: call it by client.submit(function, ...)")
+        raise ArgumentTypeError(f"{self.name} is a function of workers: call it by client.submit(function, ...)")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedFunction) and (self.name, self.codec) == (other.name, other.codec)
@@ -64,14 +65,6 @@ class NamedFunction:
 
 
 # Of workers ---------------------------------------------------------------------------------------------------------
-
-
-class WrongArgumentsError(TypeError):
-    """Raised by a function that is called by name and codec, when its arguments are not what it takes."""
-
-
-class CodecNotTakenError(TypeError):
-    """A named function does not take the codec in which it is called."""
 
 
 class ServedFunction:

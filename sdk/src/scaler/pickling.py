@@ -24,6 +24,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as by_value
 
 from scaler.captures import Captures, take
+from scaler.exceptions import OtherPythonError
 
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 
@@ -34,10 +35,6 @@ THIS_PYTHON = "{} {}.{}".format(
 
 _TABLE = cloudpickle.Pickler.dispatch_table
 _reduce_to_arguments = _TABLE[types.CodeType]
-
-
-class OtherPythonError(Exception):
-    """What a client sent was made by another version of Python than the worker's, or the other way round."""
 
 
 def make_code(made_by: str, *arguments: Any) -> types.CodeType:

@@ -35,6 +35,11 @@ def repr_of(value: Any) -> str:
         return f"<{type(value).__name__} whose repr fails>"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as "1 slot" or "3 slots"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def shortened(text: str, characters: int) -> str:
     """Beginning and end of a text that is longer than so many characters; the end is what tells most."""
     if len(text) <= characters:

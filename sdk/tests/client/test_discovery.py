@@ -10,7 +10,8 @@ from typing import Iterator
 import pytest
 
 from scaler import Client, Scheduler
-from scaler_protocol.discovery import SCHEDULER, DiscoveryError, entries
+from scaler.exceptions import SchedulerNotFoundError
+from scaler_protocol.discovery import SCHEDULER, entries
 
 TIMEOUT_SECONDS = 60
 
@@ -57,7 +58,7 @@ def test_a_client_inside_a_task_finds_the_scheduler_of_its_task(scheduler: Sched
 
 def test_a_local_cluster_is_its_programs_own() -> None:
     with Scheduler(logging_level="WARNING"):
-        with pytest.raises(DiscoveryError, match="scaler dev"):
+        with pytest.raises(SchedulerNotFoundError, match="scaler dev"):
             Client()
 
 

@@ -10,6 +10,7 @@ from typing import List
 import pytest
 
 from scaler import Client, Scheduler
+from scaler.client.info import ClusterInfo, WorkerInfo
 from scaler.exceptions import DisconnectedError
 
 
@@ -33,6 +34,7 @@ def test_an_idle_cluster(client: Client, address: str) -> None:
     assert (info.worker_count, info.slots, len(info.workers)) == (1, 4, 1)
     assert info.tasks_waiting == 0
     assert info.workers[0].slots == 4 and info.workers[0].host
+    assert str(info).splitlines()[1].startswith("4 slots on 1 worker, 4 free, ")
 
 
 def test_a_task_that_runs_is_counted(client: Client, done_files: List[Path]) -> None:
@@ -52,10 +54,25 @@ def test_no_more_workers_are_listed_than_asked_for(any_client: Client) -> None:
     info = any_client.info(maximum_workers=0)
     assert info.workers == () and info.worker_count == info.workers_not_listed == 1
     assert str(info).endswith("  and 1 more")
-    with pytest.raises(ValueError, match="at least 0"):
+    with pytest.raises(ValueError, match="maximum_workers must be >= 0, got -1"):
         any_client.info(maximum_workers=-1)
     with pytest.raises(TypeError):
         any_client.info(maximum_workers=1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots", "tasks", "said"),
+    [
+        (1, 1, 1, ["1 slot on 1 worker, 1 free, 1 client", "1 task waiting, 1 at workers", "  w on h: 1 slot, 1 task"]),
+        (2, 4, 0, ["8 slots on 2 workers, 8 free, 2 clients", "0 tasks waiting, 0 at workers"]),
+    ],
+)
+def test_one_is_not_said_in_the_plural(workers: int, slots: int, tasks: int, said: List[str]) -> None:
+    worker = WorkerInfo(7, "w", "h", 4711, slots, tasks)
+    total = workers * slots
+    counts = (workers, total, total, tasks, tasks, (worker,) * workers)
+    lines = str(ClusterInfo("tcp://h:1", "scaler-appliance", "1", "Python", 5.0, workers, *counts)).splitlines()
+    assert lines[1 : 1 + len(said)] == said
 
 
 def test_an_end_is_said() -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
+from sdk_tasks import wait_for_file
 
 from scaler import Client, Cluster, SchedulerClusterCombo
 from scaler.notebook import Link, card
 from scaler_protocol.discovery import USER_INTERFACE, Announcement
+
+TIMEOUT_SECONDS = 60
 
 
 class Page(HTMLParser):
@@ -83,8 +86,8 @@ def test_a_cluster_its_client_and_their_user_interface(tmp_path: Path, monkeypat
     monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
     with SchedulerClusterCombo(n_workers=1, logging_level="ERROR") as combo:
         address = combo.get_address()
-        assert repr(combo) == f"<SchedulerClusterCombo {address}, 1 worker, running>"
-        assert repr(combo.cluster) == f"<Cluster of 1 worker for {address}, process {combo.cluster.pid}>"
+        assert repr(combo) == f"<SchedulerClusterCombo {address}, 1 slot on 1 worker, running>"
+        assert repr(combo.cluster) == f"<Cluster of 1 slot on 1 worker for {address}, process {combo.cluster.pid}>"
         with Client(address) as client:
             client.submit(abs, -1).result()
             assert repr(client) == f"<Client {address}, 0 unfinished tasks>"
@@ -108,14 +111,38 @@ def test_a_scheduler_that_does_not_answer_keeps_nobody_waiting() -> None:
         try:
             future = client.submit(abs, -1)
             with future._condition:  # who shows something waits for nobody's lock
-                assert repr(future).endswith("of abs: pending>")
-                assert Page(future._repr_html_()).rows()["state"] == "pending"
+                assert repr(future).endswith("of abs: running>")
+                assert Page(future._repr_html_()).rows()["state"] == "running"
                 assert Page(client._repr_html_()).rows()["state"] == "1 unfinished task"
                 assert repr(combo).endswith("running>")
         finally:
             os.kill(scheduler, signal.SIGCONT)
 
 
-def test_workers_that_were_not_started() -> None:
-    cluster = Cluster("tcp://127.0.0.1:1")
-    assert repr(cluster) == "<Cluster of workers for tcp://127.0.0.1:1, not started>"
+def test_a_worker_that_was_not_started() -> None:
+    cluster = Cluster("tcp://127.0.0.1:1", n_workers=3)
+    assert repr(cluster) == "<Cluster of 3 slots on 1 worker for tcp://127.0.0.1:1, not started>"
+    assert Page(cluster._repr_html_()).rows()["slots"] == "3"
+
+
+@pytest.mark.parametrize("outcome", ["unfinished", "a result", "an error", "cancelled"])
+def test_what_a_future_shows_agrees_with_what_it_answers(any_address: str, tmp_path: Path, outcome: str) -> None:
+    go = tmp_path / "go"
+    with Client(any_address) as client:
+        if outcome == "a result":
+            future = client.submit(abs, -1)
+            future.result(TIMEOUT_SECONDS)
+        elif outcome == "an error":
+            future = client.submit(int, "x")
+            assert isinstance(future.exception(TIMEOUT_SECONDS), ValueError)
+        else:
+            future = client.submit(wait_for_file, str(go))
+            assert outcome != "cancelled" or future.cancel(TIMEOUT_SECONDS)
+        shown = {repr(future).partition(": ")[2].rstrip(">"), Page(future._repr_html_()).rows()["state"]}
+        assert len(shown) == 1
+        state = shown.pop()
+        assert future.running() is (state == "running") is (outcome == "unfinished")
+        assert future.cancelled() is (state == "cancelled") is (outcome == "cancelled")
+        assert future.done() is (state == "cancelled" or state.startswith("finished"))
+        assert future.done() is not future.running()
+        go.touch()

@@ -20,6 +20,7 @@ from scaler.client.outgoing import Outbox
 from scaler.exceptions import (
     ProcessorDiedError,
     RemoteTraceback,
+    ScalerError,
     TaskMemoryLimitError,
     TaskTimeoutError,
     WorkerDiedError,
@@ -105,27 +106,39 @@ def test_a_view_is_passed_to_a_task(one_worker: Client) -> None:
     [
         ({"capabilities": ["gpu"]}, TypeError, "must be a dict"),
         ({"capabilities": {"gpu": "1"}}, TypeError, "amount of 'gpu' must be a number"),
-        ({"capabilities": {"": 1}}, TypeError, "is no name"),
-        ({"capabilities": {"gpu": -2}}, ValueError, "-2 is no amount of 'gpu'"),
-        ({"capabilities": {"gpu": float("nan")}}, ValueError, "is no amount"),
-        ({"capabilities": {"gpu": 10**400}}, ValueError, "is no amount"),
+        ({"capabilities": {"": 1}}, TypeError, "the name .* must be a non-empty str"),
+        ({"capabilities": {"gpu": -2}}, ValueError, "amount of 'gpu' must be finite and >= 0, got -2"),
+        ({"capabilities": {"gpu": float("nan")}}, ValueError, "must be finite"),
+        ({"capabilities": {"gpu": 10**400}}, ValueError, "must be finite"),
         ({"priority": 1.5}, TypeError, "priority must be a whole number"),
         ({"priority": 1 << 31}, ValueError, "priority must be"),
-        ({"retries": -1}, ValueError, "retries must be at least 0"),
+        ({"retries": -1}, ValueError, "retries must be >= 0 and < 65536, got -1"),
         ({"retries": True}, TypeError, "retries must be a whole number"),
-        ({"timeout": "1"}, TypeError, "timeout must be a number of seconds"),
-        ({"timeout": -1}, ValueError, "timeout: -1"),
-        ({"timeout": float("inf")}, ValueError, "timeout: inf"),
-        ({"memory_limit": "1G"}, TypeError, "memory_limit must be a whole number"),
-        ({"at_most_once": 1}, TypeError, "at_most_once is True or False"),
-        ({"profiling": "yes"}, TypeError, "profiling is True or False"),
-        ({"stream_output": print}, TypeError, "stream_output is True or False"),
+        ({"timeout": [1]}, TypeError, "timeout must be a duration: .* got list"),
+        ({"timeout": "30 parsecs"}, ValueError, "timeout must be a duration: .* got '30 parsecs'"),
+        ({"timeout": "-5s"}, ValueError, "timeout"),
+        ({"timeout": -1}, ValueError, "timeout must be >= 0 and < .* seconds, got -1"),
+        ({"timeout": float("inf")}, ValueError, "timeout must be .* got inf"),
+        ({"memory_limit": "1G"}, ValueError, "memory_limit must be a size: .* got '1G'"),
+        ({"memory_limit": 1.5}, TypeError, "memory_limit must be a size: .* got float"),
+        ({"at_most_once": 1}, TypeError, "at_most_once must be True or False"),
+        ({"profiling": "yes"}, TypeError, "profiling must be True or False"),
+        ({"stream_output": print}, TypeError, "stream_output must be True or False"),
         ({"retries": 1, "at_most_once": True}, ValueError, "contradict each other"),
     ],
 )
 def test_a_bad_option_is_named(any_client: Client, options: Any, error: Any, text: str) -> None:
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as caught:
         any_client.options(**options)
+    assert isinstance(caught.value, ScalerError)
+
+
+def test_durations_and_sizes_may_have_units(any_client: Client) -> None:
+    view = any_client.options(timeout="1min30s", memory_limit="1GB")
+    assert (view._options.timeout, view._options.memory_limit) == (90.0, 10**9)
+    assert view.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
+    smaller = any_client.options(timeout="250ms", memory_limit="1GiB")
+    assert smaller._options == Options(timeout=0.25, memory_limit=1 << 30)
 
 
 def test_tasks_of_equal_options_share_a_batch() -> None:

@@ -229,9 +229,11 @@ def test_the_log_has_the_lines_that_users_know(scheduler, start_worker):
 
     lines = [line.split(": ", 1)[1] for line in worker.output.splitlines()]
     assert lines[0] == "logging to ('/dev/stdout',)"
-    expected = "ClusterProcess: starting 2 workers, heartbeat_interval_seconds=2, object_retention_seconds=3600"
+    expected = (
+        "ClusterProcess: starting 1 worker with 2 slots, heartbeat_interval_seconds=2, object_retention_seconds=3600"
+    )
     assert lines[1] == expected
-    assert {"Worker[0] started", "Worker[1] started"} <= set(lines)
+    assert {"Processor[0] started", "Processor[1] started"} <= set(lines)
 
 
 def test_preloaded_modules_are_imported_before_any_processor_starts(scheduler, start_worker, tmp_path, monkeypatch):
@@ -264,7 +266,7 @@ def test_a_preload_that_fails_is_named(scheduler, start_worker):
     [
         (["-n", "0"], "expected a whole number, 1 or more, not '0'"),
         (["-n", "many"], "expected a whole number, 1 or more, not 'many'"),
-        (["-n", "3", "-wn", "a,b"], "2 names for 3 workers"),
+        (["-n", "3", "-wn", "a,b"], "2 names for 3 slots"),
         (["--preload", "no module"], "cannot understand preload"),
         (["--heartbeat-interval", "0"], "0.01s or more, not '0'"),
         (["-lp", "/nowhere/at/all.log", "--"], "logging cannot be set up"),

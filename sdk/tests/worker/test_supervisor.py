@@ -101,7 +101,7 @@ def test_who_is_told_to_end_while_nobody_runs_does_not_start_again(host: Host) -
     os.kill(host.process.pid, signal.SIGTERM)
     os.kill(host.process.pid, signal.SIGCONT)
     assert host.process.wait(TIMEOUT_SECONDS) in (0, 128 + signal.SIGKILL)
-    assert host.log.read_text().count("starting 1 workers") == 1
+    assert host.log.read_text().count("starting 1 worker with 1 slot,") == 1
 
 
 def test_the_agent_ends_with_its_supervisor(host: Host) -> None:
@@ -115,7 +115,7 @@ def test_who_cannot_go_on_is_not_started_again(tmp_path: Path) -> None:
     command = [str(PROGRAM), "tcp://127.0.0.1:1", "-n", "1", "-ds", "0.2", "--logging-paths", str(log)]
     finished = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS)
     assert finished.returncode == EXIT_NO_SCHEDULER
-    assert log.read_text().count("starting 1 workers") == 1
+    assert log.read_text().count("starting 1 worker with 1 slot,") == 1
 
 
 def test_a_wrong_option_is_named_once() -> None:

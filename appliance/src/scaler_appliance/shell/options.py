@@ -66,7 +66,7 @@ _TASKS = [
     Option(
         "-qs --per-worker-queue-size",
         Whole(1),
-        "tasks sent ahead to one worker at most",
+        "tasks that a worker may hold at most for each of its slots",
         default=1000,
         group="tasks",
     ),

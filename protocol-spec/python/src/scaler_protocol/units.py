@@ -4,7 +4,7 @@ Rules:
 - This is the only reader of units: command lines, the environment, TOML files and the arguments of Python functions all
   accept the same forms.
 - A text with two meanings is refused: `1G` may be 10^9 or 2^30 bytes. Of durations, `m` is minutes, as `min` is.
-- A value that is not zero never becomes zero, which many options read as "no limit": fractions of a byte are rounded up.
+- A size above zero never becomes zero, which many options read as "no limit": fractions of a byte are rounded up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse_bytes(text: str) -> int:
         raise ValueError(text)
     whole, _, fraction = number.partition(".")
     multiplied = int(whole + fraction) * (1024 if binary else 1000) ** _POWERS[prefix.lower()]
-    return -(-multiplied // 10 ** len(fraction))
+    return int(-(-multiplied // 10 ** len(fraction)))
 
 
 def parse_seconds(text: str) -> float:

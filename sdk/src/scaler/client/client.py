@@ -10,26 +10,36 @@ import os
 import queue
 import threading
 import weakref
-from operator import index
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
+from scaler.arguments import Duration, seconds, whole
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
-from scaler.exceptions import DisconnectedError, SerializeObjectError
+from scaler.exceptions import (
+    ArgumentTypeError,
+    DisconnectedError,
+    InvalidAddressError,
+    InvalidArgumentError,
+    SchedulerNotFoundError,
+    SerializeObjectError,
+    ShutdownRefusedError,
+)
 from scaler.notebook import Link, Row, card
 from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
 from scaler.texts import description_of
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address
-from scaler_protocol.discovery import address_given_or_found, link_to
+from scaler_protocol.addresses import AddressError, parse_address
+from scaler_protocol.discovery import DiscoveryError, address_given_or_found, link_to
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
+MINIMUM_INTERVAL_SECONDS = 0.001  # as it travels, in milliseconds
+MAXIMUM_SECONDS = 1e6  # of what is waited for, far from what the system can count
 
 _shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
 _shared_lock = threading.Lock()
@@ -66,18 +76,22 @@ class Client(Submitter):
         self,
         address: Optional[str] = None,
         profiling: bool = False,
-        timeout_seconds: float = 60.0,
-        heartbeat_interval_seconds: float = 2.0,
+        timeout_seconds: Duration = 60.0,
+        heartbeat_interval_seconds: Duration = 2.0,
         serializer: Optional[Serializer] = None,
-        connect_timeout_seconds: float = 5.0,
+        connect_timeout_seconds: Duration = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
     ) -> None:
-        self._address = address or address_given_or_found()
+        self._address = _checked_address(address) if address else _address_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
-        self._timeout_seconds = timeout_seconds
-        self._heartbeat_interval_seconds = heartbeat_interval_seconds
-        self._connect_timeout_seconds = connect_timeout_seconds
+        self._timeout_seconds = seconds("timeout_seconds", timeout_seconds)
+        self._heartbeat_interval_seconds = seconds(
+            "heartbeat_interval_seconds", heartbeat_interval_seconds, MINIMUM_INTERVAL_SECONDS, MAXIMUM_SECONDS
+        )
+        self._connect_timeout_seconds = seconds(
+            "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
+        )
         self._serializer = serializer
         self._core = self._make_core()
         weakref.finalize(self, self._core.abandon).atexit = False
@@ -109,7 +123,7 @@ class Client(Submitter):
         self._core.check_open()
         name = name if name is not None else type(obj).__name__
         if not isinstance(name, str):
-            raise TypeError(f"the name of an object must be a str, not {type(name).__name__}")
+            raise ArgumentTypeError(f"the name of an object must be a str, not {type(name).__name__}")
         try:
             content = dump_value(obj, self._serializer)
         except Exception as error:
@@ -121,20 +135,22 @@ class Client(Submitter):
         self._core.value_objects.add(object_id)
         return ObjectReference(name, parts_size(parts), object_id)
 
-    def explain(self, future: ScalerFuture[Any], timeout_seconds: float = 10.0) -> str:
+    def explain(self, future: ScalerFuture[Any], timeout_seconds: Duration = 10.0) -> str:
         """Say in one sentence what becomes of a future: its outcome, where it runs, or what it waits for.
 
         Parameters:
             future: of a task of this client.
             timeout_seconds: how long to wait for the scheduler's answer.
 
-        Raises ValueError when the future is another client's.
+        Raises InvalidArgumentError if the future belongs to another client.
         """
         if future._client._core is not self._core:
-            raise ValueError("explain() tells of the futures of its own client: ask the one that submitted the task")
-        return self._core.explaining.explain(self._core, future, timeout_seconds)
+            raise InvalidArgumentError(
+                "explain() tells of the futures of its own client: ask the one that submitted the task"
+            )
+        return self._core.explaining.explain(self._core, future, _waiting(timeout_seconds))
 
-    def info(self, maximum_workers: int = 100, timeout_seconds: float = 10.0) -> ClusterInfo:
+    def info(self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0) -> ClusterInfo:
         """Say how large the cluster is and what it has to do, as its scheduler sees it now.
 
         Parameters:
@@ -143,12 +159,10 @@ class Client(Submitter):
 
         Raises:
             DisconnectedError: this client is disconnected, or the scheduler does not answer.
-            TypeError, ValueError: `maximum_workers` is no whole number, or below 0.
+            ArgumentTypeError, InvalidArgumentError: `maximum_workers` is not a whole number, or below 0.
         """
-        wanted = min(index(maximum_workers), (1 << 32) - 1)
-        if wanted < 0:
-            raise ValueError(f"maximum_workers must be at least 0, not {maximum_workers}")
-        return self._core.informing.ask(self._core, self._address, wanted, timeout_seconds)
+        wanted = min(whole("maximum_workers", maximum_workers), (1 << 32) - 1)
+        return self._core.informing.ask(self._core, self._address, wanted, _waiting(timeout_seconds))
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
@@ -177,7 +191,7 @@ class Client(Submitter):
             raise DisconnectedError("the scheduler did not answer the request to shut down") from None
         # SCL-CLT-014
         if not answer.accepted:
-            raise ValueError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
+            raise ShutdownRefusedError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
         self.disconnect()
 
     def shutdown_worker(self, worker: Union[int, str], drain: bool = True) -> None:
@@ -252,6 +266,28 @@ class Client(Submitter):
             return "disconnected"
         unfinished = f"{len(core.futures)} unfinished task{'' if len(core.futures) == 1 else 's'}"
         return unfinished if core.is_connected else f"{unfinished}, looking for its scheduler"
+
+
+def _waiting(timeout_seconds: Duration) -> float:
+    """How long to wait for an answer of the scheduler."""
+    return seconds("timeout_seconds", timeout_seconds, below=MAXIMUM_SECONDS)
+
+
+def _checked_address(address: str) -> str:
+    if not isinstance(address, str):
+        raise ArgumentTypeError(f"address must be a str such as 'tcp://127.0.0.1:2345', not {type(address).__name__}")
+    try:
+        parse_address(address)
+    except AddressError as error:
+        raise InvalidAddressError(str(error)) from None
+    return address
+
+
+def _address_found() -> str:
+    try:
+        return _checked_address(address_given_or_found())
+    except DiscoveryError as error:
+        raise SchedulerNotFoundError(str(error)) from None
 
 
 def _close_all() -> None:

@@ -15,11 +15,13 @@ import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from math import inf
 from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type
 
 from scaler import blocking
+from scaler.arguments import Duration, seconds
 from scaler.client.profiling import ProfileResult
-from scaler.exceptions import DeserializeObjectError, RemoteTraceback
+from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
 from scaler.failures import load_failure
 from scaler.notebook import Row, card
 from scaler.payload import Buffer, load_value
@@ -138,24 +140,27 @@ class ScalerFuture(_Future[R]):
         return self._task_id
 
     def running(self) -> bool:
-        """True from submission until the outcome is known: the client does not see when a worker begins."""
+        """True from submission until the outcome is known, as in earlier generations, and while `repr` says "running":
+        the client does not see when a worker begins. `Client.explain` says whether the task waits, and for what."""
         return self._state not in _DONE_STATES
 
     def profiling_info(self) -> ProfileResult:
         """What was measured of the task, when it was submitted with profiling.
 
-        Raises ValueError when the task is not done, was not profiled, or did not run to an end.
+        Raises ProfileNotAvailableError if the task is not done, was not profiled, or did not run to an end.
         """
         if not self.done():
-            raise ValueError(f"task {self._task_id} is not done: its profile comes with its outcome, see result()")
+            raise ProfileNotAvailableError(
+                f"task {self._task_id} is not done: its profile comes with its outcome, see result()"
+            )
         if not self._profile or not self._profile[0]:
-            raise ValueError(
+            raise ProfileNotAvailableError(
                 f"task {self._task_id} has no profile: it did not run to an end, or was submitted without profiling;"
                 " ask for it with client.options(profiling=True), or Client(profiling=True) for all tasks"
             )
         return ProfileResult(*self._profile)
 
-    def cancel(self, timeout_seconds: Optional[float] = None, *, force: bool = True) -> bool:
+    def cancel(self, timeout_seconds: Optional[Duration] = None, *, force: bool = True) -> bool:
         """Cancel the task, also when it runs already: its process is stopped, and other tasks are not touched.
 
         Waits until the task has been stopped, at most `timeout_seconds`. If there is no answer by then, because a
@@ -163,8 +168,8 @@ class ScalerFuture(_Future[R]):
         ignored.
 
         Parameters:
-            timeout_seconds: None is CANCEL_TIMEOUT_SECONDS, or 0 in a thread that runs an event loop, which is not to
-                wait.
+            timeout_seconds: such as 5 or "500ms". By default CANCEL_TIMEOUT_SECONDS, or 0 in a thread that runs an
+                event loop, which must not wait.
             force: False leaves a task alone that runs already, or whose worker does not answer in time.
 
         Returns True when the future is cancelled now; False when it has an outcome, or runs and was not forced.
@@ -175,6 +180,8 @@ class ScalerFuture(_Future[R]):
             return False
         if timeout_seconds is None:
             timeout_seconds = CANCEL_TIMEOUT_SECONDS if asyncio._get_running_loop() is None else 0.0
+        else:
+            timeout_seconds = seconds("timeout_seconds", timeout_seconds, -inf)
         return self._client._core.cancel(self, timeout_seconds, force)
 
     def result(self, timeout: Optional[float] = None) -> R:
@@ -282,7 +289,7 @@ class ScalerFuture(_Future[R]):
     def _outcome(self) -> str:
         """In words, without loading anything, for that would run user code."""
         if self._state not in _DONE_STATES:
-            return "pending"
+            return "running"
         if self._state != FINISHED:
             return "cancelled"
         if self._exception is not None:

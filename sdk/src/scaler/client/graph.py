@@ -27,7 +27,13 @@ from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphO
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.client.progress import Bar, wait
-from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
+from scaler.exceptions import (
+    ArgumentTypeError,
+    GraphKeyError,
+    SerializeObjectError,
+    TaskRejectedError,
+    TooManyReferences,
+)
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
     BY_DEPENDENCY,
@@ -107,13 +113,13 @@ def submit_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> D
 
 def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
     if isinstance(keys, (str, bytes)):
-        raise TypeError(f"keys must be a list of keys, not one: pass [{keys!r}]")
+        raise ArgumentTypeError(f"keys must be a list of keys, not one: pass [{keys!r}]")
     seen: Set[Any] = set()
     for key in keys:
         try:
             is_asked_for_twice, is_in_graph = key in seen, key in graph
-        except TypeError:
-            raise  # not hashable, and says so
+        except TypeError as error:  # not hashable, and says so
+            raise ArgumentTypeError(f"{repr_of(key)} cannot be a key: {description_of(error)}") from error
         except Exception as error:
             raise GraphKeyError(f"{repr_of(key)} is no key: {description_of(error)}") from error
         if is_asked_for_twice:
@@ -223,7 +229,7 @@ class _Builder:
         record = self._known.get(id(function)) or self._hold_function(function)
         payload, dependencies = self._dump(key, function, tuple(arguments))
         if len(dependencies) > MAXIMUM_DEPENDENCIES:
-            raise ValueError(
+            raise TooManyReferences(
                 f"node {repr_of(key)} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first"
             )
         if dependencies:
@@ -279,7 +285,9 @@ class _Builder:
 
     def _hold_function(self, function: Callable[..., Any]) -> FunctionRecord:
         if isinstance(function, NamedFunction):
-            raise TypeError(f"{function.name} is called by name, which nodes of graphs cannot be: submit it by itself")
+            raise ArgumentTypeError(
+                f"{function.name} is called by name, which nodes of graphs cannot be: submit it by itself"
+            )
         functions = self._client._core.functions
         record = functions.find(function) or self._client._register(function)
         if record.object_id not in self._held:

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import sys
 from array import array
-from graphlib import CycleError
 from itertools import islice
 from typing import Any, Dict, Hashable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from scaler.exceptions import GraphKeyError
+from scaler.exceptions import GraphCycleError, GraphKeyError
 from scaler.texts import description_of, repr_of
 
 Graph = Mapping[Any, Any]
@@ -52,7 +51,7 @@ class GraphOrder:
     """The tasks that the wanted keys need, sorted: columns with one entry a task, by position.
 
     Raises:
-        graphlib.CycleError: some of them wait for each other.
+        GraphCycleError: some of them wait for each other.
     """
 
     __slots__ = ("keys", "tasks", "forms", "predecessors", "offsets", "_numbers", "_positions")
@@ -252,7 +251,7 @@ def _raise_cycle(keys: Sequence[Any], path: List[int], closing: int) -> NoReturn
     cycle.reverse()  # as graphlib has it: each is needed by the next
     names = " -> ".join(map(repr_of, cycle if len(cycle) <= 20 else [*cycle[:19], "...", cycle[-1]]))
     text = f"tasks of the graph wait for each other: {names} (an argument that equals a key stands for that key)"
-    raise CycleError(text, cycle)
+    raise GraphCycleError(text, cycle)
 
 
 def is_task(value: Any) -> bool:

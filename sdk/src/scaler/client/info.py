@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, Tuple
 
 from scaler.exceptions import DisconnectedError
+from scaler.texts import counted
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """One worker host, as the scheduler sees it.
+    """One worker, as the scheduler sees it.
 
     Attributes:
         session: the scheduler's number of it, never used twice.
@@ -49,11 +50,11 @@ class ClusterInfo:
         language: what it is written in and runs on, such as `Python 3.9.16 (PyPy)`.
         uptime_seconds: how long it runs.
         clients: how many are connected.
-        worker_count: how many worker hosts are connected.
+        worker_count: how many workers are connected.
         slots: how many tasks they run at once, all together.
         slots_free: how many of these have no task.
-        tasks_waiting: tasks that no worker has yet.
-        tasks_running: tasks that workers have, those queued there too.
+        tasks_waiting: tasks that are not at a worker yet.
+        tasks_running: tasks that workers have, including those queued there.
         workers: the first ones, in the order in which they connected; see `workers_not_listed`.
     """
 
@@ -76,13 +77,16 @@ class ClusterInfo:
         return self.worker_count - len(self.workers)
 
     def __str__(self) -> str:
+        slots, workers = counted(self.slots, "slot"), counted(self.worker_count, "worker")
         lines = [
             f"{self.scheduler} {self.version} at {self.address}, up for {self.uptime_seconds:.0f} s",
-            f"{self.worker_count} workers, {self.slots_free} of {self.slots} slots free, {self.clients} clients",
-            f"{self.tasks_waiting} tasks wait, {self.tasks_running} are at workers",
+            f"{slots} on {workers}, {self.slots_free} free, {counted(self.clients, 'client')}",
+            f"{counted(self.tasks_waiting, 'task')} waiting, {self.tasks_running} at workers",
         ]
         for worker in self.workers:
-            lines.append(f"  {worker.name} on {worker.host}: {worker.slots} slots, {worker.tasks} tasks")
+            lines.append(
+                f"  {worker.name} on {worker.host}: {counted(worker.slots, 'slot')}, {counted(worker.tasks, 'task')}"
+            )
         if self.workers_not_listed:
             lines.append(f"  and {self.workers_not_listed} more")
         return "\n".join(lines)

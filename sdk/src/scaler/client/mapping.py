@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.progress import Bar
-from scaler.exceptions import ScalerError, SerializeObjectError
+from scaler.exceptions import ArgumentTypeError, ScalerError, SerializeObjectError, TooManyReferences
 
 if TYPE_CHECKING:
     from scaler.client.future import ScalerFuture
@@ -31,25 +31,21 @@ MAXIMUM_CHUNK_ITEMS = 10_000
 SLOTS_TIMEOUT_SECONDS = 1.0
 
 
-class TooManyReferences(ValueError):
-    """Arguments refer to more objects than one task can."""
-
-
 WAYS_OUT = "pass unpack=False to call the function with each item as it is, or use starmap() for tuples of arguments"
 
 
 def calls_of_map(iterables: Sequence[Iterable[Any]], unpack: Optional[bool]) -> Tuple[List[Tuple[Any, ...]], bool]:
     """The arguments of each call of `map`, and whether they are items that were unpacked because the first is a tuple.
 
-    Raises TypeError when that is not clear, and whatever the iterables raise.
+    Raises ArgumentTypeError if that is not clear, and whatever the iterables raise.
     """
     if not iterables:
-        raise TypeError("map() needs at least one iterable")
+        raise ArgumentTypeError("map() needs at least one iterable")
     if unpack is not None and not isinstance(unpack, bool):
-        raise TypeError(f"unpack must be True, False or None, got {unpack!r}")
+        raise ArgumentTypeError(f"unpack must be True, False or None, got {unpack!r}")
     if len(iterables) > 1:
         if unpack:
-            raise TypeError("unpack=True needs a single iterable, of the arguments of each call")
+            raise ArgumentTypeError("unpack=True needs a single iterable, of the arguments of each call")
         return list(zip(*iterables)), False
     items = list(iterables[0])
     if unpack:
@@ -57,7 +53,7 @@ def calls_of_map(iterables: Sequence[Iterable[Any]], unpack: Optional[bool]) -> 
     if unpack is None and items and type(items[0]) is tuple:
         for position, item in enumerate(items):
             if type(item) is not tuple:
-                raise TypeError(
+                raise ArgumentTypeError(
                     f"item {position} of map is of type {type(item).__name__}, but the first is a tuple, so that each"
                     f" item is the arguments of a call: {WAYS_OUT}"
                 )

@@ -16,7 +16,7 @@ from scaler.client.functions import FunctionRecord
 from scaler.client.future import ScalerFuture
 from scaler.client.mapping import add_note
 from scaler.client.progress import Bar, wait
-from scaler.exceptions import SerializeObjectError
+from scaler.exceptions import ArgumentTypeError, SerializeObjectError
 from scaler.named_functions import NamedFunction
 from scaler.payload import INLINE_BYTES, Buffer
 from scaler.texts import description_of
@@ -48,7 +48,7 @@ def submit_named(
         return submit_named(client.options(profiling=kwargs.pop("profiling")), function, args, kwargs)
     if kwargs:
         names = ", ".join(kwargs)
-        raise TypeError(f"{function.name} is called by name, and takes no keyword arguments: {names}")
+        raise ArgumentTypeError(f"{function.name} is called by name, and takes no keyword arguments: {names}")
     try:
         payload = function.neutral_codec.dump_arguments(args)
     except Exception as error:

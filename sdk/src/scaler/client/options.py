@@ -13,7 +13,9 @@ from functools import lru_cache
 from math import ceil, inf, isfinite
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
+from scaler.arguments import Duration, Size, seconds, size_in_bytes, whole
 from scaler.client.progress import Wanted, checked
+from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
 from scaler_protocol import messages as m
 
 ANY_AMOUNT = -1
@@ -21,7 +23,7 @@ ANY_AMOUNT = -1
 
 _PRIORITY_LIMIT = 1 << 31
 _RETRIES_LIMIT = 1 << 16
-_MILLISECONDS_LIMIT = 1 << 63
+_SECONDS_LIMIT = (1 << 63) / 1000  # of a number of milliseconds
 
 
 class Options(NamedTuple):
@@ -42,8 +44,8 @@ class Options(NamedTuple):
         capabilities: Optional[Mapping[str, float]] = None,
         priority: Optional[int] = None,
         retries: Optional[int] = None,
-        timeout: Optional[float] = None,
-        memory_limit: Optional[int] = None,
+        timeout: Optional[Duration] = None,
+        memory_limit: Optional[Size] = None,
         at_most_once: Optional[bool] = None,
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
@@ -51,21 +53,21 @@ class Options(NamedTuple):
     ) -> Options:
         """These options with some changed; None leaves one as it is.
 
-        Raises TypeError and ValueError when an option is none.
+        Raises ArgumentTypeError and InvalidArgumentError if an option is invalid.
         """
         changed = Options(
             self.capabilities if capabilities is None else _checked_capabilities(capabilities),
-            self.priority if priority is None else _whole("priority", priority, -_PRIORITY_LIMIT, _PRIORITY_LIMIT),
-            self.retries if retries is None else _whole("retries", retries, 0, _RETRIES_LIMIT),
-            self.timeout if timeout is None else _checked_timeout(timeout),
-            self.memory_limit if memory_limit is None else _whole("memory_limit", memory_limit, 0, 1 << 64),
+            self.priority if priority is None else whole("priority", priority, -_PRIORITY_LIMIT, _PRIORITY_LIMIT),
+            self.retries if retries is None else whole("retries", retries, 0, _RETRIES_LIMIT),
+            self.timeout if timeout is None else seconds("timeout", timeout, below=_SECONDS_LIMIT),
+            self.memory_limit if memory_limit is None else size_in_bytes("memory_limit", memory_limit),
             self.at_most_once if at_most_once is None else _switch("at_most_once", at_most_once),
             self.profiling if profiling is None else _switch("profiling", profiling),
             self.stream_output if stream_output is None else _switch("stream_output", stream_output),
             self.progress if progress is None else checked(progress),
         )
         if changed.at_most_once and changed.retries:
-            raise ValueError("retries and at_most_once contradict each other: ask for one of them")
+            raise InvalidArgumentError("retries and at_most_once contradict each other: give one of them")
         return changed
 
     def message(self) -> Optional[m.TaskOptions]:
@@ -93,13 +95,17 @@ def _message(options: Options) -> m.TaskOptions:
 
 def _checked_capabilities(capabilities: Mapping[Any, Any]) -> Tuple[Tuple[str, float], ...]:
     if not isinstance(capabilities, Mapping):
-        raise TypeError(f"capabilities must be a dict such as {{'gpu': 1}}, not {type(capabilities).__name__}")
+        raise ArgumentTypeError(f"capabilities must be a dict such as {{'gpu': 1}}, not {type(capabilities).__name__}")
     checked = []
     for name, amount in capabilities.items():
         if not isinstance(name, str) or not name:
-            raise TypeError(f"capabilities: {name!r} is no name; write them as {{'gpu': 1}}")
+            raise ArgumentTypeError(
+                f"capabilities: the name {name!r} must be a non-empty str; write them as {{'gpu': 1}}"
+            )
         if isinstance(amount, bool) or not isinstance(amount, (int, float)):
-            raise TypeError(f"capabilities: the amount of {name!r} must be a number, not {type(amount).__name__}")
+            raise ArgumentTypeError(
+                f"capabilities: the amount of {name!r} must be a number, not {type(amount).__name__}"
+            )
         if amount == ANY_AMOUNT:
             amount = 0
         try:
@@ -107,29 +113,12 @@ def _checked_capabilities(capabilities: Mapping[Any, Any]) -> Tuple[Tuple[str, f
         except OverflowError:
             number = inf
         if not isfinite(number) or number < 0:
-            raise ValueError(f"capabilities: {amount} is no amount of {name!r}")
+            raise InvalidArgumentError(f"capabilities: the amount of {name!r} must be finite and >= 0, got {amount}")
         checked.append((name, number))
     return tuple(sorted(checked))
 
 
-def _checked_timeout(timeout: Any) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
-    if not 0 <= timeout * 1000 < _MILLISECONDS_LIMIT:
-        raise ValueError(f"timeout: {timeout} is no number of seconds that a task can take; 0 is no limit")
-    return float(timeout)
-
-
-def _whole(name: str, value: Any, minimum: int, limit: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
-    number: int = value.__index__()
-    if not minimum <= number < limit:
-        raise ValueError(f"{name} must be at least {minimum} and below {limit}, not {number}")
-    return number
-
-
 def _switch(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+        raise ArgumentTypeError(f"{name} must be True or False, not {type(value).__name__}")
     return value

@@ -18,6 +18,8 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, 
 from types import TracebackType
 from typing import Any, Iterable, List, NamedTuple, Optional, Set, Type, Union
 
+from scaler.exceptions import ArgumentTypeError, MissingPackageError
+
 Wanted = Union[bool, str]
 ALWAYS = "always"
 
@@ -32,12 +34,12 @@ class DoneAndNotDone(NamedTuple):
 def checked(wanted: Any) -> Wanted:
     """The value of an option `progress`.
 
-    Raises TypeError when it is none, ModuleNotFoundError when bars are wanted and tqdm is missing.
+    Raises ArgumentTypeError if it is invalid, MissingPackageError if bars are wanted and tqdm is missing.
     """
     if not isinstance(wanted, bool) and wanted != ALWAYS:
-        raise TypeError(f"progress is True, False or {ALWAYS!r}, not {wanted!r}")
+        raise ArgumentTypeError(f"progress is True, False or {ALWAYS!r}, not {wanted!r}")
     if wanted and importlib.util.find_spec("tqdm") is None:
-        raise ModuleNotFoundError("progress bars need tqdm: pip install 'scaler-sdk[progress]', or leave out progress")
+        raise MissingPackageError("progress bars need tqdm: pip install 'scaler-sdk[progress]', or leave out progress")
     return wanted  # type: ignore[no-any-return]  # one of these two
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ALL_COMPLETED, Future
+from math import inf
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -32,15 +33,22 @@ from typing import (
 )
 
 from scaler import blocking, nesting
+from scaler.arguments import Duration, Size, seconds
 from scaler.client.core import ClientCore
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
-from scaler.client.mapping import TooManyReferences, calls_of_map, run_map
+from scaler.client.mapping import calls_of_map, run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
-from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
+from scaler.exceptions import (
+    ArgumentTypeError,
+    DisconnectedError,
+    MissingObjects,
+    SerializeObjectError,
+    TooManyReferences,
+)
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
     BY_DEPENDENCY,
@@ -78,8 +86,8 @@ class Submitter:
         capabilities: Optional[Mapping[str, float]] = None,
         priority: Optional[int] = None,
         retries: Optional[int] = None,
-        timeout: Optional[float] = None,
-        memory_limit: Optional[int] = None,
+        timeout: Optional[Duration] = None,
+        memory_limit: Optional[Size] = None,
         at_most_once: Optional[bool] = None,
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
@@ -94,16 +102,18 @@ class Submitter:
                 something runs two tasks at a time that need one each. An amount of 0 (or -1) asks for the name alone.
             priority: tasks of a higher one start first, whoever submitted them; 0 by default.
             retries: how often to run the task again after the process that ran it died; 0 by default.
-            timeout: stop the task when it runs longer, in seconds; 0, the default, is no limit.
-            memory_limit: stop the task when its process takes more memory of its own, in bytes; 0 is no limit.
+            timeout: stop the task when it runs longer: a number of seconds, or a text such as "30s" or "5min"; 0, the
+                default, is no limit.
+            memory_limit: stop the task when its process takes more memory of its own: a number of bytes, or a text
+                such as "1GB"; 0 is no limit.
             at_most_once: never run the task again once a worker has it: if that is lost, so is the task.
             profiling: measure the task, for `ScalerFuture.profiling_info`.
             stream_output: what the task prints comes to this client.
             progress: show a bar while `map`, `starmap`, `get` and `wait` wait, in a terminal or notebook; "always":
                 also where standard error leads to a file.
 
-        Raises TypeError and ValueError when an option is none, or two contradict each other; ModuleNotFoundError when
-        a bar is wanted and tqdm is missing.
+        Raises ArgumentTypeError and InvalidArgumentError if an option is invalid, or two contradict each other;
+        MissingPackageError if a bar is wanted and tqdm is missing.
         """
         return SubmitterWithOptions(
             self,
@@ -179,7 +189,7 @@ class Submitter:
 
     def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
         if not callable(fn):
-            raise TypeError(f"a task needs a function to call, not {type(fn).__name__}")
+            raise ArgumentTypeError(f"a task needs a function to call, not {type(fn).__name__}")
         self._core.check_open()
         try:
             return self._core.functions.add(fn)
@@ -294,7 +304,7 @@ class Submitter:
     def wait(
         self,
         futures: Iterable[Future[Any]],
-        timeout_seconds: Optional[float] = None,
+        timeout_seconds: Optional[Duration] = None,
         return_when: str = ALL_COMPLETED,
         progress: Optional[Wanted] = None,
     ) -> DoneAndNotDone:
@@ -302,14 +312,15 @@ class Submitter:
 
         Parameters:
             futures: this client's, or any others.
-            timeout_seconds: how long to wait at most; None waits for ever.
+            timeout_seconds: how long to wait at most, such as 30 or "5min"; None waits for ever.
             return_when: ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION of `concurrent.futures`.
             progress: as of `options`; None: that of this client or view.
         """
         futures = list(futures)
         wanted = self._options.progress if progress is None else checked(progress)
+        longest = None if timeout_seconds is None else seconds("timeout_seconds", timeout_seconds, -inf)
         with blocking.announced(), Bar(wanted, len(set(futures)), "wait") as bar:
-            return wait(futures, bar, timeout_seconds, return_when)
+            return wait(futures, bar, longest, return_when)
 
     def get(
         self,
@@ -332,7 +343,7 @@ class Submitter:
 
         Raises:
             GraphKeyError: a key is not in the graph, or was given twice.
-            graphlib.CycleError: tasks wait for each other in a circle; the second argument names its keys.
+            GraphCycleError: tasks wait for each other in a circle; the second argument names its keys.
 
         and what `submit` raises, and when it waits, the exception of the first task that failed; a note says which one.
         The rest of what is asked for is cancelled then.

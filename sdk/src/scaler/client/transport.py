@@ -26,6 +26,7 @@ from scaler.exceptions import (
     NotASchedulerError,
     ProtocolVersionError,
     SchedulerRefusedError,
+    SchedulerShuttingDownError,
     SchedulerUnreachableError,
 )
 from scaler.payload import Buffer
@@ -56,10 +57,6 @@ class NotWantedError(Exception):
     """Nobody wants the connection any more that was being made."""
 
 
-class ShuttingDownError(SchedulerRefusedError):
-    """The scheduler accepts nobody because it ends."""
-
-
 class Transport:
     """A connection.
 
@@ -68,7 +65,7 @@ class Transport:
         hello: who we are; versions are filled in here.
         timeout_seconds: how long nobody may listen, and how long the answer to Hello may take.
 
-    Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError, ValueError.
+    Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
     """
 
     def __init__(self, address: str, hello: m.Hello, timeout_seconds: float) -> None:
@@ -135,7 +132,7 @@ class Transport:
                 self.welcome = self._greet(attempt_deadline, is_wanted)
                 return self.welcome
             # SCL-SES-023
-            except ShuttingDownError as error:  # its successor may come
+            except SchedulerShuttingDownError as error:  # its successor may come
                 last_error = str(error)
             # SCL-SES-008
             except (ProtocolVersionError, SchedulerRefusedError):
@@ -348,7 +345,7 @@ def refusal_error(refusal: m.Refusal, address: str) -> ConnectionError:
     if refusal.reason == m.RefusalReason.VERSION_MISMATCH:
         return ProtocolVersionError(f"the scheduler at {address} cannot be used: {refusal.message}")
     is_ending = refusal.reason == m.RefusalReason.SHUTTING_DOWN
-    kind = ShuttingDownError if is_ending else SchedulerRefusedError
+    kind = SchedulerShuttingDownError if is_ending else SchedulerRefusedError
     return kind(f"the scheduler at {address} refused this client: {refusal.message}")
 
 

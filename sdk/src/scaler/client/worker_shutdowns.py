@@ -9,7 +9,7 @@ import itertools
 import queue
 from typing import TYPE_CHECKING, Dict
 
-from scaler.exceptions import DisconnectedError
+from scaler.exceptions import ArgumentTypeError, DisconnectedError, InvalidArgumentError, ShutdownRefusedError
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class WorkerShutdowns:
     def ask(self, core: ClientCore, worker: object, drain: bool, timeout_seconds: float) -> None:
         """Ask that a worker leaves; raises what `Client.shutdown_worker` says."""
         if isinstance(worker, bool) or not isinstance(worker, (int, str)) or not worker:
-            raise TypeError(f"a worker is told by its session number or its name, not {worker!r}")
+            raise ArgumentTypeError(f"a worker is told by its session number or its name, not {worker!r}")
         if isinstance(worker, int) and not 0 < worker < _SESSIONS_LIMIT:
-            raise ValueError(f"no worker has the session number {worker}: see Client.info()")
+            raise InvalidArgumentError(f"no worker has the session number {worker}: see Client.info()")
         session, name = (worker, "") if isinstance(worker, int) else (0, worker)
         number = next(self._numbers)
         answer = self._answers[number] = queue.SimpleQueue()
@@ -51,4 +51,4 @@ class WorkerShutdowns:
         finally:
             del self._answers[number]
         if not response.accepted:
-            raise ValueError(response.message)
+            raise ShutdownRefusedError(response.message)

@@ -12,19 +12,19 @@ import shutil
 import sys
 from typing import List
 
-from scaler.exceptions import ScalerError
+from scaler.exceptions import ProgramStartError
 
 PROGRAM_VARIABLE = "SCALER_SCHEDULER"
 INTERFACE_VARIABLE = "SCALER_UI"
 
 
 def scheduler_command() -> List[str]:
-    """The command that runs a scheduler here. Raises ScalerError when there is none."""
+    """The command that runs a scheduler here. Raises ProgramStartError if there is none."""
     return _command("scheduler", PROGRAM_VARIABLE, "scaler_appliance", "scaler_scheduler")
 
 
 def interface_command() -> List[str]:
-    """The command that runs the user interface here. Raises ScalerError when there is none."""
+    """The command that runs the user interface here. Raises ProgramStartError if there is none."""
     return _command("user interface", INTERFACE_VARIABLE, "scaler_appliance.ui", "scaler_ui")
 
 
@@ -38,7 +38,7 @@ def _command(what: str, variable: str, module: str, name: str) -> List[str]:
     program = shutil.which(name)
     if program is not None:
         return [program]
-    raise ScalerError(
+    raise ProgramStartError(
         f"there is no {what} on this machine: `pip install scaler-sdk[local]`, or put the {name} binary on the PATH, or"
         f" name it in the environment variable {variable}"
     )

@@ -1,4 +1,4 @@
-"""Workers on this machine, as a child process."""
+"""A worker on this machine, as a child process."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import os
 import sys
 from typing import Mapping, Optional, Sequence
 
+from scaler.arguments import Duration, Size
 from scaler.cluster.program import Program, option_arguments
+from scaler.cpus import default_slots
 from scaler.notebook import card
+from scaler.texts import counted
 
 
 class Cluster(Program):
-    """Workers that connect to a scheduler. When their process is killed, another one takes its place.
+    """A worker that connects to a scheduler. When its process is killed, another one takes its place.
 
     Parameters:
         address: of the scheduler.
-        n_workers: how many tasks to run at once; by default one for each name, else one less than there are CPUs.
-        worker_names: a name for each worker, for monitors.
-        per_worker_capabilities: what each worker offers, such as `{"gpu": 1}`.
-        capabilities: what all workers of this machine offer together.
-        Others are the options of `scaler_cluster`, by the same names; `scaler_cluster -h` explains them.
+        n_workers: the slots of the worker: how many tasks it runs at once, each in a process of its own. By default
+            one for each name, else one less than there are usable CPUs.
+        worker_names: a name for each slot, for monitors.
+        per_worker_capabilities: what each slot offers, such as `{"gpu": 1}`.
+        capabilities: what all slots offer together.
+        Others are the options of `scaler_cluster`, by the same names; `scaler_cluster -h` explains them. Durations are
+        seconds or texts such as "30s", sizes are bytes or texts such as "1GB".
+
+    Raises InvalidArgumentError and ArgumentTypeError if a duration or a size is invalid.
     """
 
     def __init__(
@@ -28,12 +35,12 @@ class Cluster(Program):
         n_workers: Optional[int] = None,
         worker_io_threads: int = 1,
         worker_names: Optional[Sequence[str]] = None,
-        heartbeat_interval_seconds: float = 2,
-        task_timeout_seconds: float = 0,
-        death_timeout_seconds: float = 300,
-        garbage_collect_interval_seconds: float = 30,
-        trim_memory_threshold_bytes: int = 1024 * 1024 * 1024,
-        object_retention_seconds: float = 3600,
+        heartbeat_interval_seconds: Duration = 2,
+        task_timeout_seconds: Duration = 0,
+        death_timeout_seconds: Duration = 300,
+        garbage_collect_interval_seconds: Duration = 30,
+        trim_memory_threshold_bytes: Size = 1024 * 1024 * 1024,
+        object_retention_seconds: Duration = 3600,
         per_worker_queue_size: int = 1000,
         event_loop: str = "builtin",
         preload: Optional[str] = None,
@@ -43,8 +50,8 @@ class Cluster(Program):
         per_worker_capabilities: Optional[Mapping[str, float]] = None,
         capabilities: Optional[Mapping[str, float]] = None,
     ) -> None:
-        if n_workers is None and worker_names:
-            n_workers = len(worker_names)
+        if n_workers is None:
+            n_workers = len(worker_names) if worker_names else default_slots()
         super().__init__(
             [
                 sys.executable,
@@ -79,17 +86,16 @@ class Cluster(Program):
         self._address = address
         self._n_workers = n_workers
 
+    @property
+    def slots(self) -> int:
+        """How many tasks the worker runs at once."""
+        return self._n_workers
+
     def __repr__(self) -> str:
-        return f"<Cluster of {self._workers} for {self._address}, {self.state}>"
+        return f"<Cluster of {counted(self._n_workers, 'slot')} on 1 worker for {self._address}, {self.state}>"
 
     def _repr_html_(self) -> str:
-        return card("Cluster", [("scheduler", self._address), ("workers", self._workers), ("state", self.state)])
-
-    @property
-    def _workers(self) -> str:
-        return (
-            "workers" if self._n_workers is None else f"{self._n_workers} worker{'' if self._n_workers == 1 else 's'}"
-        )
+        return card("Cluster", [("scheduler", self._address), ("slots", self._n_workers), ("state", self.state)])
 
 
 def _capability_list(capabilities: Optional[Mapping[str, float]]) -> Optional[str]:

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import subprocess
 import threading
 import time
 import weakref
+from math import inf
 from types import TracebackType
 from typing import Dict, List, Optional, Sequence, Type
 
+from scaler.arguments import Duration, seconds, size_in_bytes
+from scaler.exceptions import AlreadyStartedError, ProgramStartError
 from scaler.restarts import Restarts
 
 STOP_TIMEOUT_SECONDS = 10.0
@@ -45,13 +49,19 @@ class Program:
         self._child: Optional[_Child] = None
 
     def start(self) -> None:
-        """Start the process. Raises OSError when the program cannot be run."""
+        """Start the process. Raises ProgramStartError if the program cannot be run."""
         self._launch(())
 
     def _launch(self, pass_fds: Sequence[int]) -> None:
         if self._child is not None:
-            raise RuntimeError(f"{type(self).__name__} was started before")
-        child = self._child = _Child(self._command, {**os.environ, **(self._environment or {})}, pass_fds)
+            raise AlreadyStartedError(f"this {type(self).__name__} was started before; make another one")
+        try:
+            child = _Child(self._command, {**os.environ, **(self._environment or {})}, pass_fds)
+        except OSError as error:
+            raise ProgramStartError(
+                f"`{shlex.join(self._command)}` cannot be run ({error.strerror or error}): is the program installed?"
+            ) from error
+        self._child = child
         self._finalizer = weakref.finalize(self, child.stop)
         if self._is_replaced:  # by a thread that knows the child alone, so that this object's end ends the child
             child.start_watching()
@@ -80,9 +90,10 @@ class Program:
         if self._child is not None:
             self._child.terminate()
 
-    def join(self, timeout_seconds: Optional[float] = None) -> Optional[int]:
-        """Wait for the process to end; returns its exit code, or None when it still runs."""
-        return None if self._child is None else self._child.join(timeout_seconds)
+    def join(self, timeout_seconds: Optional[Duration] = None) -> Optional[int]:
+        """Wait for the process to end; returns its exit code, or None if it still runs."""
+        longest = None if timeout_seconds is None else seconds("timeout_seconds", timeout_seconds, -inf)
+        return None if self._child is None else self._child.join(longest)
 
     def shutdown(self) -> None:
         """Stop the process and wait for its end. Idempotent."""
@@ -196,12 +207,19 @@ def _close_pipe(process: subprocess.Popen[bytes]) -> None:
 
 
 def option_arguments(**options: object) -> List[str]:
-    """Command line arguments for options that are not None; True is a bare flag, False its `--no-` form."""
+    """Command line arguments for options that are not None; True is a bare flag, False its `--no-` form.
+
+    Raises ArgumentTypeError and InvalidArgumentError if a duration or a size is invalid, by the end of its name.
+    """
     arguments: List[str] = []
     for name, value in options.items():
         flag = name.replace("_", "-")
         if value is None:
             continue
+        if name.endswith("_seconds"):
+            value = f"{seconds(name, value):.15g}"
+        elif name.endswith(("_bytes", "_memory_limit")):
+            value = size_in_bytes(name, value)
         if isinstance(value, bool):
             arguments.append(f"--{flag}" if value else f"--no-{flag}")
         elif isinstance(value, (list, tuple)):

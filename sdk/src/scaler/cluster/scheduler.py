@@ -8,9 +8,10 @@ import select
 import shlex
 from typing import List, Optional, Sequence
 
+from scaler.arguments import Duration, Size
 from scaler.cluster.appliance import scheduler_command
 from scaler.cluster.program import Program, option_arguments
-from scaler.exceptions import ScalerError
+from scaler.exceptions import ProgramStartError
 
 START_TIMEOUT_SECONDS = 30.0
 
@@ -32,7 +33,7 @@ class SchedulerProcess(Program):
     def start(self) -> None:
         """Start the scheduler and wait until it listens.
 
-        Raises ScalerError when it ends instead (its own message is on standard error), or takes too long.
+        Raises ProgramStartError if it ends instead (its own message is on standard error), or takes too long.
         """
         reader, writer = (_not_a_standard_stream(end) for end in os.pipe())
         try:
@@ -47,7 +48,7 @@ class SchedulerProcess(Program):
         if not all(self._addresses) or not self._addresses:
             code = self.join(1.0)
             self.shutdown()
-            raise ScalerError(
+            raise ProgramStartError(
                 f"the scheduler did not start: `{shlex.join(self._command)}` "
                 + (f"ended with exit code {code}" if code is not None else "did not begin to listen in time")
             )
@@ -77,7 +78,8 @@ class Scheduler(SchedulerProcess):
     Parameters:
         address: where it listens; None chooses a free port of this machine.
         announce: whether `Client()` and `scaler_cluster` without an address find it, in other programs too.
-        Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them.
+        Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them. Durations
+        are seconds or texts such as "30s", sizes are bytes or texts such as "1GB".
 
     Which program that is, `SchedulerProcess` says.
     """
@@ -89,11 +91,11 @@ class Scheduler(SchedulerProcess):
         io_threads: int = 1,
         max_number_of_tasks_waiting: int = -1,
         per_worker_queue_size: int = 1000,
-        client_timeout_seconds: float = 60,
-        worker_timeout_seconds: float = 60,
-        heartbeat_interval_seconds: float = 2,
+        client_timeout_seconds: Duration = 60,
+        worker_timeout_seconds: Duration = 60,
+        heartbeat_interval_seconds: Duration = 2,
         object_directory: Optional[str] = None,
-        object_memory_limit: Optional[int] = None,
+        object_memory_limit: Optional[Size] = None,
         object_spill_directory: Optional[str] = None,
         protected: bool = True,
         event_loop: str = "builtin",

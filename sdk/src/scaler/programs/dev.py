@@ -1,4 +1,4 @@
-"""`scaler dev`: a scheduler, workers and the user interface on this machine, for the first minute and for every day.
+"""`scaler dev`: a scheduler, a worker and the user interface on this machine, for the first minute and for every day.
 
 Rules:
 - What it prints when all is ready can be pasted as it stands.
@@ -25,8 +25,9 @@ from scaler.cluster.appliance import interface_command
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.program import Program
 from scaler.cluster.scheduler import Scheduler
-from scaler.exceptions import ScalerError
+from scaler.exceptions import ProgramStartError, ScalerError
 from scaler.programs.options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
+from scaler.texts import counted
 from scaler_protocol.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
 
 HOST = "127.0.0.1"
@@ -114,17 +115,17 @@ def _port(wanted: Optional[int], default: int, what: str) -> int:
 
 
 def _wait_for_slots(scheduler: Scheduler, workers: Cluster, count: int) -> None:
-    """Wait until all workers have joined.
+    """Wait until the worker has joined with all its slots.
 
-    Raises ScalerError when they do not.
+    Raises ProgramStartError if it does not.
     """
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     with Client(scheduler.get_address()) as client:
         while client.info(maximum_workers=0).slots < count:
             if not workers.is_alive():
-                raise ScalerError(f"the workers did not start: they ended with exit code {workers.join(0)}")
+                raise ProgramStartError(f"the worker did not start: it ended with exit code {workers.join(0)}")
             if time.monotonic() > deadline:
-                raise ScalerError(f"the workers did not join within {START_TIMEOUT_SECONDS:g} s")
+                raise ProgramStartError(f"the worker did not join within {START_TIMEOUT_SECONDS:g} s")
             time.sleep(LOOK_INTERVAL_SECONDS)
 
 
@@ -184,7 +185,7 @@ class _InterfaceProcess(Program):
     """It says where its page is by a pipe: a file, which may hold the token, could be left behind."""
 
     def start(self) -> None:
-        """Start the process. Raises OSError when the program cannot be run."""
+        """Start the process. Raises ProgramStartError if the program cannot be run."""
         reader, writer = os.pipe()
         self._link_file = os.fdopen(reader, encoding="utf-8")
         try:
@@ -205,11 +206,10 @@ def greeting(scheduler: Scheduler, count: int, link: str, why_not: str, others: 
     """What to do now."""
     is_found = not others and not os.environ.get(ADDRESS_VARIABLE)
     address = "" if is_found else repr(scheduler.get_address()).replace("'", '"')
-    workers = "1 worker runs" if count == 1 else f"{count} workers run"
     return "\n".join(
         [
             "",
-            f"Ready: {workers} tasks on this machine.",
+            f"Ready: {counted(count, 'slot')} on 1 worker, on this machine.",
             "",
             f"    scheduler       {scheduler.get_address()}",
             f"    user interface  {link or f'none: {why_not}'}",

@@ -6,9 +6,9 @@ What a table is: `scaler_protocol.program_options`.
 from __future__ import annotations
 
 import argparse
-import os
 from typing import List
 
+from scaler.cpus import default_slots
 from scaler.version import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol.program_logging import LEVELS
@@ -23,12 +23,6 @@ def _version() -> str:
     return f"scaler {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
 
 
-def _cpu_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _faults_of_dev(options: argparse.Namespace) -> List[str]:
     ports = {"--port": options.port, "--ui-port": options.ui_port}
     return [
@@ -41,7 +35,7 @@ def _faults_of_dev(options: argparse.Namespace) -> List[str]:
 DEV = Program(
     name="scaler dev",
     section="dev",
-    description="Start a scheduler, workers and the user interface on this machine, and say how to use them."
+    description="Start a scheduler, a worker and the user interface on this machine, and say how to use them."
     " Ctrl-C stops all of it.",
     version=_version,
     is_configured=False,
@@ -50,9 +44,9 @@ DEV = Program(
         Option(
             "-n --num-of-workers",
             Whole(1),
-            "worker processes, each of which runs one task at a time",
-            default=_cpu_count(),
-            default_text="CPUs",
+            "slots: how many tasks the worker runs at once, each in a processor, a process of its own",
+            default_text="usable CPUs less one, at least 1",
+            find=lambda _: (default_slots(), "the CPUs of this machine"),
             is_command_line_only=True,
         ),
         Option(
@@ -75,7 +69,7 @@ DEV = Program(
         Option(
             "-ll --logging-level",
             Choice(LEVELS, is_upper=True),
-            "least severe level that scheduler and workers log",
+            "least severe level that scheduler and worker log",
             default="INFO",
             is_command_line_only=True,
         ),

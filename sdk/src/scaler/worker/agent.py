@@ -386,7 +386,7 @@ class Agent:
 
     def _processor_name(self, number: int) -> str:
         names = self._settings.names
-        return names[number] if len(names) > 1 and number < len(names) else f"Worker[{number}]"
+        return names[number] if len(names) > 1 and number < len(names) else f"Processor[{number}]"
 
     # Doing ---------------------------------------------------------------------------------------------------------
 

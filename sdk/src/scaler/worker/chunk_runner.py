@@ -22,9 +22,9 @@ from array import array
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
 
-from scaler.exceptions import MissingObjects, ObjectStorageFullError
+from scaler.exceptions import CodecNotTakenError, MissingObjects, ObjectStorageFullError, WrongArgumentsError
 from scaler.failures import failure_payload
-from scaler.named_functions import CodecNotTakenError, ServedFunction, WrongArgumentsError
+from scaler.named_functions import ServedFunction
 from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, dump_value, load_arguments, split_results
 from scaler.texts import description_of
 from scaler.worker import resident_memory

@@ -36,8 +36,9 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from scaler.exceptions import PreloadError
 from scaler.worker import stacks
-from scaler.worker.preload import PreloadError, preload
+from scaler.worker.preload import preload
 from scaler.worker.processor import Processor, ProcessorSettings
 from scaler.worker.shared_progress import ProgressPage
 from scaler_protocol.spill import remove_file

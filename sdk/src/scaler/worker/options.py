@@ -13,10 +13,12 @@ import sys
 from math import isfinite
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from scaler.cpus import default_slots
+from scaler.exceptions import PreloadError
 from scaler.version import __version__
-from scaler.worker.preload import PreloadError, parse_preload
+from scaler.worker.preload import parse_preload
 from scaler.worker.served_functions import parse_served
-from scaler.worker.worker_settings import WorkerSettings, default_slots
+from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol.program_options import (
     Address,
@@ -136,8 +138,8 @@ def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
 
 def _faults(options: argparse.Namespace) -> List[str]:
     slots, names = options.num_of_workers, options.worker_names
-    if len(names) > 1 and len(names) != slots:
-        return [f"--worker-names has {len(names)} names for {slots} workers: give one, or one for each"]
+    if len(names) > 1 and slots is not None and len(names) != slots:
+        return [f"--worker-names has {len(names)} names for {slots} slots: give one, or one for each"]
     return []
 
 
@@ -145,48 +147,47 @@ _WORKERS = [
     Option(
         "-n --num-of-workers",
         Whole(1),
-        "worker processes, each of which runs one task at a time",
-        default=default_slots(),
-        default_text="CPUs less one, at least 1",
-        group="workers",
+        "slots: how many tasks this worker runs at once, each in a processor, a process of its own",
+        default_text="one for each of several names, else usable CPUs less one, at least 1",
+        group="the worker",
     ),
     Option(
         "-wn --worker-names",
         _Names(),
-        "one name for all, or one for each worker, separated by commas",
+        "one name for the worker, or one for each slot, separated by commas",
         default=(),
         metavar="NAME[,NAME...]",
-        group="workers",
+        group="the worker",
     ),
     Option(
         "-qs --per-worker-queue-size",
         Whole(1),
-        "tasks that the scheduler may queue here for each worker",
+        "tasks that the scheduler may send ahead to this worker for each slot",
         default=_DEFAULTS.per_worker_queue_size,
-        group="workers",
+        group="the worker",
     ),
     Option(
         "-tm --trim-memory-threshold-bytes",
         Bytes(0),
-        "a worker with more resident memory gives freed memory back to the system",
+        "a processor with more resident memory gives freed memory back to the system",
         default=_DEFAULTS.trim_memory_threshold_bytes,
-        group="workers",
+        group="the worker",
     ),
     Option(
         "-pwc --per-worker-capabilities",
         _Capabilities(),
-        "what each worker offers to tasks that ask for it, such as gpu=1,linux; amounts are counted",
+        "what each slot offers to tasks that ask for it, such as gpu=1,linux; amounts are counted",
         default={},
         metavar="NAME[=AMOUNT][,...]",
-        group="workers",
+        group="the worker",
     ),
     Option(
         "--capabilities",
         _Capabilities(),
-        "likewise, what all workers of this host offer together",
+        "likewise, what all slots of this worker offer together",
         default={},
         metavar="NAME[=AMOUNT][,...]",
-        group="workers",
+        group="the worker",
     ),
     Option(
         "--functions",
@@ -195,15 +196,15 @@ _WORKERS = [
         " under names that begin so; may be given several times",
         default=[],
         metavar="NAME=MODULE:FUNCTION",
-        group="workers",
+        group="the worker",
     ),
     Option(
         "--preload",
         Words(_Preload(), is_repeated=True),
-        "import a module, and call a function of it, before workers start; may be given several times",
+        "import a module, and call a function of it, before processors start; may be given several times",
         default=[],
         metavar="MODULE[:FUNCTION]",
-        group="workers",
+        group="the worker",
     ),
 ]
 
@@ -225,15 +226,14 @@ _TIMES = [
     Option(
         "-gc --garbage-collect-interval-seconds",
         _SOME_SECONDS,
-        "how often workers collect garbage, between tasks",
+        "how often processors collect garbage, between tasks",
         default=_DEFAULTS.garbage_collect_interval_seconds,
         group="times",
     ),
     Option(
         "-ot --object-retention-seconds",
         _SECONDS,
-        "workers forget functions and objects that they have not used for so long, and fetch them again when a task"
-        " needs them",
+        "forget functions and objects that have not been used for so long, and fetch them again when a task needs them",
         default=_DEFAULTS.object_retention_seconds,
         group="times",
     ),
@@ -278,7 +278,7 @@ CLUSTER = Program(
     name="scaler_cluster",
     section="cluster",
     is_repeated=True,
-    description="Run tasks of a Scaler scheduler on this host, in a number of worker processes.",
+    description="Start a worker: it runs tasks of a Scaler scheduler on this host, as many at once as it has slots.",
     version=_version,
     faults=_faults,
     options=[
@@ -301,5 +301,9 @@ CLUSTER = Program(
 
 
 def read_options(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """See `Program.read`."""
-    return CLUSTER.read(arguments, _own_name())
+    """See `Program.read`; the number of slots is known then."""
+    options = CLUSTER.read(arguments, _own_name())
+    if options.num_of_workers is None:
+        names = len(options.worker_names)
+        options.num_of_workers = names if names > 1 else default_slots()
+    return options

@@ -16,9 +16,7 @@ import ast
 import importlib
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-
-class PreloadError(Exception):
-    """A preload cannot be parsed, imported or called; the message says which and what to write instead."""
+from scaler.exceptions import PreloadError
 
 
 class Preload(NamedTuple):

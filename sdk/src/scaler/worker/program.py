@@ -1,4 +1,4 @@
-"""The command line of scaler_cluster and scaler_worker: one program, which is one worker host.
+"""The command line of scaler_cluster and scaler_worker: one program, which is one worker.
 
 Rules:
 - The order matters. Arguments are read, logging is set up and the nursery is forked while this process has one thread
@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Dict, Optional, Sequence
 
+from scaler.texts import counted
 from scaler.worker.nursery import NurseryClient, NurserySettings, start_nursery
 from scaler.worker.options import CLUSTER, read_options
 from scaler.worker.shared_progress import ProgressPage
@@ -54,7 +55,7 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one worker host; the exit code of the program.
+    """Run one worker; the exit code of the program.
 
     Parameters:
         arguments: by default those of the command line.
@@ -63,7 +64,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def run(options: argparse.Namespace, note: str = "") -> int:
-    """Run one worker host; the exit code of the program.
+    """Run one worker; the exit code of the program.
 
     Parameters:
         options: what `read_options` made of the command line.
@@ -79,8 +80,8 @@ def run(options: argparse.Namespace, note: str = "") -> int:
     if note:
         logger.warning(note)
     logger.info(
-        "ClusterProcess: starting %d workers, heartbeat_interval_seconds=%g, object_retention_seconds=%g",
-        settings.slots,
+        "ClusterProcess: starting 1 worker with %s, heartbeat_interval_seconds=%g, object_retention_seconds=%g",
+        counted(settings.slots, "slot"),
         settings.heartbeat_interval_seconds,
         settings.object_retention_seconds,
     )

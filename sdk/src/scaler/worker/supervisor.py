@@ -1,4 +1,4 @@
-"""scaler_cluster: a worker host, and this process beside it, which starts it again when it is killed.
+"""scaler_cluster: a worker, and this process beside it, which starts it again when it is killed.
 
     supervisor ──fork──▶ agent (`scaler.worker.program`) ──▶ nursery ──▶ processors
         │ life line: the agent's standard input, which ends with the supervisor
@@ -31,7 +31,7 @@ _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Supervisor:
-    """Runs one worker host until it ends for good.
+    """Runs one worker until it ends for good.
 
     Parameters:
         options: of the command line.
@@ -118,7 +118,7 @@ def _signal_name(number: int) -> str:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one worker host, and replace it when it is killed; the exit code of the program."""
+    """Run one worker, and replace it when it is killed; the exit code of the program."""
     options = read_options(arguments)
     if options.exit_when_stdin_closes:
         return program.run(options)

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Tuple
-
-
-def default_slots() -> int:
-    """One processor per CPU this process may use, less one for everything else; at least one."""
-    try:
-        usable = len(os.sched_getaffinity(0))
-    except AttributeError:
-        usable = os.cpu_count() or 1
-    return max(1, usable - 1)
 
 
 @dataclass(frozen=True)

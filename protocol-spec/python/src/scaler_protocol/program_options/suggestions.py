@@ -82,7 +82,8 @@ def unknown_variables(program: Program, environment: Mapping[str, str]) -> List[
 
 def _prefixes(program: Program) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     """How variables of a program's section begin, and how those of the other sections do."""
-    own, others = [], []
+    own: List[str] = []
+    others: List[str] = []
     for section in (*SECTIONS, *OTHER_NAMES):
         if section != "scaler":  # whose variables have no section in their names
             is_own = OTHER_NAMES.get(section, section) == program.section

@@ -1,0 +1,125 @@
+"""How many CPUs this process may use, and how many slots a worker has by default.
+
+    the smallest of    what the system has            os.cpu_count, -X cpu_count, PYTHON_CPU_COUNT
+                       the affinity of this process   taskset, cpuset
+                       the quotas of its cgroups      docker --cpus, Kubernetes limits, systemd CPUQuota=
+
+Rules:
+- Every program and class that starts workers takes `default_slots`, so that all start the same number.
+- A quota holds for a cgroup and all below it: those of every ancestor count, the smallest wins. It is rounded up, since
+  a slot that is throttled now and then does more than a CPU that is never used.
+- What cannot be read limits nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from math import ceil
+from typing import Iterator, List, NamedTuple, Optional
+
+_QUOTA_FILES = {"cgroup2": ("cpu.max",), "cgroup": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
+
+
+class _Mount(NamedTuple):
+    """Where a hierarchy of cgroups can be read.
+
+    Parameters:
+        kind: "cgroup2", or "cgroup" for the hierarchy of version 1 that has the controller of CPUs.
+        root: which cgroup the directory shows: in a container it may be the container's own.
+    """
+
+    kind: str
+    root: str
+    directory: str
+
+
+def default_slots() -> int:
+    """How many slots a worker has by default: one less than there are usable CPUs, at least 1."""
+    return max(1, usable_cpus() - 1)
+
+
+def usable_cpus(root: str = "/") -> int:
+    """How many CPUs this process may use at once; at least 1.
+
+    Parameters:
+        root: below which /proc and the cgroups are.
+    """
+    quota = _quota(root)
+    cpus = _scheduled_cpus()
+    return max(1, cpus if quota is None else min(cpus, ceil(quota)))
+
+
+def _scheduled_cpus() -> int:
+    if hasattr(os, "process_cpu_count"):  # from Python 3.13 on: the affinity, unless the user has said another number
+        return os.process_cpu_count() or 1
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count() or 1
+
+
+def _quota(root: str) -> Optional[float]:
+    """The CPUs that the cgroups of this process allow; None without a limit."""
+    found = []
+    for mount in _mounts(root):
+        path = _cgroup_path(root, mount)
+        while path is not None:
+            quota = _quota_in(os.path.join(mount.directory, path), mount.kind)
+            if quota is not None:
+                found.append(quota)
+            path = os.path.dirname(path) if path else None
+    return min(found) if found else None
+
+
+def _mounts(root: str) -> Iterator[_Mount]:
+    for line in _lines(os.path.join(root, "proc/self/mountinfo")):
+        before, _, after = line.partition(" - ")
+        fields, described = before.split(), after.split()
+        if len(fields) < 5 or len(described) < 3:
+            continue
+        kind, options = described[0], described[2].split(",")
+        if kind == "cgroup2" or (kind == "cgroup" and "cpu" in options):
+            yield _Mount(kind, _unescaped(fields[3]), os.path.join(root, _unescaped(fields[4]).lstrip("/")))
+
+
+def _cgroup_path(root: str, mount: _Mount) -> Optional[str]:
+    """The cgroup of this process, below the directory of a mount; None if it has none there."""
+    for line in _lines(os.path.join(root, "proc/self/cgroup")):
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if mount.kind == "cgroup2" and (number, controllers) != ("0", ""):
+            continue
+        if mount.kind == "cgroup" and "cpu" not in controllers.split(","):
+            continue
+        below = os.path.relpath(path, mount.root)
+        # In a container without a namespace of cgroups the path is the host's: only the mounted cgroup can be read.
+        return "" if below == "." or below.startswith("..") else below
+    return None
+
+
+def _quota_in(directory: str, kind: str) -> Optional[float]:
+    """The CPUs that one cgroup allows: its quota of microseconds in each period."""
+    words: List[str] = []
+    for name in _QUOTA_FILES[kind]:
+        for line in _lines(os.path.join(directory, name)):
+            words += line.split()
+    try:
+        quota, period = float(words[0]), float(words[1])  # "max" and -1 are no limit
+        return quota / period if quota > 0 and period > 0 else None
+    except (IndexError, ValueError):
+        return None
+
+
+def _lines(path: str) -> List[str]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as opened:
+            return opened.read().splitlines()
+    except OSError:
+        return []
+
+
+def _unescaped(path: str) -> str:
+    """A path as mountinfo writes it: blanks and the like are octal."""
+    for code in (" ", "\t", "\n", "\\"):
+        path = path.replace(f"\\{ord(code):03o}", code)
+    return path

@@ -1,0 +1,123 @@
+"""One hierarchy: what users meet derives from ScalerError and is defined in `scaler.exceptions`.
+
+The rules are read from the sources: a module that nobody thought of is looked at too.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pickle
+import pkgutil
+from pathlib import Path
+from typing import Dict, Iterator, List, Set, Tuple, Type
+
+import pytest
+
+import scaler
+from scaler import exceptions
+from scaler.exceptions import ScalerError
+
+PACKAGE = Path(scaler.__file__).parent
+
+NEVER_SEEN = {
+    "scaler.worker.frames.FrameError",  # between an agent and its processors
+    "scaler.client.transport.NotWantedError",  # ends an attempt of the client's own thread
+    "scaler.conformance.Failure",  # what a function raises that is there to fail
+}
+"""Public exceptions of modules that no user meets. Private ones, which begin with an underscore, are not listed."""
+
+SEEN_BY_USERS = ("client", "cluster", "named_functions.py", "arguments.py")
+
+OTHERS = {
+    ("future.py", "CancelledError"): "what `concurrent.futures` and asyncio promise",
+    ("future.py", "FutureTimeoutError"): "what `concurrent.futures` promises",
+    ("objects.py", "MalformedMessageError"): "caught in the client, which treats its scheduler as lost",
+    ("outcomes.py", "MalformedMessageError"): "likewise",
+    ("transport.py", "MalformedMessageError"): "caught there: it becomes NotASchedulerError",
+    ("transport.py", "TimeoutError"): "likewise",
+    ("transport.py", "OSError"): "caught there: it becomes SchedulerUnreachableError",
+    ("transport.py", "NotWantedError"): "ends an attempt of the client's own thread",
+    ("functions.py", "TypeError"): "caught there: it says that there is no weak reference",
+}
+"""What modules that users see raise besides, and why that is right."""
+
+DEFINED: Dict[str, Type[BaseException]] = {
+    name: value
+    for name, value in vars(exceptions).items()
+    if inspect.isclass(value) and value.__module__ == exceptions.__name__
+}
+
+
+def modules() -> List[str]:
+    found = [info.name for info in pkgutil.walk_packages(scaler.__path__, "scaler.")]
+    assert "scaler.client.client" in found
+    return [name for name in found if not name.endswith("__main__")]
+
+
+def test_no_other_module_defines_an_exception_that_users_meet() -> None:
+    outside: Set[str] = set()
+    for name in modules():
+        for value in vars(importlib.import_module(name)).values():
+            if inspect.isclass(value) and issubclass(value, BaseException) and value.__module__.startswith("scaler."):
+                is_private = value.__name__.startswith("_")
+                if value.__module__ != exceptions.__name__ and not is_private:
+                    outside.add(f"{value.__module__}.{value.__name__}")
+    assert outside == NEVER_SEEN
+
+
+def test_all_of_them_are_public_and_have_one_base() -> None:
+    assert sorted(DEFINED) == sorted(exceptions.__all__)
+    for defined in DEFINED.values():
+        assert issubclass(defined, ScalerError) and defined.__doc__
+
+
+def raised_in(path: Path) -> Iterator[str]:
+    """The names of what a module raises; not what it raises again."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, (ast.Call, ast.Name)):
+            raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            name = ast.unparse(raised).rpartition(".")[2]
+            if name[:1].isupper():
+                yield name
+
+
+def test_what_the_client_and_the_local_cluster_raise_is_of_the_hierarchy() -> None:
+    raised: Set[Tuple[str, str]] = set()
+    for part in SEEN_BY_USERS:
+        path = PACKAGE / part
+        for file in [path] if path.is_file() else path.rglob("*.py"):
+            raised.update((file.name, name) for name in raised_in(file))
+    assert ("arguments.py", "InvalidArgumentError") in raised and ("graph_order.py", "GraphCycleError") in raised
+    assert {each for each in raised if each[1] not in DEFINED} == OTHERS.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bases"),
+    [
+        ("InvalidArgumentError", (ValueError,)),
+        ("ArgumentTypeError", (TypeError,)),
+        ("InvalidAddressError", (ValueError,)),
+        ("SchedulerNotFoundError", (ValueError,)),
+        ("ShutdownRefusedError", (ValueError,)),
+        ("ProfileNotAvailableError", (ValueError,)),
+        ("TooManyReferences", (ValueError,)),
+        ("GraphCycleError", (ValueError,)),
+        ("WrongArgumentsError", (TypeError,)),
+        ("ProgramStartError", (OSError,)),
+        ("AlreadyStartedError", (RuntimeError,)),
+        ("MissingPackageError", (ImportError, ModuleNotFoundError)),
+        ("MissingObjects", (KeyError,)),
+        ("DisconnectedError", (ConnectionError,)),
+    ],
+)
+def test_code_that_catches_builtin_exceptions_still_catches_these(kind: str, bases: List[type]) -> None:
+    for base in bases:
+        assert issubclass(DEFINED[kind], base)
+
+
+@pytest.mark.parametrize("name", sorted(DEFINED))
+def test_each_survives_a_pickle_with_its_text(name: str) -> None:
+    loaded = pickle.loads(pickle.dumps(DEFINED[name]("what failed, why, what to do")))
+    assert type(loaded) is DEFINED[name] and "what failed, why, what to do" in str(loaded)
