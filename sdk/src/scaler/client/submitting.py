@@ -282,7 +282,7 @@ class Submitter:
             progress: as of `options`; None: that of this client or view.
 
         Raises:
-            TypeError: there is no iterable; or a later item is not a tuple where the first one is.
+            ArgumentTypeError: there is no iterable; or a later item is not a tuple where the first one is.
 
         and the exception of the first item that failed, by its order, with the item's position in a note; and what
         `submit` raises.
