@@ -138,7 +138,7 @@ def test_a_folder_that_others_may_look_into_is_refused(folder: Path) -> None:
 def test_a_link_to_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DiscoveryError, match="it is no folder"):
+    with pytest.raises(DiscoveryError, match="it is not a directory"):
         Announcement(SCHEDULER, ADDRESS)
 
 

@@ -282,14 +282,14 @@ def test_a_key_is_any_long_name_with_dashes_or_underscores(key: str, file: Any) 
             "[top]\ntimeout-seconds = true",
             "[top] timeout-seconds: expected a duration such as 90, 30s, 250ms or 1h30min",
         ),
-        ("[top]\ntimeout = 1\ntimeout_seconds = 2", "this option is here twice, as timeout_seconds too"),
-        ("[top]\nexit_when_stdin_closes = true", "[top] exit_when_stdin_closes: only a command line can say this"),
+        ("[top]\ntimeout = 1\ntimeout_seconds = 2", "this option is set twice, also as timeout_seconds"),
+        ("[top]\nexit_when_stdin_closes = true", "[top] exit_when_stdin_closes: can only be set on the command line"),
         ("[tob]\ncount = 1", "there is no section [tob]; did you mean 'top'?"),
         ("[wwwwww]\ncount = 1", "there is no section [wwwwww]; there are [scaler], [scheduler]"),
-        ("count = 1", "the key 'count' is in no section"),
+        ("count = 1", "the key 'count' is outside a section"),
         ("[ui]\n[webui]\n", "[webui] and [ui] are the same section"),
-        ("[top", "this is no TOML"),
-        ("[[top]]\n[[top]]\n", "there are 2 sections [[top]]: say which with --config-entry, from 1 to 2"),
+        ("[top", "invalid TOML"),
+        ("[[top]]\n[[top]]\n", "there are 2 sections [[top]]: choose one with --config-entry, from 1 to 2"),
     ],
 )
 def test_a_fault_in_a_file_is_told_with_its_place(text: str, fault: str, file: Any) -> None:
@@ -310,7 +310,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert read_file(missing)[1] == [f"{missing}: No such file or directory"]
     assert read_file(str(tmp_path))[1] == [f"{tmp_path}: Is a directory"]
     (tmp_path / "no.toml").write_bytes(b"[top]\ncolor = '\xff'\n")
-    assert "this is no TOML" in read_file(missing)[1][0]
+    assert "invalid TOML" in read_file(missing)[1][0]
 
 
 def test_other_programs_sections_are_theirs(file: Any) -> None:
@@ -461,7 +461,7 @@ def test_check_names_all_that_is_wrong_also_with_this_machine(
         "scaler_top: ADDRESS is not given, and has no default",
         f"scaler_top: {path}: [top] place: there is no directory {tmp_path}/none",
         f"scaler_top: -lp/--logging-paths (command line): there is no directory {tmp_path}/none",
-        f"scaler_top: {path}: [top] logging_config_file: {tmp_path} is no file that can be read",
+        f"scaler_top: {path}: [top] logging_config_file: {tmp_path} is not a readable file",
     ]
 
 

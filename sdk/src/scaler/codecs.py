@@ -49,7 +49,7 @@ class JsonCodec(NeutralCodec):
             return ()
         arguments = self.load_result(content)
         if type(arguments) is not list:
-            raise ValueError(f"the arguments are a JSON array, not {type(arguments).__name__}")
+            raise ValueError(f"the arguments must be a JSON array, not {type(arguments).__name__}")
         return tuple(arguments)
 
     def dump_result(self, value: Any) -> bytes:
@@ -61,7 +61,7 @@ class JsonCodec(NeutralCodec):
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 class RawCodec(NeutralCodec):

@@ -76,7 +76,7 @@ class SchedulerNotFoundError(ScalerError, ValueError):
 
 
 class SchedulerUnreachableError(ScalerError, ConnectionError):
-    """No program listens at the scheduler's address."""
+    """The scheduler's address cannot be connected to."""
 
 
 class NotASchedulerError(ScalerError, ConnectionError):

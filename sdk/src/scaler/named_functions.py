@@ -39,7 +39,7 @@ class NamedFunction:
     def __init__(self, name: str, codec: str = "json") -> None:
         if not name or len(name.encode()) > MAXIMUM_NAME_BYTES or not name.isprintable():
             raise InvalidArgumentError(
-                f"{name!r} is no function's name: write OWNER/FUNCTION, {MAXIMUM_NAME_BYTES} bytes at most"
+                f"the function name {name!r} is invalid: write OWNER/FUNCTION, {MAXIMUM_NAME_BYTES} bytes at most"
             )
         if codec not in NEUTRAL_CODECS:
             raise InvalidArgumentError(f"codec {codec!r} is not one of {', '.join(map(repr, NEUTRAL_CODECS))}")

@@ -73,7 +73,7 @@ def test_a_web_server_is_no_scheduler() -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with pytest.raises(NotASchedulerError, match="is no Scaler scheduler"):
+        with pytest.raises(NotASchedulerError, match="is not a Scaler scheduler"):
             Client(address=f"tcp://127.0.0.1:{server.server_port}", connect_timeout_seconds=0.5)
     finally:
         server.shutdown()

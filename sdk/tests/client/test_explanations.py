@@ -62,5 +62,5 @@ def test_explain_tells_of_any_future(client: Client, done_files: List[Path]) -> 
 
 def test_explain_knows_its_own_futures_only(client: Client, address: str) -> None:
     with Client(address=address) as other:
-        with pytest.raises(ValueError, match="its own client"):
+        with pytest.raises(ValueError, match="belongs to another client"):
             client.explain(other.submit(abs, -1))

@@ -124,9 +124,9 @@ def test_failures_are_readable_without_python(client: Client) -> None:
         (conformance("sum"), ("a",), DeserializeObjectError, "sum takes numbers"),
         (conformance("echo"), (), DeserializeObjectError, "missing a required argument"),
         (conformance("sum", "raw"), (b"1",), ScalerError, "takes codec 'json', not 'raw'"),
-        (NamedFunction("scaler.conformance/os"), (), DeserializeObjectError, "shows no function 'os'"),
-        (NamedFunction("example.org/images/_hidden"), (), DeserializeObjectError, "shows no function '_hidden'"),
-        (NamedFunction("example.org/images/getpid"), (), DeserializeObjectError, "shows no function 'getpid'"),
+        (NamedFunction("scaler.conformance/os"), (), DeserializeObjectError, "has no public function 'os'"),
+        (NamedFunction("example.org/images/_hidden"), (), DeserializeObjectError, "has no public function '_hidden'"),
+        (NamedFunction("example.org/images/getpid"), (), DeserializeObjectError, "has no public function 'getpid'"),
         (NamedFunction("python:math:pi"), (), DeserializeObjectError, "cannot be called"),
         (NamedFunction("python:no.such:function"), (), DeserializeObjectError, "No module named 'no'"),
         (NamedFunction("example.org/images/unwritable"), (), ResultNotSerializableError, "not JSON serializable"),
@@ -163,7 +163,7 @@ def test_arguments_that_the_codec_cannot_write(client: Client) -> None:
 
 def test_names_and_codecs_that_are_none() -> None:
     for name in ("", "a\nb", "ä" * 128):
-        with pytest.raises(ValueError, match="no function's name"):
+        with pytest.raises(ValueError, match=r"the function name .* is invalid"):
             NamedFunction(name)
     with pytest.raises(ValueError, match="'json', 'raw'"):
         NamedFunction("a", codec="yaml")

@@ -163,7 +163,7 @@ def test_a_notebook_is_no_terminal_and_has_bars(
 def test_what_is_no_wish_is_refused(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("often", 1, 0, None):
         if wrong is not None:
-            with pytest.raises(TypeError, match="progress is True, False or 'always'"):
+            with pytest.raises(TypeError, match="progress must be True, False or 'always'"):
                 any_client.options(progress=wrong)  # type: ignore[arg-type]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'scaler-sdk\[progress\]'"):

@@ -248,7 +248,7 @@ def test_check_asks_every_program(tmp_path: Path) -> None:
             "[scaler]\nloging_level = 'INFO'\n[scheduler]\n",
             "[scaler] has no key 'loging_level'; did you mean 'logging_level'?",
         ),
-        ("[scheduler", "this is no TOML"),
+        ("[scheduler", "invalid TOML"),
         (None, "No such file or directory"),
     ],
 )

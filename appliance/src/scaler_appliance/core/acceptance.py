@@ -133,5 +133,5 @@ def check_capabilities(capabilities: list[m.Capability]) -> None:
     """Raise PeerError unless all amounts can be counted."""
     for capability in capabilities:
         if not isfinite(capability.amount) or capability.amount < 0:
-            text = f"capability {capability.name!r}: {capability.amount} is no amount"
+            text = f"capability {capability.name!r}: the amount must be finite and >= 0, got {capability.amount}"
             raise PeerError(m.RefusalReason.MALFORMED, text)

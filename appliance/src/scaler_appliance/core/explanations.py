@@ -211,7 +211,7 @@ class Explanations:
         if len(capabilities) > 1 and all(self._most(name) >= amount for name, amount in capabilities):
             return " together"
         lacking = [(name, self._most(name)) for name, amount in capabilities if self._most(name) < amount]
-        facts = [f"{name}={best:g} is the most" if best >= 0 else f"none has any {name}" for name, best in lacking]
+        facts = [f"{name}={best:g} is the most" if best >= 0 else f"no worker has any {name}" for name, best in lacking]
         return f" ({', '.join(facts)})"
 
     def _most(self, name: str) -> float:

@@ -360,7 +360,7 @@ class Scheduler:
     def _on_client_shutdown(self, client: ClientSession) -> None:
         # SCL-SCH-024
         if self.state.settings.protected:
-            text = "the scheduler is protected: stop it where it was started, or start it without --protected"
+            text = "the scheduler is protected: stop it where it was started, or start it with --no-protected"
             self.state.send(client.peer, m.ClientShutdownResponse(accepted=False, message=text))
             return
         # SCL-SCH-025
@@ -448,7 +448,7 @@ class Scheduler:
             interval_seconds = own_interval_seconds or settings.heartbeat_interval_seconds
             # SCL-SES-015
             if silence_seconds > timeout_seconds:
-                text = f"nothing was heard of it for {silence_seconds:.0f} s"
+                text = f"no heartbeat for {silence_seconds:.0f} s"
                 self._remove(session, text, is_fault=True)
                 self._refuse(session.peer, m.RefusalReason.NOT_GREETED, text)
             elif silence_seconds > 1.5 * interval_seconds:

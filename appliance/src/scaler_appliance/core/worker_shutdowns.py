@@ -36,7 +36,7 @@ class WorkerShutdowns:
             text = f"no worker with {wanted} is connected (any more)"
         elif len(found) > 1:
             sessions = ", ".join(str(worker.number) for worker in found[:20])
-            text = f"{len(found)} workers have the name {message.name!r}: say which, by its session ({sessions})"
+            text = f"{len(found)} workers have the name {message.name!r}: choose one by its session ({sessions})"
         else:
             self._ask(client, found[0], message.is_draining)
         response = m.WorkerShutdownResponse(request_id=message.request_id, accepted=not text, message=text)

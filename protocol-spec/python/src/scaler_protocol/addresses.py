@@ -69,7 +69,9 @@ def parse_address(text: str) -> Address:
         return Address("", 0, ipc["path"])
     if ipc is not None:
         raise AddressError(f"{text!r}: the path is longer than {MAXIMUM_PATH_BYTES} bytes")
-    raise AddressError(f"{text!r} is no scheduler address: use one like tcp://127.0.0.1:2345 or ipc:///tmp/scaler")
+    raise AddressError(
+        f"{text!r} is not a scheduler address: use one such as tcp://127.0.0.1:2345 or ipc:///tmp/scaler"
+    )
 
 
 def shortcut_of(address: Address) -> Optional[str]:
@@ -86,7 +88,7 @@ def why_not_connected(address: Address, error: OSError) -> str:
     """What went wrong when an address was connected to, in words."""
     if isinstance(error, socket.gaierror):
         return f"the host name in {address} is not known here ({error.strerror or error})"
-    return f"nobody listens at {address} ({error.strerror or error})"
+    return f"cannot connect to {address} ({error.strerror or error})"
 
 
 def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress]:

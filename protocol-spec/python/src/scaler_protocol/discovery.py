@@ -291,11 +291,11 @@ def _problem_of(folder: str) -> str:
     except OSError as error:
         return error.strerror or "it cannot be read"
     if not stat.S_ISDIR(found.st_mode):
-        return "it is no folder"
+        return "it is not a directory"
     if found.st_uid != os.geteuid():
         return f"it belongs to the user with the id {found.st_uid}"
     if found.st_mode & 0o077:
-        return f"others may look into it (mode {stat.S_IMODE(found.st_mode):04o})"
+        return f"others can access it (mode {stat.S_IMODE(found.st_mode):04o})"
     return ""
 
 

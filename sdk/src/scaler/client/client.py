@@ -53,23 +53,27 @@ class Client(Submitter):
         address: of the scheduler, e.g. `tcp://127.0.0.1:2345`. By default what the environment variable SCALER_ADDRESS
             says; inside a task, the scheduler that the task came from; else the newest one of this user on this host.
         profiling: measure every task, for `ScalerFuture.profiling_info`.
-        timeout_seconds: after so long without a scheduler, unfinished futures fail with DisconnectedError. Before that,
-            a client that has lost its scheduler looks for it, or for its successor at the same address.
-        heartbeat_interval_seconds: how often to tell the scheduler that this client lives.
+        timeout_seconds: after this long without a scheduler, unfinished futures fail with DisconnectedError. Until
+            then, a client that has lost its scheduler tries to reconnect, to it or to its successor at the address.
+        heartbeat_interval_seconds: how often to send a heartbeat to the scheduler.
         serializer: how functions, arguments and results become bytes; by default cloudpickle.
         connect_timeout_seconds: how long to wait for a scheduler at the address.
         stream_output: what tasks print comes here: True prints it, a function is called with each `TaskOutput`, in a
             thread of the client.
 
+    Durations are a number of seconds or a text such as "30s", "250ms" or "5min".
+
     Raises:
-        SchedulerUnreachableError: nobody listens at the address.
-        NotASchedulerError: who listens there is no Scaler scheduler.
+        InvalidAddressError: the address is malformed.
+        SchedulerNotFoundError: no address was given and no scheduler was found.
+        SchedulerUnreachableError: the address cannot be connected to.
+        NotASchedulerError: the program that listens there is not a Scaler scheduler.
         ProtocolVersionError: client and scheduler have no protocol version in common.
         SchedulerRefusedError: the scheduler refused for another reason.
-        ValueError: the address is none; or none is given, and no scheduler is found.
+        InvalidArgumentError, ArgumentTypeError: another argument is invalid.
 
-    It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
-    reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
+    It is a context manager, may be used by many threads, and can be passed to tasks. A client without any reference
+    left disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
     def __init__(
@@ -136,26 +140,26 @@ class Client(Submitter):
         return ObjectReference(name, parts_size(parts), object_id)
 
     def explain(self, future: ScalerFuture[Any], timeout_seconds: Duration = 10.0) -> str:
-        """Say in one sentence what becomes of a future: its outcome, where it runs, or what it waits for.
+        """Describe the state of a future in one sentence: its outcome, where it runs, or what it waits for.
 
         Parameters:
             future: of a task of this client.
-            timeout_seconds: how long to wait for the scheduler's answer.
+            timeout_seconds: how long to wait for the scheduler's answer, such as 10 or "500ms".
 
         Raises InvalidArgumentError if the future belongs to another client.
         """
         if future._client._core is not self._core:
             raise InvalidArgumentError(
-                "explain() tells of the futures of its own client: ask the one that submitted the task"
+                "the future belongs to another client: call explain() of the client that submitted the task"
             )
         return self._core.explaining.explain(self._core, future, _waiting(timeout_seconds))
 
     def info(self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0) -> ClusterInfo:
-        """Say how large the cluster is and what it has to do, as its scheduler sees it now.
+        """The size and the load of the cluster, as its scheduler sees it now.
 
         Parameters:
-            maximum_workers: list so many workers at most; all of them are counted. A scheduler lists 1000 at most.
-            timeout_seconds: how long to wait for the scheduler's answer.
+            maximum_workers: how many workers to list at most; all of them are counted. A scheduler lists 1000 at most.
+            timeout_seconds: how long to wait for the scheduler's answer, such as 10 or "500ms".
 
         Raises:
             DisconnectedError: this client is disconnected, or the scheduler does not answer.
@@ -182,7 +186,7 @@ class Client(Submitter):
         """Stop the whole cluster, scheduler and workers, unless the scheduler is protected.
 
         Raises:
-            ValueError: the scheduler is in protected mode.
+            ShutdownRefusedError: the scheduler is in protected mode.
             DisconnectedError: the scheduler did not answer.
         """
         try:
@@ -199,13 +203,14 @@ class Client(Submitter):
 
         Parameters:
             worker: its session number, or its name if no other has the same.
-            drain: the worker finishes what it runs, and gives back what it has not begun; otherwise it stops at once,
-                and what it runs is begun anew elsewhere. Either way it is not started again where it ran.
+            drain: the worker finishes the tasks that it runs, and returns those that it has not begun; otherwise it
+                stops at once, and what it runs is run again elsewhere. Either way it is not restarted.
 
         Returns when the worker has been asked, not when it has left.
 
         Raises:
-            ValueError: the scheduler is in protected mode, or knows no such worker, or several.
+            ShutdownRefusedError: the scheduler is in protected mode, or knows no such worker, or several.
+            InvalidArgumentError, ArgumentTypeError: the worker is neither a session number nor a name.
             DisconnectedError: the scheduler did not answer.
         """
         self._core.worker_shutdowns.ask(self._core, worker, drain, SHUTDOWN_TIMEOUT_SECONDS)

@@ -437,7 +437,7 @@ class ClientCore:
         if silence_seconds > self._timeout_seconds:
             self._fail(
                 DisconnectedError(
-                    f"nothing was heard of the scheduler at {self._transport.address} for {silence_seconds:.0f} s:"
+                    f"no heartbeat from the scheduler at {self._transport.address} for {silence_seconds:.0f} s:"
                     " it is down, or the network is"
                 )
             )

@@ -53,7 +53,7 @@ class Explaining:
                     core.send(m.ExplanationRequest(request_id=number, task_id=future.task_id))
                 text = answer.get(timeout=timeout_seconds)
             except queue.Empty:
-                text = f"the scheduler has not said for {timeout_seconds:g} s where the task is"
+                text = f"the scheduler has not answered for {timeout_seconds:g} s where the task is"
             finally:
                 del self._answers[number]
             if not future.done():
@@ -69,4 +69,4 @@ def _outcome_of(future: Any) -> str:
         return "the task was cancelled"
     if future._exception is not None:
         return f"the task has failed: {type(future._exception).__name__}: {future._exception}"
-    return "the task has failed: exception() tells how" if future._has_failed else "the task has a result"
+    return "the task has failed: see exception()" if future._has_failed else "the task has a result"

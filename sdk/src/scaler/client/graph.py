@@ -121,9 +121,9 @@ def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
         except TypeError as error:  # not hashable, and says so
             raise ArgumentTypeError(f"{repr_of(key)} cannot be a key: {description_of(error)}") from error
         except Exception as error:
-            raise GraphKeyError(f"{repr_of(key)} is no key: {description_of(error)}") from error
+            raise GraphKeyError(f"{repr_of(key)} cannot be a key: {description_of(error)}") from error
         if is_asked_for_twice:
-            raise GraphKeyError(f"key {repr_of(key)} is asked for twice: give each key once")
+            raise GraphKeyError(f"key {repr_of(key)} was given twice; give each key once")
         if not is_in_graph:
             raise GraphKeyError(f"key {repr_of(key)} is not in the graph")
         seen.add(key)

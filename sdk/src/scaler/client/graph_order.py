@@ -272,7 +272,7 @@ def _is_known_literal(value: Any, error: Exception) -> bool:
     except Exception:
         return False  # not hashable: a literal
     raise GraphKeyError(
-        f"an argument of type {type(value).__name__} cannot be compared with the graph's keys, so nobody knows"
+        f"an argument of type {type(value).__name__} cannot be compared with the graph's keys, so it is unknown"
         f" whether it stands for one: {description_of(error)}"
     ) from error
 

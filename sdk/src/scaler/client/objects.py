@@ -298,7 +298,8 @@ class ObjectChannel:
             except (MemoryError, OverflowError):
                 del self._fetching[response.id]
                 text = (
-                    f"the task's result has {size} bytes, for which this process has no memory: let tasks return less"
+                    f"the result ({size} bytes) does not fit in this process's memory;"
+                    " return less data or write it to a file"
                 )
                 return Fetched(fetch.future, None, ObjectStorageFullError(text))
             fetch.requested = min(self._chunk_bytes, size)

@@ -37,7 +37,7 @@ def checked(wanted: Any) -> Wanted:
     Raises ArgumentTypeError if it is invalid, MissingPackageError if bars are wanted and tqdm is missing.
     """
     if not isinstance(wanted, bool) and wanted != ALWAYS:
-        raise ArgumentTypeError(f"progress is True, False or {ALWAYS!r}, not {wanted!r}")
+        raise ArgumentTypeError(f"progress must be True, False or {ALWAYS!r}, not {wanted!r}")
     if wanted and importlib.util.find_spec("tqdm") is None:
         raise MissingPackageError("progress bars need tqdm: pip install 'scaler-sdk[progress]', or leave out progress")
     return wanted  # type: ignore[no-any-return]  # one of these two

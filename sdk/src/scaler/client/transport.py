@@ -63,7 +63,7 @@ class Transport:
     Parameters:
         address: of the scheduler.
         hello: who we are; versions are filled in here.
-        timeout_seconds: how long nobody may listen, and how long the answer to Hello may take.
+        timeout_seconds: how long to wait for a listener, and for its answer to Hello.
 
     Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
     """
@@ -197,7 +197,7 @@ class Transport:
             while True:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise TimeoutError("it did not answer in time, nor does a scheduler that stands still")
+                    raise TimeoutError("no handshake reply in time; the peer may be hung, or not a Scaler scheduler")
                 if not is_wanted():
                     raise NotWantedError
                 if not self.wait(remaining):
@@ -219,8 +219,8 @@ class Transport:
             raise
         except (OSError, ZmtpError, MalformedMessageError) as error:
             raise NotASchedulerError(
-                f"what listens at {self.address} is no Scaler scheduler, or one of an incompatible generation: {error};"
-                " check the address and the port, and that the scheduler is of version 1 of the protocol"
+                f"the program at {self.address} is not a Scaler scheduler, or speaks an incompatible protocol: {error};"
+                " check address and port, and that the scheduler speaks version 1 of the protocol"
             ) from error
 
     # Messages -------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class WorkerShutdowns:
     def ask(self, core: ClientCore, worker: object, drain: bool, timeout_seconds: float) -> None:
         """Ask that a worker leaves; raises what `Client.shutdown_worker` says."""
         if isinstance(worker, bool) or not isinstance(worker, (int, str)) or not worker:
-            raise ArgumentTypeError(f"a worker is told by its session number or its name, not {worker!r}")
+            raise ArgumentTypeError(f"worker must be a session number or a name, got {worker!r}")
         if isinstance(worker, int) and not 0 < worker < _SESSIONS_LIMIT:
             raise InvalidArgumentError(f"no worker has the session number {worker}: see Client.info()")
         session, name = (worker, "") if isinstance(worker, int) else (0, worker)

@@ -79,8 +79,9 @@ DEV = Program(
 SCALER = Program(
     name="scaler",
     section="scaler",
-    description="Start what a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops all of it.",
-    epilog="`scaler dev` needs no file: it starts all of it on this machine, and `scaler dev -h` says how."
+    description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
+    " them all.",
+    epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,
@@ -97,14 +98,14 @@ SCALER = Program(
         Option(
             "--check",
             Switch(has_negation=False),
-            "say whether the file is valid for all its programs, or what is not, and exit",
+            "check the file for all its programs, report what is invalid, and exit",
             default=False,
             is_command_line_only=True,
         ),
         Option(
             "--print-config",
             Switch(has_negation=False),
-            "print all values of all its programs, with where each is from, and exit",
+            "print all values of all its programs, with the source of each, and exit",
             default=False,
             is_command_line_only=True,
         ),

@@ -211,7 +211,7 @@ class Agent:
             try:
                 handler(message, payload)
             except ValueError as error:
-                logger.error("Worker: the scheduler contradicts itself (%s), connecting anew", error)
+                logger.error("Worker: the scheduler's messages contradict each other (%s), reconnecting", error)
                 self._session.greet()
         elif isinstance(message, m.Welcome):
             self._on_welcome(message)
@@ -232,8 +232,8 @@ class Agent:
         # SCL-SES-007
         if not 0 < welcome.session <= MAXIMUM_SESSION:
             logger.error(
-                "Worker: what listens at %s grants session %d, and sessions are from 1 to %d: it is no scheduler for"
-                " this worker",
+                "Worker: the program at %s grants session %d, and sessions are from 1 to %d: it is not a Scaler"
+                " scheduler, or an incompatible one",
                 self._settings.address, welcome.session, MAXIMUM_SESSION,
             )  # fmt: skip
             self._finish(EXIT_REFUSED)
@@ -267,7 +267,7 @@ class Agent:
         # SCL-SES-009
         if refusal.reason == m.RefusalReason.NOT_GREETED:
             if self._session.number:
-                logger.warning("Worker: the scheduler does not know this worker (any more), connecting anew")
+                logger.warning("Worker: the scheduler does not know this worker (any more), reconnecting")
                 self._session.greet()
         elif refusal.reason == m.RefusalReason.SHUTTING_DOWN:
             self._session.ended()
@@ -312,7 +312,7 @@ class Agent:
             self._finish(self._exit_code)
             return
         if self._session.number:
-            logger.warning("Worker: the connection to the scheduler was lost (%s), connecting anew", reason)
+            logger.warning("Worker: the connection to the scheduler was lost (%s), reconnecting", reason)
         self._session.greet()
 
     def _on_congestion(self, congested: bool) -> None:

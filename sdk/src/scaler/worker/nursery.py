@@ -175,7 +175,7 @@ def start_nursery(page: ProgressPage, settings: NurserySettings) -> Tuple[Nurser
             agent_end.close()
             status = _Nursery(nursery_end, page, settings).run()
         except BaseException:
-            logger.exception("nursery: ended by an error of its own")
+            logger.exception("fork server: internal error")
         finally:
             os._exit(status)
     nursery_end.close()
@@ -302,7 +302,7 @@ class _Nursery:
         try:
             self._become_processor(number, name, descriptor, stack_file)
         except BaseException:
-            logger.exception("processor %s: ended by an error of its own", name)
+            logger.exception("processor %s: internal error", name)
             os._exit(1)
         finally:
             with contextlib.suppress(Exception):

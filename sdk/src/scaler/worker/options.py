@@ -240,7 +240,7 @@ _TIMES = [
     Option(
         "-ds --death-timeout-seconds",
         _SOME_SECONDS,
-        "end when no scheduler has answered for so long",
+        "exit when no scheduler has answered for this long",
         default=_DEFAULTS.death_timeout_seconds,
         group="times",
     ),
@@ -257,7 +257,7 @@ _NETWORK = [
     Option(
         "-it --io-threads",
         Whole(1),
-        "accepted for scripts of earlier generations: the network needs no threads any more",
+        "accepted for scripts of earlier generations; has no effect, since the network needs no threads",
         default=_DEFAULTS.io_threads,
         group="network",
     ),

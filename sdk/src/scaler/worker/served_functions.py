@@ -104,11 +104,11 @@ def load_served(definition: Buffer) -> Tuple[Callable[..., Any], Optional[Served
     place = Place(*found)
     function: Any = importlib.import_module(place.module)
     if place.is_listed and place.attribute not in _listed(function):
-        raise LookupError(f"the module {place.module} shows no function {place.attribute!r}")
+        raise LookupError(f"the module {place.module} has no public function {place.attribute!r}")
     for part in place.attribute.split("."):
         function = getattr(function, part)
     if not callable(function):
-        raise TypeError(f"{name} is no function: {place.module}:{place.attribute} cannot be called")
+        raise TypeError(f"{name} is not a function: {place.module}:{place.attribute} is not callable")
     return function, ServedFunction(function, codec) if codec in NEUTRAL_CODECS else None
 
 

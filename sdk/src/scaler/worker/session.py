@@ -182,7 +182,7 @@ class Session:
             self._on_given_up()
         # SCL-SES-016
         elif self.number and silence > self._timeout_seconds:
-            logger.warning("Worker: the scheduler has been silent for %d seconds, connecting anew", silence)
+            logger.warning("Worker: the scheduler has been silent for %d seconds, reconnecting", silence)
             self.greet()
         elif self.number:
             # SCL-SES-013

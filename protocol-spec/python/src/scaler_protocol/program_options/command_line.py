@@ -108,20 +108,20 @@ def _add_configuration(parser: argparse.ArgumentParser, program: Program) -> Non
             "--check",
             action="store_true",
             default=False,
-            help="say whether all this is valid, or what is not, and exit",
+            help="check all options, report what is invalid, and exit",
         )
         group.add_argument(
             "--print-config",
             action="store_true",
             default=False,
-            help="print all values as a file has them, with where each is from, and exit",
+            help="print all values as a TOML file, with the source of each, and exit",
         )
     group.add_argument(
         "--print-completion",
         action=_PrintCompletion,
         choices=SHELLS,
         program=program,
-        help="print what makes a shell complete this program's options, and exit",
+        help="print a script that makes a shell complete this program's options, and exit",
     )
 
 

@@ -55,7 +55,7 @@ def service_options(group: str = "running under another program") -> List[Option
         Option(
             "--exit-when-stdin-closes",
             Switch(has_negation=False),
-            "stop when standard input ends: when it is a pipe, its other end is the life line",
+            "stop when standard input ends, such as a pipe from a process that has died",
             default=False,
             group=group,
             is_command_line_only=True,

@@ -49,11 +49,11 @@ def _flags(program: Program) -> List[_Flag]:
     flags += [_Flag(("-h", "--help"), "show all options and exit"), _Flag(("--version",), "print versions and exit")]
     if program.is_configured:
         flags.append(_Flag(("-c", "--config"), "a TOML file that sets options", True, completes="file"))
-        flags.append(_Flag(("--check",), "say whether all this is valid, and exit"))
+        flags.append(_Flag(("--check",), "check all options, and exit"))
         flags.append(_Flag(("--print-config",), "print all values, and exit"))
     if program.is_configured and program.is_repeated:
         flags.append(_flag(CONFIG_ENTRY))
-    flags.append(_Flag(("--print-completion",), "print what makes a shell complete options, and exit", True, SHELLS))
+    flags.append(_Flag(("--print-completion",), "print a script for the completion of options, and exit", True, SHELLS))
     return flags
 
 

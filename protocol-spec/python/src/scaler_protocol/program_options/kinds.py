@@ -295,7 +295,7 @@ class ExistingFile(Kind):
     def fault_here(self, value: Any) -> str:
         if not os.path.exists(value):
             return f"there is no file {value}"
-        return "" if os.access(value, os.R_OK) and not os.path.isdir(value) else f"{value} is no file that can be read"
+        return "" if os.access(value, os.R_OK) and not os.path.isdir(value) else f"{value} is not a readable file"
 
 
 class Directory(Kind):
@@ -308,7 +308,7 @@ class Directory(Kind):
     def fault_here(self, value: Any) -> str:
         if not os.path.isdir(value):
             return f"there is no directory {value}"
-        return "" if os.access(value, os.W_OK | os.X_OK) else f"nothing can be written in {value}"
+        return "" if os.access(value, os.W_OK | os.X_OK) else f"{value} is not writable"
 
 
 class NewFile(Kind):

@@ -38,7 +38,7 @@ def read_sections(path: str) -> Dict[str, List[Section]]:
         entries = value if isinstance(value, list) else [value]
         if not entries or not all(isinstance(entry, dict) for entry in entries):
             raise ConfigurationError(
-                f"{path}: the key {given!r} is in no section: write it below one, such as [{SECTIONS[1]}]"
+                f"{path}: the key {given!r} is outside a section: write it below one, such as [{SECTIONS[1]}]"
             )
         if name in LEFT_TO_THE_SCHEDULER:
             continue
@@ -63,7 +63,7 @@ def _read_toml(path: str) -> Dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: this is no TOML: {error}") from None
+        raise ConfigurationError(f"{path}: invalid TOML: {error}") from None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -90,7 +90,7 @@ def choose_entry(path: str, name: str, entries: List[Section], number: Optional[
     if number is None and len(entries) > 1:
         count = len(entries)
         raise ConfigurationError(
-            f"{path}: there are {count} sections [[{name}]]: say which with --config-entry, from 1 to {count}"
+            f"{path}: there are {count} sections [[{name}]]: choose one with --config-entry, from 1 to {count}"
         )
     if number is not None and number > len(entries):
         raise ConfigurationError(f"{path}: there are {len(entries)} sections [{name}], and no number {number}")

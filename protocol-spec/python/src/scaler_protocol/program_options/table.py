@@ -236,9 +236,9 @@ class Reading:
             hint = nearest(key.replace("-", "_"), known)
             self.faults.append(f"{place} has no key {key!r}; {hint or f'see {self._program.name} -h'}")
         elif option.is_command_line_only:
-            self.faults.append(f"{place} {key}: only a command line can say this")
+            self.faults.append(f"{place} {key}: can only be set on the command line")
         elif option.key in values:
-            self.faults.append(f"{place} {key}: this option is here twice, as {option.key} too")
+            self.faults.append(f"{place} {key}: this option is set twice, also as {option.key}")
         else:
             try:
                 values[option.key] = option.kind.from_toml(value)
@@ -301,7 +301,10 @@ class Reading:
 
 
 CONFIG_ENTRY = Option(
-    "--config-entry", Whole(1), "which of the file's sections, where it has several", is_command_line_only=True
+    "--config-entry",
+    Whole(1),
+    "which section to read if there are several, from 1",
+    is_command_line_only=True,
 )
 
 __all__ = ["CONFIG_ENTRY", "Option", "Program", "Reading"]
