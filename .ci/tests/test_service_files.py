@@ -255,7 +255,7 @@ def test_the_slurm_script_runs_workers_of_the_scheduler_that_it_is_given(
     try:
         with Client(address=scheduler[0]) as client:
             assert client.submit(pow, 2, 3).result(DEADLINE_SECONDS) == 8
-        assert "starting 3 workers" in (tmp_path / "workers.log").read_text()
+        assert "starting 1 worker with 3 slots" in (tmp_path / "workers.log").read_text()
         job.send_signal(signal.SIGTERM)  # as Slurm does, before the time limit
         assert job.wait(DEADLINE_SECONDS) == 0
     finally:

@@ -72,7 +72,7 @@ def test_each_client_is_told_once_a_reason_however_many_tasks_wait_and_come(harn
     wait(harness, 2)
     assert sorted(take_warnings(second)) == [
         "1 task waits because no connected worker offers gpu=2 (gpu=1 is the most): start one that does",
-        "1 task waits because no connected worker offers tpu=1 (none has any tpu): start one that does",
+        "1 task waits because no connected worker offers tpu=1 (no worker has any tpu): start one that does",
     ]
     assert len([line for line in harness.logs if "wait" in line]) == 3
     assert not worker.inbox

@@ -185,7 +185,7 @@ def test_a_protected_scheduler_is_not_stopped_by_a_client(harness: Harness) -> N
     client = harness.client()
     client.send(m.ClientShutdown())
     response = client.take(m.ClientShutdownResponse)
-    assert not response.accepted and "--protected" in response.message
+    assert not response.accepted and "--no-protected" in response.message
     assert client.session in harness.state.clients
     harness.nothing_else_was_sent()
 

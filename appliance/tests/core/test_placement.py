@@ -168,7 +168,7 @@ def test_tasks_that_nobody_can_run_block_nobody_and_are_reported_once(harness: H
     assert take_numbers(worker) == [10]
     harness.wait(1)
     harness.wait(1)
-    said = "10 tasks wait because no connected worker offers quantum=2 (none has any quantum): start one that does"
+    said = "10 tasks wait because no connected worker offers quantum=2 (no worker has any quantum): start one that does"
     assert client.take(m.Explanation).text == said
     assert [said in line for line in harness.logs].count(True) == 1
     able = harness.worker(slots=5, quantum=20)

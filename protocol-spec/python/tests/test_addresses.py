@@ -30,7 +30,7 @@ def test_an_address_is_read(text: str, address: Address) -> None:
     "text", ["", "127.0.0.1:80", "http://here:80", "tcp://", "tcp://:80", "tcp://h:99999", "tcp://h", "ipc://"]
 )
 def test_what_is_none_is_told_what_one_looks_like(text: str) -> None:
-    with pytest.raises(AddressError, match="use one like tcp"):
+    with pytest.raises(AddressError, match="use one such as tcp"):
         parse_address(text)
 
 

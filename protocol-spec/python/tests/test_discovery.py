@@ -129,9 +129,9 @@ def test_an_address_is_announced_as_one_to_connect_to(address: str, connectable:
 
 def test_a_folder_that_others_may_look_into_is_refused(folder: Path) -> None:
     folder.mkdir(mode=0o755)
-    with pytest.raises(DiscoveryError, match=r"others may look into it \(mode 0755\).*SCALER_RUN_DIRECTORY"):
+    with pytest.raises(DiscoveryError, match=r"others can access it \(mode 0755\).*SCALER_RUN_DIRECTORY"):
         Announcement(SCHEDULER, ADDRESS)
-    with pytest.raises(DiscoveryError, match="others may look into it"):
+    with pytest.raises(DiscoveryError, match="others can access it"):
         find_scheduler()
 
 

@@ -63,7 +63,7 @@ def test_the_host_name_is_not_known(host: str) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:2345", "http://127.0.0.1:80", "tcp://", "ipc://"])
 def test_no_address_at_all(address: str) -> None:
-    with pytest.raises(ValueError, match="is no scheduler address"):
+    with pytest.raises(ValueError, match="is not a scheduler address"):
         Client(address=address)
     with pytest.raises(ValueError, match="SCALER_ADDRESS"):
         Client()
@@ -103,7 +103,7 @@ class FakeScheduler:
 
 def test_something_else_that_speaks_zeromq_is_no_scheduler() -> None:
     fake = FakeScheduler(b"hello yourself")
-    with pytest.raises(NotASchedulerError, match="incompatible generation"):
+    with pytest.raises(NotASchedulerError, match="incompatible protocol"):
         Client(address=fake.address)
     fake.close()
 

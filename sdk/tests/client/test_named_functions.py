@@ -127,7 +127,7 @@ def test_failures_are_readable_without_python(client: Client) -> None:
         (NamedFunction("scaler.conformance/os"), (), DeserializeObjectError, "has no public function 'os'"),
         (NamedFunction("example.org/images/_hidden"), (), DeserializeObjectError, "has no public function '_hidden'"),
         (NamedFunction("example.org/images/getpid"), (), DeserializeObjectError, "has no public function 'getpid'"),
-        (NamedFunction("python:math:pi"), (), DeserializeObjectError, "cannot be called"),
+        (NamedFunction("python:math:pi"), (), DeserializeObjectError, "is not callable"),
         (NamedFunction("python:no.such:function"), (), DeserializeObjectError, "No module named 'no'"),
         (NamedFunction("example.org/images/unwritable"), (), ResultNotSerializableError, "not JSON serializable"),
         (conformance("exit"), (3,), ProcessorDiedError, "3"),

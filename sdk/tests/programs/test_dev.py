@@ -202,7 +202,7 @@ def test_the_help_of_scaler_tells_of_it(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as raised:
         main(["-h"])
     assert raised.value.code == 0
-    assert "`scaler dev` needs no file" in " ".join(capsys.readouterr().out.split())
+    assert "`scaler dev` starts all of them on this machine without a file" in " ".join(capsys.readouterr().out.split())
 
 
 def test_wrong_command_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
