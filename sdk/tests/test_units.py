@@ -96,6 +96,7 @@ def test_programs_are_started_with_plain_numbers() -> None:
         (lambda: Client(ADDRESS, connect_timeout_seconds="soon"), "connect_timeout_seconds"),
         (lambda: Cluster(ADDRESS, death_timeout_seconds="soon"), "death_timeout_seconds"),
         (lambda: Cluster(ADDRESS, trim_memory_threshold_bytes="1G"), "trim_memory_threshold_bytes"),
+        (lambda: Cluster(ADDRESS, n_workers=-1), "n_workers"),
         (lambda: Scheduler(worker_timeout_seconds="soon"), "worker_timeout_seconds"),
         (lambda: SchedulerClusterCombo(object_memory_limit="much"), "object_memory_limit"),
     ],

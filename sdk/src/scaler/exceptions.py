@@ -180,6 +180,9 @@ class GraphKeyError(ScalerError, KeyError):
 class GraphCycleError(ScalerError, CycleError):
     """Tasks of a graph wait for each other in a circle; the second argument names the keys."""
 
+    def __str__(self) -> str:  # with two arguments it would be the repr of both
+        return str(self.args[0]) if self.args else ""
+
 
 class ProcessorDiedError(ScalerError):
     """The process that ran the task ended."""

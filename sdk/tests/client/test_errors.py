@@ -17,7 +17,9 @@ from sdk_tasks import identity
 
 from scaler import Client
 from scaler.exceptions import (
+    ArgumentTypeError,
     DeserializeObjectError,
+    GraphCycleError,
     MissingObjects,
     NotASchedulerError,
     ProcessorDiedError,
@@ -285,3 +287,28 @@ def test_all_errors_have_one_base_and_pickle() -> None:
         if kind is not RemoteTraceback:
             assert issubclass(kind, ScalerError)
         assert str(pickle.loads(pickle.dumps(kind("what happened")))) == str(kind("what happened"))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda client: client.explain(5), "future must be a ScalerFuture, got int"),
+        (
+            lambda client: Client(client._address, serializer=5),
+            r"serializer must have a method serialize\(\)",
+        ),
+        (lambda client: Client(5), "address must be a str .*, got int"),
+        (lambda client: client.info("many"), "maximum_workers must be a whole number, got str"),
+        (lambda client: client.get({"a": 1}, [[1]]), r"\[1\] cannot be a key: TypeError: unhashable"),
+    ],
+)
+def test_an_argument_of_another_type_is_told(any_client: Client, call: Any, text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=text):
+        call(any_client)
+
+
+def test_a_cycle_is_told_in_words_and_by_its_keys(any_client: Client) -> None:
+    with pytest.raises(GraphCycleError) as raised:
+        any_client.get({"a": (abs, "b"), "b": (abs, "a")}, ["a"])
+    assert str(raised.value).startswith("tasks of the graph wait for each other: 'a' -> 'b' -> 'a' (")
+    assert raised.value.args[1] == ["a", "b", "a"]

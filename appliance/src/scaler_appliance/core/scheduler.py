@@ -247,7 +247,7 @@ class Scheduler:
             request = m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message=why)
             self.state.send(session.peer, request)
             if isinstance(session, ClientSession):
-                self._remove(session, "of the shutdown", is_fault=False)
+                self._remove(session, "the scheduler shuts down", is_fault=False)
             else:
                 session.leaving = True
                 self.state.touch_session(session)

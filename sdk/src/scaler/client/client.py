@@ -96,7 +96,7 @@ class Client(Submitter):
         self._connect_timeout_seconds = seconds(
             "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
         )
-        self._serializer = serializer
+        self._serializer = _checked_serializer(serializer)
         self._core = self._make_core()
         weakref.finalize(self, self._core.abandon).atexit = False
         if callable(stream_output):
@@ -148,6 +148,8 @@ class Client(Submitter):
 
         Raises InvalidArgumentError if the future belongs to another client.
         """
+        if not isinstance(future, ScalerFuture):
+            raise ArgumentTypeError(f"future must be a ScalerFuture, got {type(future).__name__}")
         if future._client._core is not self._core:
             raise InvalidArgumentError(
                 "the future belongs to another client: call explain() of the client that submitted the task"
@@ -278,9 +280,18 @@ def _waiting(timeout_seconds: Duration) -> float:
     return seconds("timeout_seconds", timeout_seconds, below=MAXIMUM_SECONDS)
 
 
+def _checked_serializer(serializer: Optional[Serializer]) -> Optional[Serializer]:
+    for name in ("serialize", "deserialize") if serializer is not None else ():
+        if not callable(getattr(serializer, name, None)):
+            raise ArgumentTypeError(
+                f"serializer must have a method {name}(), which {type(serializer).__name__} has not"
+            )
+    return serializer
+
+
 def _checked_address(address: str) -> str:
     if not isinstance(address, str):
-        raise ArgumentTypeError(f"address must be a str such as 'tcp://127.0.0.1:2345', not {type(address).__name__}")
+        raise ArgumentTypeError(f"address must be a str such as 'tcp://127.0.0.1:2345', got {type(address).__name__}")
     try:
         parse_address(address)
     except AddressError as error:

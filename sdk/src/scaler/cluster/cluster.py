@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Mapping, Optional, Sequence
 
-from scaler.arguments import Duration, Size
+from scaler.arguments import Duration, Size, whole
 from scaler.cluster.program import Program, option_arguments
 from scaler.cpus import default_slots
 from scaler.notebook import card
@@ -52,6 +52,7 @@ class Cluster(Program):
     ) -> None:
         if n_workers is None:
             n_workers = len(worker_names) if worker_names else default_slots()
+        n_workers = whole("n_workers", n_workers, 1)
         super().__init__(
             [
                 sys.executable,
