@@ -49,5 +49,5 @@ def test_a_folder_that_cannot_be_trusted_is_said_and_the_scheduler_works(folder:
     folder.mkdir(mode=0o755)
     scheduler = start()
     assert "it is not announced" in scheduler.output()
-    assert "others may look into it" in scheduler.output()
+    assert "others can access it" in scheduler.output()
     scheduler.client()

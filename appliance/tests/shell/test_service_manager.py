@@ -86,7 +86,7 @@ def test_a_scheduler_whose_service_manager_is_gone_serves_as_ever(
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
     scheduler = start()
     check_others_work(scheduler)
-    assert scheduler.output().count("service manager at NOTIFY_SOCKET cannot be told") == 1
+    assert scheduler.output().count("service manager at NOTIFY_SOCKET cannot be notified") == 1
 
 
 def test_signs_of_life_are_as_frequent_as_asked_for(listening: Listening) -> None:

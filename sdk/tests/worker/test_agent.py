@@ -282,11 +282,11 @@ def test_a_wrong_option_is_named(start_worker, options, complaint):
 def test_an_address_that_is_none_is_named(start_worker):
     worker = start_worker(address="localhost")
     assert worker.wait() == 2
-    assert "use one like tcp://127.0.0.1:2345" in worker.output
+    assert "use one such as tcp://127.0.0.1:2345" in worker.output
 
     worker = start_worker(address="carrier-pigeon://roof")
     assert worker.wait() == 2
-    assert "'carrier-pigeon://roof' is no scheduler address" in worker.output
+    assert "'carrier-pigeon://roof' is not a scheduler address" in worker.output
 
 
 def test_a_standard_input_that_cannot_close_is_named(scheduler):

@@ -261,7 +261,7 @@ class Scheduler:
         before = self.state.sessions.get(peer)
         # SCL-SES-010
         if before is not None:
-            self._remove(before, "it started anew", is_fault=False)
+            self._remove(before, "it connected again", is_fault=False)
         self._check_hello(hello)
         # SCL-SES-007
         number = self.state.last_session = self.state.last_session + 1

@@ -248,7 +248,7 @@ class State:
                     references[object_id] = references.get(object_id, 0) + 1
             for task_id in client.unasked_cancels:
                 found = client.find_node(task_id)
-                assert found is not None, f"nobody asked for a cancel of {task_id}, which is no node"
+                assert found is not None, f"a cancel without a request: {task_id} is not a node"
                 batch, index = found[0].place_of(found[1])
                 assert batch.states[index] == TaskState.CANCELLING
         assert self.nodes_waiting == nodes_waiting, f"{self.nodes_waiting} counted, {nodes_waiting} wait for others"

@@ -78,7 +78,7 @@ TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
     (_S.ASSIGNED, _E.RETURN): _S.QUEUED,
     (_S.ASSIGNED, _E.CANCEL): _S.CANCELLING,
     (_S.ASSIGNED, _E.CONFIRM_CANCEL): _S.CANCELLED,
-    (_S.ASSIGNED, _E.REFUSE_CANCEL): Ignore("nobody waits for the answer any more"),
+    (_S.ASSIGNED, _E.REFUSE_CANCEL): Ignore("no request waits for the answer"),
     (_S.CANCELLING, _E.PLACE): Fault("one owner at any time"),
     (_S.CANCELLING, _E.SUCCEED): _S.SUCCEEDED,
     (_S.CANCELLING, _E.FAIL): _S.FAILED,

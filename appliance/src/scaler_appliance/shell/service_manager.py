@@ -73,5 +73,5 @@ class ServiceManager:
         except BlockingIOError:
             pass
         except OSError as error:
-            logger.warning("Scheduler: the service manager at NOTIFY_SOCKET cannot be told: %s", error)
+            logger.warning("Scheduler: the service manager at NOTIFY_SOCKET cannot be notified: %s", error)
             self._address = ""

@@ -398,7 +398,7 @@ class ClientCore:
     def _on_unreadable(self, error: MalformedMessageError) -> None:
         """What cannot be read may have been an outcome: only another session will bring it."""
         # SCL-SEC-010
-        self._on_lost(DisconnectedError(f"the scheduler sent bytes that are no message: {error}"))
+        self._on_lost(DisconnectedError(f"the scheduler sent bytes that are not a message: {error}"))
 
     def _on_lost(self, error: Exception) -> None:
         """The session has ended; `_run` goes for another one."""
