@@ -1,4 +1,4 @@
-"""Start a scheduler and workers on this machine, give them work, and tell what happened.
+"""Start a scheduler and a worker on this machine, give it work, and tell what happened.
 
     python examples/demo.py [--workers N]
 
@@ -67,7 +67,7 @@ def run_prime_tasks(client: Client) -> None:
         show_progress(done, PRIME_TASKS)
 
     assert primes == HOW_MANY_PRIMES, f"counted {primes} primes instead of {HOW_MANY_PRIMES}"
-    print(f"  {primes:,} primes; {told(PRIME_TASKS, started)}; workers used: {len(processes)}\n")
+    print(f"  {primes:,} primes; {told(PRIME_TASKS, started)}; processors used: {len(processes)}\n")
 
 
 def run_small_tasks(client: Client) -> None:
@@ -86,8 +86,7 @@ def told(tasks: int, started: float) -> str:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(description="Start a local cluster, give it work, tell what happened.")
-    default_workers = max(2, os.cpu_count() or 2)
-    parser.add_argument("--workers", type=int, default=default_workers, help="default: %(default)s")
+    parser.add_argument("--workers", type=int, help="slots of the worker; by default usable CPUs less one")
     workers = parser.parse_args(arguments).workers
 
     cluster = None
@@ -96,7 +95,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         cluster = SchedulerClusterCombo(n_workers=workers, logging_level="WARNING")
         with Client(address=cluster.get_address()) as client:
             client.submit(square, 1).result()
-            print(f"Scheduler at {cluster.get_address()} and {workers} workers, ", end="")
+            print(f"Scheduler at {cluster.get_address()}, slots: {cluster.cluster.slots}, ", end="")
             print(f"first answer after {time.monotonic() - started:.2f} s\n")
             run_prime_tasks(client)
             run_small_tasks(client)

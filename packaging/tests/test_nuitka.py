@@ -86,7 +86,7 @@ def test_the_exit_code_is_the_programs(command: List[str]) -> None:
     finished = run(command, "nowhere")
 
     assert finished.returncode == 2
-    assert "is no scheduler address" in finished.stderr
+    assert "is not a scheduler address" in finished.stderr
 
 
 def test_it_reads_a_file_of_options(command: List[str], empty_root: EmptyRoot) -> None:

@@ -118,7 +118,7 @@ def test_wrong_command_lines_have_the_programs_exit_code(pex: Path, tmp_path: Pa
     finished = run([str(pex), "nowhere"], machine_with(tmp_path, "python3"))
 
     assert finished.returncode == 2
-    assert "is no scheduler address" in finished.stderr
+    assert "is not a scheduler address" in finished.stderr
 
 
 def test_each_program_of_the_appliance_is_in_it(pex: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_one_that_does_not_announce_itself_is_where_schedulers_are_by_default(
     ("address", "message"),
     [
         ("tcp://192.0.2.1:5", "tcp://192.0.2.1:5, is on another host: name its monitor address"),
-        ("nonsense", "environment variable SCALER_ADDRESS: 'nonsense' is no scheduler address"),
+        ("nonsense", "environment variable SCALER_ADDRESS: 'nonsense' is not a scheduler address"),
     ],
 )
 def test_one_whose_monitor_address_cannot_be_known_is_told(

@@ -147,7 +147,7 @@ def test_frames_need_a_terminal(address: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "'nonsense' is no scheduler address"),
+        (["nonsense"], "'nonsense' is not a scheduler address"),
         ([], "which scheduler? None of this user runs on this host: name its monitor address"),
         (["--sort", "colour", "ipc:///x"], "invalid choice: 'colour' (choose from"),
         (["--interval-seconds", "0", "ipc:///x"], "expected a duration such as 90, 1.5s or 10m, above 0s, not '0'"),

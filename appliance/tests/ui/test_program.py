@@ -197,7 +197,7 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
     ("arguments", "text"),
     [
         ([], "which scheduler? None of this user runs on this host"),
-        (["nowhere"], "is no scheduler address"),
+        (["nowhere"], "is not a scheduler address"),
         (["ipc:///tmp/x", "--port", "70000"], "a whole number, 0 to 65535"),
         (["ipc:///tmp/x", "--token-file", "/nonexistent/token"], "/nonexistent/token"),
         (["ipc:///tmp/x", "--token-file", "/dev/null"], "at least 16"),
