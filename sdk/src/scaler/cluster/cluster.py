@@ -52,7 +52,7 @@ class Cluster(Program):
     ) -> None:
         if n_workers is None:
             n_workers = len(worker_names) if worker_names else default_slots()
-        n_workers = whole("n_workers", n_workers, 1)
+        n_workers = whole("n_workers", n_workers)
         super().__init__(
             [
                 sys.executable,
