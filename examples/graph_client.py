@@ -3,13 +3,13 @@
 Prints:
     {'report': 'north: 60, south: 15'}
     60
-    CycleError: hen -> egg -> hen
+    GraphCycleError: hen -> egg -> hen
 """
 
-from graphlib import CycleError
 from typing import List
 
 from scaler import Client, SchedulerClusterCombo
+from scaler.exceptions import GraphCycleError
 
 
 def load(region: str) -> List[int]:
@@ -42,7 +42,7 @@ def main() -> None:
 
         try:
             client.get({"egg": (list, "hen"), "hen": (list, "egg")}, ["hen"])
-        except CycleError as error:
+        except GraphCycleError as error:
             print(f"{type(error).__name__}: {' -> '.join(error.args[1])}")
 
     cluster.shutdown()

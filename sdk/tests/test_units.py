@@ -52,6 +52,12 @@ def test_a_duration_is_a_number_or_a_text(value: Any, expected: float) -> None:
     assert seconds("timeout", value) == expected
 
 
+def test_a_duration_may_be_infinite_unless_it_has_a_limit() -> None:
+    assert seconds("timeout", float("inf")) == seconds("timeout", "inf") == float("inf")
+    with pytest.raises(InvalidArgumentError, match="got inf"):
+        seconds("timeout", float("inf"), below=float("inf"))
+
+
 @pytest.mark.parametrize(("value", "expected"), [(4096, 4096), ("1GB", 10**9), ("1GiB", 1 << 30), ("4096", 4096)])
 def test_a_size_is_a_whole_number_or_a_text(value: Any, expected: int) -> None:
     assert size_in_bytes("memory_limit", value) == expected

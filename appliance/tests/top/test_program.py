@@ -150,7 +150,10 @@ def test_frames_need_a_terminal(address: str) -> None:
         (["nonsense"], "'nonsense' is not a scheduler address"),
         ([], "which scheduler? None of this user runs on this host: name its monitor address"),
         (["--sort", "colour", "ipc:///x"], "invalid choice: 'colour' (choose from"),
-        (["--interval-seconds", "0", "ipc:///x"], "expected a duration such as 90, 30s, 250ms or 1h30min, above 0s, not '0'"),
+        (
+            ["--interval-seconds", "0", "ipc:///x"],
+            "expected a duration such as 90, 30s, 250ms or 1h30min, above 0s, not '0'",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_named(arguments: List[str], message: str) -> None:

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from math import inf, isnan
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
 from scaler_protocol.units import DURATION_FORMS, SIZE_FORMS, parse_bytes, parse_seconds
@@ -24,8 +24,8 @@ _A_DURATION = f"a duration: a number of seconds, or a text such as {DURATION_FOR
 _A_SIZE = f"a size: a whole number of bytes, or a text such as {SIZE_FORMS}"
 
 
-def seconds(name: str, value: Any, minimum: float = 0.0, below: float = inf) -> float:
-    """A duration in seconds, at least `minimum` and below `below`.
+def seconds(name: str, value: Any, minimum: float = 0.0, below: Optional[float] = None) -> float:
+    """A duration in seconds, at least `minimum` and below `below`; infinite ones are only without that.
 
     Raises ArgumentTypeError and InvalidArgumentError.
     """
@@ -41,8 +41,8 @@ def seconds(name: str, value: Any, minimum: float = 0.0, below: float = inf) -> 
             number = float(value)
         except OverflowError:
             number = inf
-    if isnan(number) or not minimum <= number < below:
-        upper = "" if below == inf else f" and < {below:g}"
+    if isnan(number) or number < minimum or (below is not None and number >= below):
+        upper = "" if below is None else f" and < {below:g}"
         raise InvalidArgumentError(f"{name} must be >= {minimum:g}{upper} seconds, got {value!r}")
     return number
 

@@ -63,7 +63,7 @@ BAD = {
     "wrong_b: ScalerFuture[str] = client.submit(scale, 1)": "Incompatible types|incompatible type|No overload",
     "wrong_c: List[str] = client.map(scale, [1])": "Incompatible|incompatible",
     "client.options(retry=1)": "Unexpected keyword",
-    "client.options(timeout='1')": "incompatible type|No overload",
+    "client.options(timeout=[1])": "incompatible type|No overload",
 }
 
 

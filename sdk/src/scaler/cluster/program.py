@@ -217,7 +217,7 @@ def option_arguments(**options: object) -> List[str]:
         if value is None:
             continue
         if name.endswith("_seconds"):
-            value = f"{seconds(name, value):.15g}"
+            value = f"{seconds(name, value, below=inf):.15g}"
         elif name.endswith(("_bytes", "_memory_limit")):
             value = size_in_bytes(name, value)
         if isinstance(value, bool):
