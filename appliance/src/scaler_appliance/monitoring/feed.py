@@ -107,6 +107,7 @@ class Feed:
             scheduler = self.cluster.scheduler
             if scheduler is not None and message.scheduler_id == scheduler.scheduler_id:
                 self.task_log.append(message)
+                self.cluster.note_runs(message)
 
     def _on_status(self, status: m.SchedulerStatus) -> None:
         scheduler = self.cluster.scheduler
