@@ -228,7 +228,7 @@ def test_a_thousand_workers_are_paged_and_searched(browser: Browser, play: Play,
     browser.press("ArrowDown")
     browser.wait("location.hash.includes('lanes=')")
     browser.wait(
-        "/^processors \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)"
+        "/^slots \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)"
     )
 
 

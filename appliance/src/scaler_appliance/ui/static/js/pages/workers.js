@@ -80,7 +80,7 @@ export function openWorkers(context) {
       { key: "queued", label: "queued", kind: "number", title: "Tasks that wait at the worker", text: (row) => count(row.queued) },
       { key: "finished_per_second", label: "per s", kind: "number", title: "Tasks that it finishes, a second", text: (row) => rate(row.finished_per_second) },
       { key: "finished", label: "finished", kind: "number", text: (row) => count(row.finished) },
-      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { worker: row.session, state: "failed" })) },
+      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { worker: row.session, state: "failures" })) },
       { key: "latency_us", label: "lag", kind: "number", title: "Time that a message takes to it and back", text: (row) => duration(row.latency_us) },
       { key: "cpu", label: "agent cpu", kind: "number", title: "Of the agent, which splits work among its processors", text: (row) => percent(row.cpu) },
       { key: "rss", label: "agent mem", kind: "number", text: (row) => bytes(row.rss) },
