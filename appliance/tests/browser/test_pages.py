@@ -227,9 +227,7 @@ def test_a_thousand_workers_are_paged_and_searched(browser: Browser, play: Play,
     browser.wait("document.querySelector('.stream-canvas')?.dataset.runs > 0")
     browser.press("ArrowDown")
     browser.wait("location.hash.includes('lanes=')")
-    browser.wait(
-        "/^slots \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)"
-    )
+    browser.wait("/^slots \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)")
 
 
 def test_a_hidden_tab_asks_for_nothing_and_is_live_when_seen_again(shown: Browser) -> None:

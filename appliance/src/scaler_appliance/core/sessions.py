@@ -31,7 +31,8 @@ class RunningTask(NamedTuple):
     client: int = 0  # session
     task_id: int = 0  # at the client
     function: int = 0  # number of its tally
-    microseconds: int = 0  # that it has run for
+    microseconds: int = 0  # that it had run for by then
+    instance: int = 0  # as its worker knows it; 0: none
 
 
 class Session:

@@ -18,7 +18,7 @@ from scaler_appliance.top import text
 
 
 class Row(NamedTuple):
-    """A processor, if there is one, of a worker that has `queued` tasks waiting in it."""
+    """A processor, if there is one, of a worker that has `queued` tasks without a slot."""
 
     worker: Worker
     processor: Optional[Processor]
@@ -89,8 +89,8 @@ COLUMNS: Tuple[Column, ...] = (
     Column(
         "free",
         "f",
-        lambda worker, processor, queued: worker.slots - worker.tasks,
-        lambda row: text.count(max(0, row.worker.slots - row.worker.tasks)),
+        lambda worker, processor, queued: worker.slots - worker.busy,
+        lambda row: text.count(row.worker.slots - row.worker.busy),
         "slots of the worker without a task",
     ),
     Column(
@@ -105,7 +105,7 @@ COLUMNS: Tuple[Column, ...] = (
         "d",
         lambda worker, processor, queued: queued,
         lambda row: text.count(row.queued),
-        "of these, those that the worker has not begun",
+        "of these, those that have no slot yet",
     ),
     Column(
         "lag",
@@ -138,7 +138,7 @@ class Rows:
         entries: List[Tuple[Any, Worker, Optional[Processor], int]] = []
         for worker in cluster.workers.values():
             processors = worker.processors
-            queued = worker.queued + sum([processor.queued for processor in processors])
+            queued = worker.waiting
             for processor in processors or (None,):
                 entries.append((order(worker, processor, queued), worker, processor, queued))
         if wanted:

@@ -114,7 +114,7 @@ class State:
             "rss": 0,
             "workers": len(cluster.workers),
             "slots": 0,
-            "busy": sum(map(running_tasks, cluster.workers.values())),
+            "busy": sum(worker.busy for worker in cluster.workers.values()),
             "clients": len(cluster.clients),
             "tasks": cluster.tasks,
             "rates": {name: round(rate, 1) for name, rate in rates.items()},
@@ -145,11 +145,6 @@ class State:
         return client.name if client is not None else ""
 
 
-def running_tasks(worker: Worker) -> int:
-    """How many of a worker's processors run a task."""
-    return sum([processor.state_bits >> 1 & 1 for processor in worker.processors])
-
-
 def resident_bytes(worker: Worker) -> int:
     """Of the agent and its processors."""
     return worker.resident_bytes + sum([processor.resident_bytes for processor in worker.processors])
@@ -171,7 +166,7 @@ def hosts(state: State, limit: int) -> List[Dict[str, Any]]:
             }  # fmt: skip
         host["workers"] += 1
         host["slots"] += worker.slots
-        host["busy"] += running_tasks(worker)
+        host["busy"] += worker.busy
         host["cpu"] += cpu_permille(worker)
         host["rss"] += resident_bytes(worker)
         host["free"] = max(host["free"], worker.free_bytes)
