@@ -382,7 +382,9 @@ class Agent:
             level = logging.DEBUG if state.doom.kind is None else logging.INFO  # a cancel is everyday life
             logger.log(level, "%s: process %d: %s. %s", name, report.process_id, state.doom.message, stack)
         self._objects.remove_leftovers(f"{report.process_id}-")
-        self._core.on_processor_died(report.number, text, stack)
+        self._core.on_processor_died(report.number, text, time.monotonic(), stack)
+        if self._core.is_watched and not self._leaving:
+            self._session.beat_soon()  # so that monitors hear of its successor before of what that ran
 
     def _processor_name(self, number: int) -> str:
         names = self._settings.names
