@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.batches import Dispatch, dispatch_number, position_in_dispatch
 from scaler_appliance.core.sessions import RunningTask, WorkerSession
@@ -55,3 +55,12 @@ def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[
     )
     busy = {*suspended, *others[: min(worker.assigned - len(suspended), worker.hello.slots)]}
     return [ProcessorNow(place in busy, task if place in busy else NO_TASK) for place, task in enumerate(tasks)]
+
+
+def where_it_ran(worker: WorkerSession, client: int, task_id: int, now: float) -> Tuple[int, float]:
+    """Process id and microseconds of a task that its worker stopped, by its last heartbeat; zeros: it ran nowhere."""
+    for place, task in enumerate(worker.processor_tasks):
+        if task.instance and task.client == client and task.task_id == task_id and worker.heartbeat is not None:
+            since = task.microseconds + (now - worker.heartbeat_at) * 1e6
+            return worker.heartbeat.processors[place].process_id, since
+    return 0, 0.0

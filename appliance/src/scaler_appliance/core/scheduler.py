@@ -404,7 +404,7 @@ class Scheduler:
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
         is_worker = isinstance(session, WorkerSession)
         if isinstance(session, WorkerSession):
-            session.on_heartbeat(message, self._running_tasks(session, message))
+            session.on_heartbeat(self._now, message, self._running_tasks(session, message))
             self._placement.on_load_changed(session)
             self.state.touch_session(session)
         # SCL-SES-014
