@@ -25,6 +25,9 @@ class Heard:
     def age_seconds(self) -> float:
         return self.age
 
+    def silence_reason(self) -> str:
+        return ""
+
     def is_connected(self) -> bool:
         return self.age < 3
 

@@ -59,6 +59,9 @@ class ToldFeed:
     def is_connected(self) -> bool:
         return self.cluster.scheduler is not None and self.age < 3.5
 
+    def silence_reason(self) -> str:
+        return "" if self.is_connected() else "nobody listens"
+
     def fileno(self) -> int:
         raise AssertionError("there is no socket")
 

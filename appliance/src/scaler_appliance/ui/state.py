@@ -30,6 +30,8 @@ class Watched(Protocol):
 
     def is_connected(self) -> bool: ...
 
+    def silence_reason(self) -> str: ...
+
 
 class State:
     """Everything that pages are made from.
@@ -108,6 +110,7 @@ class State:
             "uptime_seconds": 0.0,
             "age_seconds": None if scheduler is None else round(self.feed.age_seconds(), 1),
             "is_connected": self.feed.is_connected(),
+            "silence_reason": self.feed.silence_reason(),
             "is_protected": False,
             "actions_allowed": self.actions_allowed,
             "cpu": 0.0,

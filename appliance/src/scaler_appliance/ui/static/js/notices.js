@@ -32,8 +32,9 @@ export class Notices {
     if (state === "stale") {
       const age = span((Date.now() - since) / 1000);
       const when = `Stale since ${clock(since / 1000)} (${age} ago): `;
-      if (reason === "scheduler" && head?.scheduler_id) text = `${when}the scheduler at ${head.address || "its address"} publishes nothing. Waiting for it.`;
-      else if (reason === "scheduler") text = `No scheduler has been heard of at ${head?.monitor || "the monitor address"} yet. Waiting for one; start it with: scaler_scheduler ADDRESS`;
+      const why = head?.silence_reason ? ` (${head.silence_reason}.)` : "";
+      if (reason === "scheduler" && head?.scheduler_id) text = `${when}the scheduler at ${head.address || "its address"} publishes nothing. Waiting for it.${why}`;
+      else if (reason === "scheduler") text = `No scheduler has been heard of at ${head?.monitor || "the monitor address"} yet. Waiting for one; start it with: scaler_scheduler ADDRESS${why}`;
       else text = `${when}scaler_ui does not answer. Trying again.`;
     }
     this.banner.hidden = !text;
