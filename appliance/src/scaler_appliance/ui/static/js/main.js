@@ -60,7 +60,10 @@ const feed = new Feed(receive, (condition) => {
   notices.showCondition(condition, head);
   document.body.dataset.feed = condition.state;
   const refusal = condition.refusal;
-  if (refusal && refusal.status >= 400 && refusal.status < 500 && refusal.status !== 401) explain(`This cannot be shown: ${refusal.text}`);
+  if (refusal && refusal.status >= 400 && refusal.status < 500 && refusal.status !== 401) {
+    explain(`This cannot be shown: ${refusal.text}`);
+    feed.watch("head", {}); // what stands above the page goes on
+  }
   page?.condition?.(condition);
 });
 const header = new Header({ onPause: togglePause, onHelp: () => keyboard.help() });
@@ -140,11 +143,10 @@ function checkNames(where) {
 
 function routed() {
   const where = route.current();
-  const known = entry(where.page);
+  const known = where.path.length === 0 || where.page === "task" ? entry(where.page) : null;
   endExplanation();
   try {
-    const path = [where.page, ...where.path].join("/");
-    if (!known || (where.path.length > 0 && where.page !== "task")) throw new route.AddressError(`There is no page “${name(path)}”.`);
+    if (!known) throw new route.AddressError(`There is no page “${name([where.page, ...where.path].join("/"))}”.`);
     show(known, where);
   } catch (error) {
     if (!(error instanceof route.AddressError)) throw error;

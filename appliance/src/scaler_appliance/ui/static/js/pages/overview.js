@@ -35,7 +35,7 @@ export function openOverview(context) {
 
   const charts = [
     new Chart("Throughput", [{ key: "finished", label: "finished/s", colour: "chart-1", fills: true }, { key: "failed", label: "failed/s", colour: "bad", dash: [4, 3] }], rate, 1),
-    new Chart("Queue", [{ key: "waiting", label: "waiting", colour: "chart-2", fills: true }, { key: "running", label: "running", colour: "chart-1", dash: [6, 3] }], short, 4, 1),
+    new Chart("Queue", [{ key: "waiting", label: "waiting", colour: "chart-2", fills: true }, { key: "running", label: "at workers", colour: "chart-1", dash: [6, 3] }], short, 4, 1),
     new Chart("Workers", [{ key: "slots", label: "slots", colour: "chart-3", fills: true, steps: true }, { key: "workers", label: "workers", colour: "chart-1", dash: [6, 3], steps: true }], short, 4, 1),
     new Chart("Memory", [{ key: "workers_rss", label: "workers", colour: "chart-4", fills: true }, { key: "object_bytes", label: "objects", colour: "chart-2", dash: [6, 3] }, { key: "scheduler_rss", label: "scheduler", colour: "chart-1", dash: [2, 3] }], bytes, 64 * 2 ** 20, 2),
     new Chart("Scheduler", [{ key: "scheduler_cpu", label: "processor time", colour: "chart-5", fills: true }], percent, 25),
