@@ -61,48 +61,50 @@ def test_workers_are_sorted_by_their_heads(shown: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "said", "back"),
+    "wrong",
     [
-        ("#/__proto__", "There is no page “__proto__”.", "#/overview"),
-        ("#/constructor/1", "There is no page “constructor/1”.", "#/overview"),
-        ("#/workers/7", "There is no page “workers/7”.", "#/overview"),
-        ("#/tasks%3Fstate=failed", "There is no page “tasks?state=failed”.", "#/overview"),
-        ("#/%E0%A4%A", "There is no page “%E0%A4%A”.", "#/overview"),
-        ("#/tasks?state=waiting", "there is no 'waiting'; use one of running, failures", "#/tasks"),
-        ("#/tasks?sate=failed", "“sate” is nothing that this page can be asked for", "#/tasks"),
-        ("#/tasks?offset=-1", "offset is a whole number, not “-1”.", "#/tasks"),
-        ("#/workers?sort=__proto__", "there is no '__proto__'; use one of session, name", "#/workers"),
-        ("#/overview?span=77", "span is 300, 900, 3600 seconds, not “77”.", "#/overview"),
-        ("#/stream?window=abc", "window is a number of seconds, not “abc”.", "#/stream"),
-        ("#/task/1/abc", "There is no task “1/abc”", "#/tasks"),
+        [
+            ("#/__proto__", "There is no page “__proto__”.", "#/overview"),
+            ("#/constructor/1", "There is no page “constructor/1”.", "#/overview"),
+            ("#/workers/7", "There is no page “workers/7”.", "#/overview"),
+            ("#/tasks%3Fstate=failed", "There is no page “tasks?state=failed”.", "#/overview"),
+            ("#/%E0%A4%A", "There is no page “%E0%A4%A”.", "#/overview"),
+            ("#/task/1/abc", "There is no task “1/abc”", "#/tasks"),
+            ("#/overview?span=77", "span is 300, 900, 3600 seconds, not “77”.", "#/overview"),
+            ("#/stream?window=abc", "window is a number of seconds, not “abc”.", "#/stream"),
+        ],
+        [
+            ("#/tasks?state=waiting", "there is no 'waiting'; use one of running, failures", "#/tasks"),
+            ("#/tasks?sate=failed", "“sate” is nothing that this page can be asked for", "#/tasks"),
+            ("#/tasks?offset=-1", "offset is a whole number, not “-1”.", "#/tasks"),
+            ("#/workers?sort=__proto__", "there is no '__proto__'; use one of session, name", "#/workers"),
+        ],
     ],
+    ids=["pages", "filters"],
 )
-def test_an_address_that_shows_nothing_says_so_and_links_back(
-    shown: Browser, address: str, said: str, back: str
-) -> None:
+def test_an_address_that_shows_nothing_says_so_and_links_back(shown: Browser, wrong: list[tuple[str, ...]]) -> None:
     shown.visit("#/functions")
     shown.wait(has_rows())
-    shown.visit(address)
-    shown.wait_for_text("#page [role=alert]", said)
-    assert (
-        shown.evaluate(f"[...document.querySelectorAll({ROWS!r})].filter((row) => row.checkVisibility()).length") == 0
-    )
-    assert not shown.evaluate("[...document.querySelectorAll('.banner')].some((it) => it.checkVisibility())")
-    assert shown.evaluate("document.querySelector('[role=alert] a').hash") == back
-    shown.wait(LIVE)
-    shown.click("[role=alert] a")
-    shown.wait(f"location.hash === '{back}' && !document.querySelector('[role=alert]')")
-    shown.wait("document.querySelector('#page').firstElementChild.nextElementSibling.checkVisibility()")
+    seen = f"[...document.querySelectorAll({ROWS!r}), ...document.querySelectorAll('.banner')]"
+    for address, said, back in wrong:
+        shown.visit(address)
+        shown.wait_for_text("#page [role=alert]", said)
+        assert not shown.evaluate(f"{seen}.some((it) => it.checkVisibility())"), address
+        assert shown.evaluate("document.querySelector('[role=alert] a').hash") == back
+        shown.wait(LIVE)
+        shown.click("[role=alert] a")
+        shown.wait(f"location.hash === '{back}' && !document.querySelector('[role=alert]')")
+        shown.wait("document.querySelector('#page > :nth-child(2)').checkVisibility()")
     assert all("400" in problem for problem in shown.problems())
     shown.forget_problems()
 
 
-@pytest.mark.parametrize("kind", ["worker", "function", "client", "graph"])
-def test_a_filter_for_what_there_is_not_names_it(shown: Browser, kind: str) -> None:
-    shown.visit(f"#/tasks?{kind}=987654")
-    shown.wait_for_text(".empty", f"There is no {kind} 987654 (any more).")
-    shown.click(".empty a")
-    shown.wait(f"location.hash === '#/tasks' && {has_rows()}")
+def test_a_filter_for_what_there_is_not_names_it(shown: Browser) -> None:
+    for kind in ("worker", "function", "client", "graph"):
+        shown.visit(f"#/tasks?{kind}=987654")
+        shown.wait_for_text(".empty", f"There is no {kind} 987654 (any more).")
+        shown.click(".empty a")
+        shown.wait(f"location.hash === '#/tasks' && {has_rows()}")
 
 
 def test_counts_of_failures_are_links_to_them(shown: Browser) -> None:

@@ -123,8 +123,8 @@ def tasks(state: State, query: Query) -> Body:
         )
         rows = [_ended_row(state, run) for run in found.runs]
         matching = len(running) + found.matching
-        if not matching:
-            unknown = _unknown(state, query)
+    if not matching:
+        unknown = _unknown(state, query)
     shown = [_running_row(state, worker, processor) for worker, processor in running[offset : offset + limit]]
     return {
         "rows": shown + rows,
