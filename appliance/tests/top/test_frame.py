@@ -285,3 +285,7 @@ def test_help_tells_all_keys_and_columns() -> None:
     for column in COLUMNS:
         assert any(line.strip().startswith(column.title) for line in frame)
     assert any("quit" in line for line in frame)
+    assert any(line.strip().startswith("running") for line in frame)
+    least = shown(view=View(shows_help=True), lines=24, columns=80)
+    assert "any key goes back" in least[0]
+    assert any(line.strip().startswith(COLUMNS[-2].title) for line in least), "keys and columns fit a small terminal"

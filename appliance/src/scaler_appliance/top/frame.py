@@ -23,8 +23,8 @@ from scaler_appliance.monitoring.cluster import Cluster
 from scaler_appliance.top import text
 from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, stopped, width_of
 from scaler_appliance.top.panel import LEAST_COLUMNS, MOST_COLUMNS, panel
-from scaler_appliance.top.rows import COLUMNS, Column, Row, Rows
-from scaler_appliance.top.sections import SEPARATOR, header
+from scaler_appliance.top.rows import COLUMNS, ROWS_MEANING, Column, Row, Rows
+from scaler_appliance.top.sections import MEANINGS, SEPARATOR, header
 from scaler_appliance.top.view import KEYS, Extent, View
 
 LEAST_NAME_COLUMNS = 12
@@ -97,11 +97,13 @@ def _whole(lines: Sequence[Line], size: Size) -> List[Line]:
 
 
 def _help() -> List[Line]:
-    lines = [line("scaler_top: keys", TITLE), line("")]
+    lines = [line("keys; any key goes back. scaler_top -h has all of this, too", TITLE), line("")]
     lines += [line(f"{keys:>18}  {meaning}") for keys, meaning in KEYS]
-    lines += [line(""), line("columns; a row is a processor with its worker's agent", TITLE), line("")]
+    lines += [line(""), line(ROWS_MEANING, TITLE), line("")]
     lines += [line(f"{column.title:>18}  {column.meaning}") for column in COLUMNS]
-    return [*lines, line(""), line("any key goes back", FAINT)]
+    lines += [line(""), line("figures", TITLE), line("")]
+    lines += [line(f"{names:>18}  {meaning}") for names, meaning in MEANINGS]
+    return lines
 
 
 # Above the table ------------------------------------------------------------------------------------------------------

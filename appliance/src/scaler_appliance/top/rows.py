@@ -50,13 +50,15 @@ def _flags(row: Row) -> str:
     return "".join(str(row.processor.state_bits >> bit & 1) for bit in range(3))
 
 
+ROWS_MEANING = "columns; a row is a processor, a Python process that runs tasks in a slot of its worker"
+
 COLUMNS: Tuple[Column, ...] = (
     Column(
         "worker",
         "n",
         lambda worker, processor, queued: (worker.host, worker.name),
         lambda row: row.name,
-        "process id|host|name of the worker",
+        "process id of the processor|host|name of its worker",
     ),
     Column(
         "agt_cpu",
@@ -77,7 +79,7 @@ COLUMNS: Tuple[Column, ...] = (
         "c",
         lambda worker, processor, queued: -1 if processor is None else processor.cpu_permille,
         lambda row: "-" if row.processor is None else text.percent(row.processor.cpu_permille),
-        "processor time of the processor, which runs the tasks",
+        "processor time of the processor, of one core",
     ),
     Column(
         "rss",
@@ -91,7 +93,7 @@ COLUMNS: Tuple[Column, ...] = (
         "f",
         lambda worker, processor, queued: worker.slots - worker.busy,
         lambda row: text.count(row.worker.slots - row.worker.busy),
-        "slots of the worker without a task",
+        "slots of the worker that have no task",
     ),
     Column(
         "sent",

@@ -48,11 +48,9 @@ class _Wanted:
         self.clients = _numbers(client, {session: client.name for session, client in cluster.clients.items()})
         graph = query.optional_whole("graph")
         self.graph = cluster.graphs.get(graph) if graph is not None else None
-        self.has_no_graph = graph is not None and self.graph is None
-        if self.has_no_graph:
-            self.clients = set()
-        elif self.graph is not None:
-            self.clients = {self.graph.client} if self.clients is None else self.clients & {self.graph.client}
+        if graph is not None:
+            owner = set() if self.graph is None else {self.graph.client}
+            self.clients = owner if self.clients is None else self.clients & owner
         self.text_functions = _named(self.text, functions) if self.text else set()
         is_number = self.text.isascii() and self.text.isdigit() and len(self.text) <= 20
         self.text_tasks = {int(self.text)} if is_number else set()
@@ -151,7 +149,7 @@ def _unknown(state: State, query: Query) -> List[str]:
     return [
         f"{kind} {query.text(kind)}"
         for kind, entities in known
-        if query.text(kind).isdigit() and int(query.text(kind)[:20]) not in entities
+        if query.text(kind).isascii() and query.text(kind).isdigit() and int(query.text(kind)[:20]) not in entities
     ]
 
 

@@ -466,7 +466,7 @@ class Agent:
         if handle is not None and handle.waits_for_fork:
             del self._handles[number]
             handle.close()
-            self._core.on_processor_died(number, "was not started")
+            self._core.on_processor_died(number, "was not started", time.monotonic())
         elif wants_stack and not self._leaving:
             self._nursery.stop(number)
         elif not self._leaving:
