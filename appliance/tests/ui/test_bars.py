@@ -22,14 +22,14 @@ def lane_of(number: int, steps: List[Step]) -> List[Bar]:
     for task, (idle, busy, function, status, tasks) in enumerate(steps):
         start = now + idle
         now = start + busy
-        runs.append(Bar(number, now, start, status, 1, task, (Part(function, tasks, busy),)))
+        runs.append(Bar(number, now, start, status, (Part(function, tasks, busy, 1, task),)))
     return runs
 
 
 STEPS = some.tuples(
     some.one_of(some.integers(0, 2000), some.integers(0, 3 * SECOND)),
     some.one_of(some.integers(0, 2000), some.integers(0, 3 * SECOND)),
-    some.integers(1, 4),
+    some.integers(1, 12),
     some.sampled_from(list(map(int, m.TaskStatus))),
     some.integers(1, 1000),
 )
@@ -61,18 +61,18 @@ def busy_until(bars: List[Bar], lane: int, time: int) -> int:
     return sum(min(bar.end, time) - bar.start for bar in bars if bar.lane == lane and bar.start < time)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(runs=LANES, resolution=RESOLUTIONS)
 def test_bars_are_as_long_as_the_runs_and_stand_for_the_same_tasks(runs: List[Bar], resolution: int) -> None:
     bars = aggregated(runs, resolution)
+    for coarser in (bars, aggregated(bars, 2 * resolution), aggregated(bars, 10 * resolution)):
+        assert busy_by_lane(coarser) == busy_by_lane(runs)
+        assert tasks_and_time(coarser) == tasks_and_time(runs)
+        assert all(sum(part.busy_microseconds for part in bar.parts) == bar.end - bar.start for bar in coarser)
+        assert len(coarser) <= len(runs)
 
-    assert busy_by_lane(bars) == busy_by_lane(runs)
-    assert tasks_and_time(bars) == tasks_and_time(runs)
-    assert all(sum(part.busy_microseconds for part in bar.parts) == bar.end - bar.start for bar in bars)
-    assert len(bars) <= len(runs)
 
-
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(runs=LANES, resolution=RESOLUTIONS, share=some.floats(0, 1))
 def test_at_any_moment_a_lane_was_drawn_busy_for_as_long_as_it_was_to_within_a_cell(
     runs: List[Bar], resolution: int, share: float
@@ -85,7 +85,7 @@ def test_at_any_moment_a_lane_was_drawn_busy_for_as_long_as_it_was_to_within_a_c
         assert abs(busy_until(bars, lane, time) - busy_until(runs, lane, time)) <= 2 * resolution
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(runs=LANES, resolution=RESOLUTIONS)
 def test_short_bars_of_one_lane_never_lie_over_each_other(runs: List[Bar], resolution: int) -> None:
     short = [bar for bar in aggregated(runs, resolution) if bar.end - bar.start < resolution]
@@ -95,7 +95,7 @@ def test_short_bars_of_one_lane_never_lie_over_each_other(runs: List[Bar], resol
         assert lane != next_lane or end <= start
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(runs=LANES, limit=some.integers(20, 60))
 def test_there_are_as_few_bars_as_are_asked_for(runs: List[Bar], limit: int) -> None:
     bars, resolution = bounded(runs, 1, limit)
@@ -111,7 +111,16 @@ def test_a_failure_among_many_successes_is_a_bar_of_its_own() -> None:
     bars = aggregated(runs, SECOND)
 
     assert sorted((bar.status, bar.tasks) for bar in bars) == [(0, 99), (1, 1)]
-    assert next(bar.task for bar in bars if bar.status == 1) == 17
+    assert next(bar.parts[0].task for bar in bars if bar.status == 1) == 17
+
+
+@settings(deadline=None, max_examples=40)
+@given(runs=LANES, resolution=RESOLUTIONS)
+def test_the_task_that_a_part_names_is_of_its_function(runs: List[Bar], resolution: int) -> None:
+    named = {(run.lane, part.task): part.function for run in runs for part in run.parts}
+
+    for bar in aggregated(aggregated(runs, resolution), 3 * resolution):
+        assert all(named[bar.lane, part.task] == part.function for part in bar.parts)
 
 
 def test_durations_that_are_nonsense_do_not_make_bars_without_number() -> None:

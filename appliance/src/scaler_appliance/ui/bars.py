@@ -23,11 +23,13 @@ _FAILED = (int(m.TaskStatus.FAILED), int(m.TaskStatus.LOST))
 
 
 class Part(NamedTuple):
-    """Tasks of one function in a bar, which took so long together."""
+    """Tasks of one function in a bar, which took so long together; `client` and `task` are those of one of them."""
 
     function: int
     tasks: int
     busy_microseconds: int
+    client: int
+    task: int
 
 
 class Bar(NamedTuple):
@@ -35,15 +37,12 @@ class Bar(NamedTuple):
 
     Parameters:
         parts: by function, the one that took longest first.
-        client, task: one of the tasks of that function.
     """
 
     lane: int
     end: int
     start: int
     status: int
-    client: int
-    task: int
     parts: Tuple[Part, ...]
 
     @property
@@ -53,11 +52,20 @@ class Bar(NamedTuple):
 
 def bounded(runs: List[Bar], resolution: int, limit: int) -> Tuple[List[Bar], int]:
     """The bars of runs, no more than a limit if that is possible; and how long a cell had to be for that."""
-    bars = aggregated(runs, resolution)
-    while len(bars) > limit and resolution < LONGEST_MICROSECONDS:
+    while resolution < LONGEST_MICROSECONDS and _count(runs, resolution) > limit:
         resolution *= 2
-        bars = aggregated(bars, resolution)
-    return bars, resolution
+    return aggregated(runs, resolution), resolution
+
+
+def _count(runs: List[Bar], resolution: int) -> int:
+    """How many bars they would be."""
+    short = {
+        (run.lane, run.end // resolution, run.status)
+        for run in runs
+        if not resolution <= run.end - run.start <= LONGEST_MICROSECONDS
+    }
+    long = sum([resolution <= run.end - run.start <= LONGEST_MICROSECONDS for run in runs])
+    return len(short) + long
 
 
 def aggregated(runs: Iterable[Bar], resolution: int) -> List[Bar]:
@@ -99,13 +107,14 @@ def _merged(runs: List[Bar], start: int) -> Bar:
     if len(runs) == 1:
         (only,) = runs
         return only._replace(start=start, end=start + only.end - only.start)
-    tasks: Dict[int, int] = {}
-    busy: Dict[int, int] = {}
+    parts: Dict[int, Part] = {}
     for run in runs:
-        for function, count, microseconds in run.parts:
-            tasks[function] = tasks.get(function, 0) + count
-            busy[function] = busy.get(function, 0) + microseconds
-    parts = sorted([Part(number, tasks[number], busy[number]) for number in tasks], key=lambda part: -part[2])
-    one = next(run for run in runs if run.parts[0].function == parts[0].function)
+        for part in run.parts:
+            before = parts.get(part.function)
+            if before is not None:
+                tasks, busy = before.tasks + part.tasks, before.busy_microseconds + part.busy_microseconds
+                part = before._replace(tasks=tasks, busy_microseconds=busy)
+            parts[part.function] = part
     length = sum(run.end - run.start for run in runs)
-    return Bar(one.lane, start + length, start, one.status, one.client, one.task, tuple(parts))
+    by_time = sorted(parts.values(), key=lambda part: -part.busy_microseconds)
+    return Bar(runs[0].lane, start + length, start, runs[0].status, tuple(by_time))

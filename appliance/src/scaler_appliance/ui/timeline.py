@@ -20,7 +20,7 @@ from scaler_appliance.ui.state import State
 from scaler_protocol import messages as m
 
 MAXIMUM_BARS = 3000
-MAXIMUM_WINDOW_BARS = 20_000
+MAXIMUM_WINDOW_BARS = 40_000
 DEFAULT_WINDOW_SECONDS = 60
 LONGEST_WINDOW_SECONDS = 3600
 DEFAULT_CELLS = 1024
@@ -229,8 +229,8 @@ def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Ask
             last_lane, lane_id = lane, _lane_id(lane)
         if lane in shown:
             end = each.unix_microseconds - each.end_microseconds[row]
-            parts = (Part(each.functions[row], each.counts[row], busy),)
-            runs.append(Bar(lane_id, end, end - busy, status, each.clients[row], each.first_tasks[row], parts))
+            part = Part(each.functions[row], each.counts[row], busy, each.clients[row], each.first_tasks[row])
+            runs.append(Bar(lane_id, end, end - busy, status, (part,)))
     return runs
 
 
@@ -270,9 +270,9 @@ def _columns(bars: List[Bar], base: float) -> Dict[str, Any]:
         "function": [bar.parts[0].function for bar in bars],
         "status": [bar.status for bar in bars],
         "count": [bar.tasks for bar in bars],
-        "client": [bar.client for bar in bars],
-        "task": [str(bar.task) for bar in bars],
-        "parts": {str(place): bar.parts for place, bar in enumerate(bars) if len(bar.parts) > 1},
+        "client": [bar.parts[0].client for bar in bars],
+        "task": [str(bar.parts[0].task) for bar in bars],
+        "parts": {str(place): [part[:3] for part in bar.parts] for place, bar in enumerate(bars) if len(bar.parts) > 1},
     }
 
 
