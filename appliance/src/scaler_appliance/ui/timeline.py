@@ -214,20 +214,22 @@ def _untold(publications: Iterable[m.TaskRuns]) -> List[Untold]:
 def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Asked) -> List[Bar]:
     """The runs of a publication that are in view, each as a bar."""
     sessions = {session for session, _ in shown}
+    nowhere = _lane_id(NOWHERE) if NOWHERE in shown else -1
+    lane_ids: Dict[Tuple[int, int], int] = {}  # by worker and process; -1: not shown
     runs: List[Bar] = []
-    last_lane, lane_id = (-1, -1), 0
     for row in _at_the_time(each, _of_workers(each, sessions), asked):
-        session, process_id, busy = each.workers[row], each.processors[row], each.busy_microseconds[row]
-        status = each.statuses[row]
+        status, busy = each.statuses[row], each.busy_microseconds[row]
+        where = session, process_id = each.workers[row], each.processors[row]
         if process_id or (busy and session):
-            lane = session, slots.slot(session, process_id)
+            lane_id = lane_ids.get(where)
+            if lane_id is None:
+                lane = session, slots.slot(session, process_id)
+                lane_id = lane_ids[where] = _lane_id(lane) if lane in shown else -1
         elif status in _FAILED:
-            lane = NOWHERE
+            lane_id = nowhere
         else:
             continue  # it was cancelled before any processor had it
-        if lane != last_lane:
-            last_lane, lane_id = lane, _lane_id(lane)
-        if lane in shown:
+        if lane_id >= 0:
             end = each.unix_microseconds - each.end_microseconds[row]
             part = Part(each.functions[row], each.counts[row], busy, each.clients[row], each.first_tasks[row])
             runs.append(Bar(lane_id, end, end - busy, status, (part,)))
