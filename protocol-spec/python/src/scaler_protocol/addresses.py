@@ -117,7 +117,8 @@ def why_not_greeted(address: Address, has_spoken: bool, is_scheduler: bool = Fal
 
 def why_foreign(address: Address, first_words: bytes) -> str:
     """What a server is that speaks another protocol."""
-    return f"what listens at {address} is no Scaler scheduler: it begins with {first_words[:24]!r}"
+    first_line = first_words.splitlines()[0] if first_words.strip() else first_words
+    return f"what listens at {address} is no Scaler scheduler: it begins with {first_line[:40]!r}"
 
 
 def _owner(path: str) -> str:
