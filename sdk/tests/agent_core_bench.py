@@ -162,7 +162,7 @@ class Bench:
         self.turn()
 
     def die(self, number: int, description: str = "was ended by signal 9 (SIGKILL)", stack: str = "") -> None:
-        self.core.on_processor_died(number, description, stack)
+        self.core.on_processor_died(number, description, self.now, stack)
         self.turn()
 
     def outcomes(self) -> Dict[int, Tuple[int, bytes]]:

@@ -60,6 +60,89 @@ def test_workers_are_sorted_by_their_heads(shown: Browser) -> None:
     assert shown.evaluate("location.hash") == "#/workers?sort=-name"
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [
+            ("#/__proto__", "There is no page “__proto__”.", "#/overview"),
+            ("#/constructor/1", "There is no page “constructor/1”.", "#/overview"),
+            ("#/workers/7", "There is no page “workers/7”.", "#/overview"),
+            ("#/tasks%3Fstate=failed", "There is no page “tasks?state=failed”.", "#/overview"),
+            ("#/%E0%A4%A", "There is no page “%E0%A4%A”.", "#/overview"),
+            ("#/task/1/abc", "There is no task “1/abc”", "#/tasks"),
+            ("#/overview?span=77", "span is 300, 900, 3600 seconds, not “77”.", "#/overview"),
+            ("#/stream?window=abc", "window is a number of seconds, not “abc”.", "#/stream"),
+        ],
+        [
+            ("#/tasks?state=waiting", "there is no 'waiting'; use one of running, failures", "#/tasks"),
+            ("#/tasks?sate=failed", "“sate” is nothing that this page can be asked for", "#/tasks"),
+            ("#/tasks?offset=-1", "offset is a whole number, not “-1”.", "#/tasks"),
+            ("#/workers?sort=__proto__", "there is no '__proto__'; use one of session, name", "#/workers"),
+        ],
+    ],
+    ids=["pages", "filters"],
+)
+def test_an_address_that_shows_nothing_says_so_and_links_back(shown: Browser, wrong: list[tuple[str, ...]]) -> None:
+    shown.visit("#/functions")
+    shown.wait(has_rows())
+    seen = f"[...document.querySelectorAll({ROWS!r}), ...document.querySelectorAll('.banner')]"
+    for address, said, back in wrong:
+        shown.visit(address)
+        shown.wait_for_text("#page [role=alert]", said)
+        assert not shown.evaluate(f"{seen}.some((it) => it.checkVisibility())"), address
+        assert shown.evaluate("document.querySelector('[role=alert] a').hash") == back
+        shown.wait(LIVE)
+        shown.click("[role=alert] a")
+        shown.wait(f"location.hash === '{back}' && !document.querySelector('[role=alert]')")
+        shown.wait("document.querySelector('#page > :nth-child(2)').checkVisibility()")
+    assert all("400" in problem for problem in shown.problems())
+    shown.forget_problems()
+
+
+def test_a_filter_for_what_there_is_not_names_it(shown: Browser) -> None:
+    for kind in ("worker", "function", "client", "graph"):
+        shown.visit(f"#/tasks?{kind}=987654")
+        shown.wait_for_text(".empty", f"There is no {kind} 987654 (any more).")
+        shown.click(".empty a")
+        shown.wait(f"location.hash === '#/tasks' && {has_rows()}")
+
+
+def test_counts_of_failures_are_links_to_them(shown: Browser) -> None:
+    shown.wait("document.querySelector('[data-vital=failed] a')?.hash === '#/tasks?state=failures'")
+    shown.wait("document.querySelector('.outcome-list a')?.hash === '#/tasks?state=failures'")
+    for page in ("workers", "functions", "clients"):
+        shown.visit(f"#/{page}")
+        shown.wait(has_rows())
+        shown.wait("document.querySelector('td[data-alarm] a')?.hash.includes('state=failures')")
+    shown.click("td[data-alarm] a")
+    shown.wait(has_rows())
+    assert set(column(shown, 3)) <= {"✕ failed", "✕ lost"}
+
+
+FUNCTION_NAMES = ("numpy.linalg.svd", "prepare", "score_model")
+
+
+def colours(browser: Browser, page: str) -> dict[str, str]:
+    """Of the functions' swatches on a page, by name."""
+    browser.visit(f"#/{page}")
+    for name in FUNCTION_NAMES:
+        browser.wait_for_text("#page", name)
+    found = browser.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#page .swatch:not(.hatched)')].map((it) =>"
+        " [it.nextElementSibling.textContent, getComputedStyle(it).backgroundColor]))"
+    )
+    return {name: found[name] for name in FUNCTION_NAMES}
+
+
+def test_a_function_has_one_colour_on_every_page_and_in_every_session(browser: Browser, four_workers: str) -> None:
+    seen = []
+    for pages in (("stream", "functions", "tasks?search=e"), ("functions", "overview", "stream")):
+        browser.open(four_workers, f"#/{pages[0]}")
+        seen += [colours(browser, page) for page in pages]
+    assert all(each == seen[0] for each in seen)
+    assert len(set(seen[0].values())) == len(FUNCTION_NAMES)
+
+
 def test_a_filter_stays_in_the_address_and_leaves_by_a_link(shown: Browser) -> None:
     shown.visit("#/workers")
     shown.wait(has_rows(4))
@@ -227,9 +310,7 @@ def test_a_thousand_workers_are_paged_and_searched(browser: Browser, play: Play,
     browser.wait("document.querySelector('.stream-canvas')?.dataset.runs > 0")
     browser.press("ArrowDown")
     browser.wait("location.hash.includes('lanes=')")
-    browser.wait(
-        "/^processors \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)"
-    )
+    browser.wait("/^slots \\d+–\\d+ of 2\u2009000$/.test([...document.querySelectorAll('.shown')].pop().textContent)")
 
 
 def test_a_hidden_tab_asks_for_nothing_and_is_live_when_seen_again(shown: Browser) -> None:
@@ -254,6 +335,8 @@ def test_a_scaler_ui_that_goes_is_told_of_and_taken_up_again(browser: Browser, p
     start_ui(cluster.monitor_address, "--port", first.url.rstrip("/").rpartition(":")[2])
     browser.wait(f"{LIVE} && document.querySelector('.banner').hidden")
     browser.wait_for_events()
+    browser.wait("document.querySelector('[data-vital=workers] dd').textContent === '2'")
+    assert not browser.evaluate("document.querySelectorAll('.notice[data-kind=restart]').length"), "it is the same one"
     browser.forget_problems()
 
 

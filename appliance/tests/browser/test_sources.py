@@ -11,10 +11,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
 from browser_driver import MODULES
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 STATIC = Path(__file__).resolve().parents[2] / "src" / "scaler_appliance" / "ui" / "static"
 MODULE_FILES = sorted((STATIC / "js").rglob("*.js"))
@@ -79,6 +81,48 @@ def test_every_module_can_be_read() -> None:
     for path in MODULE_FILES:
         done = subprocess.run(["node", "--check", str(path)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
+
+
+COVER = """
+import { Columns } from MODULE;
+const lanes = JSON.parse(process.argv[1]);
+console.log(JSON.stringify(lanes.map((runs) => {
+  const columns = new Columns(WIDTH);
+  for (const [start, end, number] of runs) columns.cover(start, end, number);
+  let filled = 0;
+  let next = 0;
+  columns.pieces((x, width, share) => {
+    if (x < next) throw new Error("pieces overlap");
+    next = x + width;
+    filled += width * share;
+  });
+  return filled;
+})));
+"""
+WIDTH = 200
+RUNS = some.lists(some.tuples(some.floats(0, 3), some.floats(0, 5), some.integers(1, 3)), max_size=80)
+
+
+def one_after_the_other(steps: List[Tuple[float, float, int]]) -> List[Tuple[float, float, int]]:
+    """Runs with gaps, in pixels, as far as there is room."""
+    runs, now = [], 0.0
+    for gap, length, function in steps:
+        start, now = now + gap, now + gap + length
+        runs.append((start, min(now, WIDTH), function))
+    return [run for run in runs if run[0] < run[1]]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no browser: Node.js missing")
+@settings(max_examples=3, deadline=None)
+@given(some.lists(RUNS.map(one_after_the_other), min_size=30, max_size=60))
+def test_as_much_of_a_lane_is_filled_as_it_was_busy(lanes: List[List[Tuple[float, float, int]]]) -> None:
+    module = json.dumps((STATIC / "js" / "stream" / "columns.js").as_uri())
+    script = COVER.replace("MODULE", module).replace("WIDTH", str(WIDTH))
+    command = ["node", "--input-type=module", "--eval", script, json.dumps(lanes)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for runs, filled in zip(lanes, json.loads(done.stdout)):
+        assert abs(filled - sum(end - start for start, end, _ in runs)) < 1
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ def test_while_nobody_watches_what_ended_leaves_no_trace(harness: Harness) -> No
     changes = harness.state.changes
     assert not changes.clients.touched and not changes.workers.touched and not changes.objects.touched
     assert not changes.clients.gone and not changes.workers.gone and not changes.objects.gone
-    assert not changes.beats and not harness.state.runs
+    assert not harness.state.runs
     harness.core.watch(True, True)
     monitor.look(is_snapshot=True)
     assert not monitor.model.tables["clients"]
@@ -158,6 +158,79 @@ def test_heartbeats_tell_of_processors_and_what_they_run(harness: Harness) -> No
     worker.send(m.Heartbeat())
     monitor.look()
     assert worker.session not in monitor.model.tables["processors"]
+
+
+def processors(monitor: Monitor, worker: Worker) -> list[Tuple[bool, int]]:
+    """Whether each processor of a worker has a task, and which one is named."""
+    return [(bool(row[2] & 2), row[7]) for row in monitor.model.tables["processors"][worker.session]]
+
+
+def test_a_task_that_has_ended_runs_nowhere_whatever_the_last_heartbeat_said(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=2)
+    monitor = Monitor(harness)
+    client.submit([7, 8])
+    first, second = worker.take_tasks()
+    worker.send(
+        m.Heartbeat(
+            processors=[
+                m.ProcessorStatus(process_id=1, initialized=True, has_task=True, instance=first, queued=3),
+                m.ProcessorStatus(process_id=2, initialized=True, has_task=True, instance=second),
+            ]
+        )
+    )
+    monitor.look()
+    assert processors(monitor, worker) == [(True, 7), (True, 8)]
+    worker.finish([first])
+    monitor.look()
+    assert processors(monitor, worker) == [(False, 0), (True, 8)]
+    worker.finish([second])
+    monitor.look()
+    assert processors(monitor, worker) == [(False, 0), (False, 0)]
+    assert [row[5] for row in monitor.model.tables["processors"][worker.session]] == [0, 0]
+    assert not monitor.tasks().get("running")
+
+
+def test_a_task_that_ended_before_the_heartbeat_came_is_not_told_as_running(harness: Harness) -> None:
+    client, worker = peers(harness)
+    monitor = Monitor(harness)
+    client.submit([7])
+    (instance,) = worker.take_tasks()
+    worker.finish([instance])
+    worker.send(m.Heartbeat(processors=[m.ProcessorStatus(process_id=1, has_task=True, instance=instance)]))
+    monitor.look()
+    assert processors(monitor, worker) == [(False, 0)]
+
+
+def test_as_many_processors_have_a_task_as_the_worker_has_tasks_for(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=3)
+    idle = [m.ProcessorStatus(process_id=number, initialized=True) for number in (1, 2, 3)]
+    worker.send(m.Heartbeat(processors=idle))
+    worker.take(m.HeartbeatEcho)
+    monitor = Monitor(harness)
+    client.submit([1, 2])
+    monitor.look()
+    assert sum(has_task for has_task, _ in processors(monitor, worker)) == monitor.tasks()["running"] == 2
+    client.submit(range(3, 20))
+    monitor.look()
+    assert [has_task for has_task, _ in processors(monitor, worker)] == [True] * 3
+    while monitor.tasks().get("running"):
+        worker.finish(worker.take_all_tasks())
+        monitor.look()
+    assert [has_task for has_task, _ in processors(monitor, worker)] == [False] * 3
+
+
+def test_a_task_that_waits_for_others_has_a_processor_beside_the_one_in_its_slot(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker(slots=1)
+    monitor = Monitor(harness)
+    client.submit([1])
+    (parent,) = worker.take_tasks()
+    waits = m.ProcessorStatus(process_id=1, initialized=True, has_task=True, suspended=True, instance=parent)
+    worker.send(m.Heartbeat(processors=[waits, m.ProcessorStatus(process_id=2, initialized=True)]))
+    monitor.look()
+    assert processors(monitor, worker) == [(True, 1), (False, 0)]
+    client.submit([2])
+    monitor.look()
+    assert processors(monitor, worker) == [(True, 1), (True, 0)]
 
 
 def test_a_worker_is_told_whether_anybody_watches(harness: Harness) -> None:
@@ -261,5 +334,5 @@ def test_of_very_many_workers_some_are_told_of_and_then_the_others(harness: Harn
         workers[0].vanish()
         for _ in range(2):
             monitor.model.apply(through_codec(harness.core.status.take(is_snapshot=False)))
-        assert not harness.state.changes.workers.touched and not harness.state.changes.beats
+        assert not harness.state.changes.workers.touched
         monitor.model.assert_is_true(harness.core)

@@ -189,16 +189,38 @@ def test_failures_are_told_of_all_workers_up_to_a_number() -> None:
     assert len(told.failures) == FAILURES_AT_MOST
 
 
-def test_one_worker_with_more_lanes_than_can_be_told_is_told_in_larger_pieces() -> None:
+def test_one_worker_with_more_runs_than_can_be_told_is_told_in_larger_pieces() -> None:
     runs = TaskRuns()
-    for _ in range(2):
-        for processor in range(ENTRIES_AT_MOST + 10):
-            note(runs, 3, processor=processor)
-        before = runs.merged_seconds
-        told = runs.take(0.0, b"", 0)
-        assert told.one_worker_of == 1, "none other would be left"
-        assert len(rows(told)) == ENTRIES_AT_MOST and told.omitted_runs == 10
-        assert runs.merged_seconds == 2 * before
+    processors, rounds = 200, 50
+    for round_number in range(rounds):
+        for processor in range(processors):
+            lane = (3, processor, 1, 1, int(Status.SUCCESS))
+            runs.note(round_number / rounds, lane, round_number, 1, 10_000.0)
+    told = runs.take(1.0, b"", 0)
+    assert told.one_worker_of == 1, "none other would be left"
+    assert told.omitted_runs == told.omitted_tasks == 0
+    assert len(told.counts) <= ENTRIES_AT_MOST
+    busy = dict.fromkeys(range(processors), 0)
+    for processor, microseconds in zip(told.processors, told.busy_microseconds):
+        busy[processor] += microseconds
+    assert set(busy.values()) == {rounds * 10_000}
+
+
+def test_more_processors_than_there_may_be_entries_are_all_told_of() -> None:
+    runs = TaskRuns()
+    for processor in range(ENTRIES_AT_MOST + 10):
+        note(runs, 3, processor=processor)
+    told = runs.take(0.0, b"", 0)
+    assert sorted(told.processors) == list(range(ENTRIES_AT_MOST + 10)) and told.omitted_runs == 0
+
+
+def test_where_there_are_too_many_entries_those_that_are_there_stand_for_more() -> None:
+    runs = TaskRuns()
+    for number in range(2):
+        for processor in range(FAILURES_AT_MOST):
+            runs.note(float(number), (3, processor, 1, 1, int(Status.FAILED)), number, 1, 5.0)
+    told = runs.take(2.0, b"", 0)
+    assert list(told.counts) == [2] * FAILURES_AT_MOST and told.omitted_tasks == 0
 
 
 def test_failures_in_bulk_are_told_up_to_a_size() -> None:
@@ -207,3 +229,17 @@ def test_failures_in_bulk_are_told_up_to_a_size() -> None:
         entry = runs.note(0.0, (worker, 0, 1, 1, int(Status.FAILED)), 1, 1, 1.0)
         runs.note_failure(entry, bytes(FAILURE_BYTES))
     assert len(runs.take(0.0, b"", 0).failures) == 16
+
+
+def test_a_task_that_was_stopped_took_the_time_that_it_had_run(watched: Harness) -> None:
+    client, worker = watched.client(), watched.worker()
+    client.submit([5])
+    (instance,) = worker.take_tasks()
+    running = m.ProcessorStatus(process_id=77, has_task=True, instance=instance, task_microseconds=1_000_000)
+    worker.send(m.Heartbeat(processors=[running]))
+    client.cancel(5, force=True)
+    watched.now += 0.5
+    worker.confirm(instance, m.CancelOutcome.CANCELLED)
+    runs = take(watched)
+    assert rows(runs) == [(worker.session, 77, client.session, 1, 5, 1, Status.CANCELLED)]
+    assert list(runs.busy_microseconds) == [1_500_000]

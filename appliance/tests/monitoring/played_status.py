@@ -168,7 +168,7 @@ class PlayedScheduler:
             slots=count * self.slots,
             tasks=[
                 m.Count(name="unassigned", value=figures.randrange(10_000)),
-                m.Count(name="running", value=cells),
+                m.Count(name="running", value=2 * cells),
                 m.Count(name="success", value=total - failed),
                 m.Count(name="failed", value=failed),
                 m.Count(name="canceled", value=self.sequence),

@@ -12,9 +12,10 @@ from top.sample import clients, cluster, counts, functions, status, workers
 from scaler_appliance.monitoring.cluster import Cluster
 from scaler_appliance.top import text
 from scaler_appliance.top.frame import Size, Source, render
-from scaler_appliance.top.lines import plain, width_of
+from scaler_appliance.top.lines import NOTICE, STOPPED, plain, width_of
 from scaler_appliance.top.rows import COLUMNS
 from scaler_appliance.top.view import View
+from scaler_protocol import messages as m
 
 ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
 HERE = Source(ADDRESS)
@@ -111,10 +112,62 @@ def test_nothing_was_heard_yet() -> None:
     assert "Is it the monitor address, which the scheduler prints when it starts?" in late
 
 
-def test_a_scheduler_that_fell_silent_leaves_its_last_figures() -> None:
-    frame = shown(source=Source(ADDRESS, silent_seconds=12.3, is_connected=False))
-    assert f"waiting for {ADDRESS}, silent for 12 s" in frame
+def test_why_nothing_is_heard_is_said() -> None:
+    reason = f"no permission to connect to {ADDRESS} (Permission denied): the socket belongs to ann"
+    source = Source(ADDRESS, silent_seconds=30, is_connected=False, reason=reason)
+    for frame in (shown(Cluster(), source=source), shown(source=source)):
+        assert reason[:100] in frame
+        assert not any("Is it" in line for line in frame)
+
+
+def styles(source: Source, view: View = FIRST_VIEW) -> List[str]:
+    """Of all spans that are no blanks or notices."""
+    lines = render(cluster(), view, source, Size(100, 24)).lines
+    return [span.style for line in lines for span in line if span.text.strip() and span.style != NOTICE]
+
+
+def test_a_scheduler_that_fell_silent_leaves_its_last_figures_and_they_are_dim() -> None:
+    source = Source(ADDRESS, silent_seconds=12.3, is_connected=False)
+    frame = shown(source=source)
+    assert f"waiting for {ADDRESS}, silent for 12 s: figures are from then" in frame
     assert len(names(frame)) == 3
+    assert set(styles(source)) == {STOPPED}
+    assert STOPPED not in styles(HERE)
+
+
+def test_figures_of_a_pause_are_dim() -> None:
+    assert set(styles(HERE, View(is_paused=True))) == {STOPPED}
+
+
+@settings(deadline=None)
+@given(
+    slots=some.integers(0, 64),
+    tasks=some.integers(0, 200),
+    bits=some.lists(some.integers(0, 7), max_size=70),
+    beaten=some.integers(0, 500),
+)
+def test_what_is_said_of_a_worker_never_contradicts_itself(
+    slots: int, tasks: int, bits: List[int], beaten: int
+) -> None:
+    told = status(of_workers={"tasks": [tasks, 0, 0], "queued": [beaten, 0, 0]})
+    told.new_workers[0].slots = slots
+    count = len(bits)
+    told.processors = m.ProcessorColumns(
+        workers=[1] * count,
+        process_ids=range(1, count + 1),
+        states=bytes(bits),
+        **{name: [0] * count for name in PROCESSOR_FIGURES},
+    )
+    worker = cluster(told).workers[1]
+    assert 0 <= worker.busy <= min(worker.slots, worker.tasks)
+    assert worker.busy + worker.suspended + worker.waiting == worker.tasks
+    assert worker.waiting == 0 or worker.busy == worker.slots, "nothing waits beside a free slot"
+    assert (worker.tasks == 0) == (worker.busy + worker.suspended + worker.waiting == 0)
+
+
+PROCESSOR_FIGURES = (
+    "cpu_permille", "resident_bytes", "queued", "task_clients", "task_ids", "task_functions", "task_microseconds",
+)  # fmt: skip
 
 
 def test_a_pause_says_so() -> None:
@@ -232,3 +285,7 @@ def test_help_tells_all_keys_and_columns() -> None:
     for column in COLUMNS:
         assert any(line.strip().startswith(column.title) for line in frame)
     assert any("quit" in line for line in frame)
+    assert any(line.strip().startswith("running") for line in frame)
+    least = shown(view=View(shows_help=True), lines=24, columns=80)
+    assert "any key goes back" in least[0]
+    assert any(line.strip().startswith(COLUMNS[-2].title) for line in least), "keys and columns fit a small terminal"

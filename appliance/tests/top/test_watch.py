@@ -25,6 +25,9 @@ class Heard:
     def age_seconds(self) -> float:
         return self.age
 
+    def silence_reason(self) -> str:
+        return ""
+
     def is_connected(self) -> bool:
         return self.age < 3
 
@@ -81,6 +84,6 @@ def test_a_scheduler_that_falls_silent_is_told_from_one_that_speaks() -> None:
     heard = Heard(cluster())
     watch = Watch(heard, View())
     heard.age = 12.0
-    assert "waiting for ipc:///tmp/monitor, silent for 12 s" in seen(watch)
+    assert "waiting for ipc:///tmp/monitor, silent for 12 s: figures are from then" in seen(watch)
     heard.age = 0.0
     assert not any("waiting" in line for line in seen(watch))

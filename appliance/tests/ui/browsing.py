@@ -18,6 +18,7 @@ from scaler_appliance.ui.application import make_application
 from scaler_appliance.ui.queries import Query
 from scaler_appliance.ui.state import State
 from scaler_appliance.ui.watching import Watch
+from scaler_protocol import messages as m
 
 START = 1_800_000_000.0
 DEADLINE_SECONDS = 20.0
@@ -40,8 +41,13 @@ class ToldFeed:
             self.cluster.apply(status)
             if self.cluster.generation != generation:
                 self.task_log.clear()
-            self.task_log.append(runs)
+            self.tell(runs)
         self.age = 0.0
+
+    def tell(self, runs: m.TaskRuns) -> None:
+        """What ran, beside what the scheduler tells by itself."""
+        self.task_log.append(runs)
+        self.cluster.note_runs(runs)
 
     def restart(self, scheduler: PlayedScheduler) -> None:
         self.scheduler = scheduler
@@ -52,6 +58,9 @@ class ToldFeed:
 
     def is_connected(self) -> bool:
         return self.cluster.scheduler is not None and self.age < 3.5
+
+    def silence_reason(self) -> str:
+        return "" if self.is_connected() else "nobody listens"
 
     def fileno(self) -> int:
         raise AssertionError("there is no socket")

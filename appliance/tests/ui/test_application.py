@@ -119,7 +119,10 @@ def test_health_is_that_of_the_scheduler(site: Site) -> None:
     site.feed.age = 7.0
     answer = site.browser.get("/healthz")
     assert answer.status == 503
-    assert answer.json()["reasons"] == ["the scheduler at ipc:///tmp/played has been silent for 7.0 s"]
+    assert answer.json()["reasons"] == [
+        "the scheduler at ipc:///tmp/played has been silent for 7.0 s",
+        "nobody listens",
+    ]
     assert site.browser.get("/livez").status == 200
 
     site.feed.restart(PlayedScheduler(seed=2, started=START))

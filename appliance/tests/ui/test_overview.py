@@ -7,8 +7,12 @@ import json
 from monitoring.played_status import PlayedScheduler
 from ui.browsing import START, query, told_state
 
+from scaler_appliance.top.rows import BY_TITLE, Row
+from scaler_appliance.ui.entities import workers
 from scaler_appliance.ui.history import COARSE_SAMPLES, COLUMNS, FINE_A_COARSE, FINE_SAMPLES, History
+from scaler_appliance.ui.metrics import Metrics
 from scaler_appliance.ui.overview import HOSTS_SHOWN, overview
+from scaler_appliance.ui.state import hosts
 
 
 def test_the_head_says_who_speaks_and_what_there_is() -> None:
@@ -111,3 +115,23 @@ def test_the_busiest_functions_and_the_hosts_are_beside_it() -> None:
     assert len(body["hosts"]) == body["hosts_total"] == HOSTS_SHOWN
     assert sum(host["workers"] for host in body["hosts"]) == 200
     assert {host["slots"] for host in body["hosts"]} == {8}
+
+
+def test_figures_of_one_moment_agree_wherever_they_stand() -> None:
+    state, _ = told_state(workers=5, slots=3)
+    head, metrics = state.head(), Metrics(state)
+    body = workers(state, query(expand=",".join(map(str, state.cluster.workers))))
+    rows = body["rows"]
+
+    busy = sum(row["busy"] for row in rows)
+    assert head["busy"] == busy == sum(host["busy"] for host in hosts(state, 100)) == 15
+    assert metrics.value("scaler_slots_busy") == busy
+    at_workers = sum(row["busy"] + row["suspended"] + row["queued"] for row in rows)
+    assert head["tasks"]["running"] == at_workers == sum(row["tasks"] for row in rows)
+    assert metrics.value("scaler_tasks_running") == at_workers
+    assert metrics.value("scaler_worker_tasks_queued") == at_workers - busy
+    for row in rows:
+        processors = body["expanded"][str(row["session"])]
+        assert sum(processor["has_task"] for processor in processors) == row["busy"]
+    shown_by_top = [BY_TITLE["free"].write(Row(each, None, 0)) for each in state.cluster.workers.values()]
+    assert sum(map(int, shown_by_top)) == head["slots"] - busy

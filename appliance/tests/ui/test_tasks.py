@@ -25,20 +25,28 @@ def failing(payload: bytes, **fields: Any) -> State:
     return state
 
 
-def tell_failure(feed: ToldFeed, payload: bytes, task_id: int = 1 << 60, entry: int = 0) -> None:
+def tell_failure(
+    feed: ToldFeed,
+    payload: bytes,
+    task_id: int = 1 << 60,
+    entry: int = 0,
+    status: m.TaskStatus = m.TaskStatus.FAILED,
+    processor: int = 100000,
+    busy: int = 1500,
+) -> None:
     now = int(feed.scheduler.now * 1e6)
     runs = m.TaskRuns(
         scheduler_id=feed.scheduler.scheduler_id,
         unix_microseconds=now,
         end_microseconds=[500],
         workers=[1000],
-        processors=[100000],
+        processors=[processor],
         clients=[1],
         functions=[2],
         first_tasks=[task_id],
         counts=[1],
-        statuses=bytes([m.TaskStatus.FAILED]),
-        busy_microseconds=[1500],
+        statuses=bytes([status]),
+        busy_microseconds=[busy],
         peak_memory_bytes=[4096],
         attempts=[3],
         failures=[m.FailedRun(entry=entry, failure=payload)],
@@ -137,6 +145,56 @@ def test_the_log_is_searched_here(parameters: Dict[str, str], wanted: Any) -> No
     expected = [row for row in everything if wanted(row) and not (names_what_ended and row["state"] == "running")]
     assert body["rows"] == expected
     assert body["matching"] == len(expected)
+
+
+def test_failures_are_those_that_failed_and_those_that_were_lost() -> None:
+    state, feed = told_state(steps=20)
+    failed = tasks(state, query(state="failed", limit=1))["matching"]
+    tell_failure(feed, encode_struct(FAILURE), status=m.TaskStatus.LOST)
+
+    assert tasks(state, query(state="lost"))["matching"] == 1
+    assert tasks(state, query(state="failures", limit=1))["matching"] == failed + 1
+
+
+@pytest.mark.parametrize("kind", ["worker", "function", "client", "graph"])
+def test_what_there_is_not_is_named(kind: str) -> None:
+    state, _ = told_state()
+
+    body = tasks(state, query(**{kind: 987_654}))
+
+    assert (body["rows"], body["unknown"]) == ([], [f"{kind} 987654"])
+    assert tasks(state, query(search="nothing has this"))["unknown"] == []
+
+
+def test_a_worker_that_has_gone_is_found_as_long_as_its_tasks_are() -> None:
+    state, feed = told_state(steps=20)
+    gone = feed.scheduler.lose_worker()
+    feed.step()
+
+    body = tasks(state, query(worker=gone))
+
+    assert body["rows"] and body["unknown"] == []
+
+
+def test_tasks_of_a_graph_are_those_with_its_numbers() -> None:
+    state, feed = told_state(steps=5)
+    for task_id in (1, 1000, 1001):
+        tell_failure(feed, encode_struct(FAILURE), task_id=task_id)
+
+    rows = tasks(state, query(graph=1, state="failures"))["rows"]
+
+    assert {"1", "1000"} <= {row["task"] for row in rows}
+    assert all(1 <= int(row["task"]) <= 1000 for row in rows)
+
+
+def test_of_a_task_that_no_processor_had_no_duration_is_told() -> None:
+    state, feed = told_state(steps=1)
+    tell_failure(feed, encode_struct(FAILURE), processor=0, busy=0)
+
+    (row,) = tasks(state, query(search=1 << 60))["rows"]
+
+    assert (row["duration_us"], row["mean_us"], row["start"]) == (None, None, None)
+    assert row["end"]
 
 
 def test_a_state_that_there_is_not_is_named() -> None:

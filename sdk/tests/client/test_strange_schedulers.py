@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pwd
 import socket
 import threading
 from array import array
+from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 import pytest
@@ -12,9 +16,10 @@ import pytest
 from scaler import Client, NamedFunction
 from scaler.client.objects import ObjectChannel
 from scaler.client.outgoing import Outbox
-from scaler.exceptions import ObjectStorageFullError
+from scaler.exceptions import NotASchedulerError, ObjectStorageFullError, SchedulerUnreachableError
 from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.addresses import parse_address, shortcut_of, why_not_connected
 from scaler_protocol.connection import Connection
 from scaler_protocol.zmtp import Zmtp
 
@@ -150,6 +155,80 @@ def test_profiles_may_lack_columns() -> None:
         future = client.submit(ECHO, 1)
         assert future.result(TIMEOUT_SECONDS) == 7
         assert future.profiling_info().duration_us == 5
+
+
+# No Welcome -----------------------------------------------------------------------------------------------------------
+
+
+def connect(address: str) -> str:
+    """What a client says of an address that it cannot use, without its advice."""
+    with pytest.raises(ConnectionError) as raised:
+        Client(address, connect_timeout_seconds=0.3)
+    assert type(raised.value) in (SchedulerUnreachableError, NotASchedulerError)
+    return str(raised.value)
+
+
+def test_a_port_that_is_refused_has_nobody_listening() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    said = connect(address)
+    assert said.startswith(f"nothing listens at {address} (Connection refused); start a scheduler there")
+
+
+def test_a_firewall_that_drops_what_is_sent_gives_no_answer() -> None:
+    with socket.socket() as listener, socket.socket() as first:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)  # Linux drops further attempts like a firewall, once the queue is full
+        first.connect(listener.getsockname())
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        said = connect(address)
+    assert said.startswith(f"no answer from {address} (Connection timed out): a firewall drops")
+    assert said.endswith("check the address, and the firewalls in between")
+
+
+def test_a_scheduler_that_is_busy_took_the_connection_and_did_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        said = connect(address)
+        assert said.startswith(f"what listens at {address} took the connection and said nothing in time: a scheduler")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as shortcut:
+            name = shortcut_of(parse_address(address))
+            assert name is not None
+            shortcut.bind(name)
+            shortcut.listen()
+            said = connect(address)
+    assert said.startswith(f"the scheduler at {address} took the connection and did not answer in time: it is busy")
+
+
+def test_a_server_of_another_kind_is_called_so() -> None:
+    def answer(listener: socket.socket) -> None:
+        kept = []
+        while True:
+            try:
+                stream, _ = listener.accept()
+            except OSError:
+                return
+            kept.append(stream)
+            if stream.recv(64).endswith(b"\n"):
+                stream.sendall(b"-ERR unknown command\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        said = connect(address)
+        listener.shutdown(socket.SHUT_RDWR)
+    assert said.startswith(f"what listens at {address} is no Scaler scheduler: it begins with b'-ERR unknown")
+
+
+def test_a_socket_of_another_user_may_not_be_connected_to(tmp_path: Path) -> None:
+    path = tmp_path / "scheduler"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        denied = PermissionError(errno.EACCES, "Permission denied")  # which root, as who tests may run, never meets
+        said = why_not_connected(parse_address(f"ipc://{path}"), denied)
+    owner = pwd.getpwuid(os.getuid()).pw_name
+    assert said == f"no permission to connect to ipc://{path} (Permission denied): the socket belongs to {owner}"
 
 
 def test_batches_keep_to_the_limit_of_messages() -> None:

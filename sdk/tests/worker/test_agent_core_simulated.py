@@ -202,7 +202,7 @@ class World:
 
     def die(self, number: int) -> None:
         del self.processors[number]
-        self.core.on_processor_died(number, "died")
+        self.core.on_processor_died(number, "died", self.now)
         self.core.finish_turn(self.now)
 
     def send_tasks(self) -> None:

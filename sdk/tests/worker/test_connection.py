@@ -196,4 +196,4 @@ def test_nobody_at_the_address_is_told_once(caplog: pytest.LogCaptureFixture):
     rounds.close()
     loop.close()
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warned == [f"Worker: cannot connect to {address} (Connection refused): trying again"]
+    assert warned == [f"Worker: nothing listens at {address} (Connection refused): trying again"]

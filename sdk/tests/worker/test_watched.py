@@ -54,15 +54,44 @@ def test_each_chunk_of_a_processor_is_a_run():
     assert all(sum(message.runs[::3]) == len(message.ids) for message in told)
 
 
-def test_outcomes_of_tasks_that_nobody_ran_to_the_end_are_runs_too():
+def test_a_task_that_its_processor_died_of_took_the_time_until_then():
     bench = Bench()
     bench.core.watch(True)
     bench.send_tasks([10], options={"at_most_once": True})
     ((number, chunk),) = bench.dealt()
     bench.start(number, chunk.first_position)
+    bench.now += 2.5
     bench.die(number)
     (message,) = results(bench)
     assert list(message.statuses) == [m.TaskStatus.LOST]
+    assert runs(message) == [(1, 1000 + number, 2_500_000)]
+    assert message.busy_microseconds == 2_500_000
+
+
+def test_a_task_of_a_chunk_took_no_longer_than_since_the_outcome_before_it():
+    bench = Bench(slots=1)
+    bench.learn(SHORT_MICROSECONDS)
+    results(bench)
+    bench.core.watch(True)
+    bench.send_tasks(range(50), options={"at_most_once": False, "retries": 0})
+    number, chunk = bench.dealt()[0]
+    assert chunk.task_count > 2
+    bench.now += 10.0
+    bench.finish(number, chunk, 0, 1)
+    bench.start(number, chunk.first_position + 1)
+    results(bench)
+    bench.now += 0.5
+    bench.die(number)
+    lost = [each for message in results(bench) for each in runs(message) if m.TaskStatus.LOST in message.statuses]
+    assert lost == [(1, 1000 + number, 500_000)]
+
+
+def test_tasks_that_never_ran_took_no_time():
+    bench = Bench()
+    bench.core.watch(True)
+    bench.send_tasks([10], codec="unknown")
+    bench.turn()
+    (message,) = results(bench)
     assert runs(message) == [(1, 0, 0)]
 
 

@@ -164,7 +164,6 @@ class StatusChanges:
 
     def __init__(self, large_bytes: int) -> None:
         self.workers: Changes[WorkerSession] = Changes()
-        self.beats: Dict[int, WorkerSession] = {}  # of which a heartbeat came
         self.clients: Changes[ClientSession] = Changes()
         self.functions: Changes[FunctionTally] = Changes()
         self.graphs: Changes[GraphTally] = Changes()
@@ -257,8 +256,6 @@ class StatusChanges:
         self.workers.clear(limit)
         for changes in (self.clients, self.functions, self.graphs, self.objects):
             changes.clear()
-        for number in list(islice(self.beats, limit or None)):
-            del self.beats[number]
 
     def check_invariants(self) -> None:
         """Tallies are where they belong; State checks what they count."""

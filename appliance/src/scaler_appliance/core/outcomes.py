@@ -21,6 +21,7 @@ from scaler_appliance.core.batches import (
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.graphs import Failure
 from scaler_appliance.core.objects import ObjectRecord
+from scaler_appliance.core.processors import where_it_ran
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
@@ -83,8 +84,13 @@ class Outcomes:
         self, batch: TaskBatch, start: int, count: int, status: m.TaskStatus, attempts: int = 1, worker: int = 0
     ) -> Entry:
         """Tell monitors of tasks that end without a worker's report."""
-        lane = (worker, 0, batch.client, batch.tally.number, int(status))
-        return self._state.runs.note(self._state.now, lane, batch.ids[start], count, 0.0, attempts)
+        process_id, busy_microseconds = 0, 0.0
+        session = self._state.workers.get(worker)
+        if session is not None and count == 1:
+            now = self._state.now
+            process_id, busy_microseconds = where_it_ran(session, batch.client, batch.ids[start], now)
+        lane = (worker, process_id, batch.client, batch.tally.number, int(status))
+        return self._state.runs.note(self._state.now, lane, batch.ids[start], count, busy_microseconds, attempts)
 
     def finish_cancelled(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, worker: int = 0) -> None:
         """Tasks of a batch are cancelled.

@@ -18,7 +18,7 @@ from math import inf
 from typing import Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.acceptance import Acceptance, check_capabilities
-from scaler_appliance.core.batches import dispatch_number, position_in_dispatch
+from scaler_appliance.core.batches import position_in_dispatch
 from scaler_appliance.core.cancels import Cancels
 from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.cluster_info import LARGEST_COUNT, ClusterInfo
@@ -29,6 +29,7 @@ from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.object_reactions import ObjectReactions
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
+from scaler_appliance.core.processors import NO_TASK, open_dispatch
 from scaler_appliance.core.reports import Reports
 from scaler_appliance.core.returns import Returns
 from scaler_appliance.core.sessions import ClientSession, RunningTask, Session, WorkerSession
@@ -45,7 +46,6 @@ MAXIMUM_SESSIONS = (1 << 24) - 1  # a session number is the upper part of object
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """What a peer may still send that has just left, because it had been asked to."""
 
-_NO_TASK = RunningTask()
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
@@ -384,7 +384,6 @@ class Scheduler:
             del self.state.workers[session.number]
             self.state.crowded.pop(session.number, None)
             self.state.changes.workers.remove(session.number, session)
-            self.state.changes.beats.pop(session.number, None)
             self.state.total_slots -= session.hello.slots
         self.state.touched.pop(session.number, None)
         self.state.effects.append(Forget(session.peer, session.number))
@@ -405,9 +404,8 @@ class Scheduler:
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
         is_worker = isinstance(session, WorkerSession)
         if isinstance(session, WorkerSession):
-            session.on_heartbeat(message, self._running_tasks(session, message))
+            session.on_heartbeat(self._now, message, self._running_tasks(session, message))
             self._placement.on_load_changed(session)
-            self.state.changes.beats[session.number] = session
             self.state.touch_session(session)
         # SCL-SES-014
         echo = m.HeartbeatEcho(
@@ -423,14 +421,12 @@ class Scheduler:
         """What its processors run, as far as the worker says so and it is true."""
         tasks = []
         for processor in heartbeat.processors:
-            task = _NO_TASK
-            if processor.instance:
-                dispatch = self.state.dispatches.get(dispatch_number(processor.instance))
-                place = position_in_dispatch(processor.instance)
-                if dispatch is not None and dispatch.worker == worker.number and place < len(dispatch.ids):
-                    batch = dispatch.batch
-                    task_id = batch.ids[dispatch.start + place]
-                    task = RunningTask(batch.client, task_id, batch.tally.number, processor.task_microseconds)
+            task, instance = NO_TASK, processor.instance
+            dispatch = open_dispatch(self.state.dispatches, worker, instance) if instance else None
+            if dispatch is not None:
+                batch = dispatch.batch
+                task_id = batch.ids[dispatch.start + position_in_dispatch(instance)]
+                task = RunningTask(batch.client, task_id, batch.tally.number, processor.task_microseconds, instance)
             tasks.append(task)
         return tasks
 

@@ -31,7 +31,8 @@ class RunningTask(NamedTuple):
     client: int = 0  # session
     task_id: int = 0  # at the client
     function: int = 0  # number of its tally
-    microseconds: int = 0  # that it has run for
+    microseconds: int = 0  # that it had run for by then
+    instance: int = 0  # as its worker knows it; 0: none
 
 
 class Session:
@@ -210,15 +211,16 @@ class WorkerSession(Session):
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
+        self.heartbeat_at = 0.0  # by the scheduler's clock
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
-    def on_heartbeat(self, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
+    def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
         """Take note of its figures, and of what its processors run.
 
         A processor whose task waits for tasks of its own lends its slot to a spare one: the worker runs as many more.
         """
-        self.heartbeat = heartbeat
+        self.heartbeat, self.heartbeat_at = heartbeat, now
         self.processor_tasks = tasks
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended

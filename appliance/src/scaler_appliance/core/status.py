@@ -10,12 +10,13 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from itertools import chain, islice
+from itertools import chain
 from typing import Iterable, List
 
 from scaler_appliance.core.changes import FunctionTally, GraphTally
 from scaler_appliance.core.object_memory import Place
 from scaler_appliance.core.objects import ObjectRecord
+from scaler_appliance.core.processors import running_now
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import State
 from scaler_appliance.core.task_states import TaskState
@@ -67,10 +68,11 @@ class Status:
         changes = self._state.changes
         status = self._header()
         status.is_snapshot = False
+        workers = changes.workers.first(WORKERS_AT_ONCE)
         self._add_columns(
             status,
-            changes.workers.first(WORKERS_AT_ONCE),
-            islice(changes.beats.values(), WORKERS_AT_ONCE),
+            workers,
+            [worker for worker in workers if worker.number not in changes.workers.gone],
             changes.clients.touched.values(),
             changes.functions.touched.values(),
             changes.graphs.touched.values(),
@@ -119,18 +121,39 @@ class Status:
         self,
         status: m.SchedulerStatus,
         workers: Iterable[WorkerSession],
-        beats: Iterable[WorkerSession],
+        with_processors: Iterable[WorkerSession],
         clients: Iterable[ClientSession],
         functions: Iterable[FunctionTally],
         graphs: Iterable[GraphTally],
         objects: Iterable[ObjectRecord],
     ) -> None:
         status.workers = _worker_columns(list(workers))
-        status.processors = _processor_columns(list(beats))
+        status.processors = self._processor_columns(list(with_processors))
         status.clients = _client_columns(list(clients))
         status.functions = _function_columns(list(functions))
         status.graphs = self._graph_columns(list(graphs))
         status.large_objects = _object_columns(list(objects))
+
+    def _processor_columns(self, workers: List[WorkerSession]) -> m.ProcessorColumns:
+        """Of workers that have told of processors: what these do now."""
+        told = [(worker, worker.heartbeat.processors) for worker in workers if worker.heartbeat is not None]
+        processors = list(chain.from_iterable([processors for _, processors in told]))
+        dispatches = self._state.dispatches
+        now = list(chain.from_iterable([running_now(worker, dispatches) for worker, _ in told]))
+        return m.ProcessorColumns(
+            workers=[worker.number for worker, processors in told for _ in processors],
+            process_ids=[each.process_id for each in processors],
+            states=bytes(
+                [each.initialized | state.has_task << 1 | each.suspended << 2 for each, state in zip(processors, now)]
+            ),
+            cpu_permille=[each.cpu_permille for each in processors],
+            resident_bytes=[each.resident_bytes for each in processors],
+            queued=[each.queued if state.has_task else 0 for each, state in zip(processors, now)],
+            task_clients=[state.task.client for state in now],
+            task_ids=[state.task.task_id for state in now],
+            task_functions=[state.task.function for state in now],
+            task_microseconds=[state.task.microseconds for state in now],
+        )
 
     def _graph_columns(self, graphs: List[GraphTally]) -> m.GraphColumns:
         offset = self.unix_offset_microseconds
@@ -167,24 +190,6 @@ def _worker_columns(workers: List[WorkerSession]) -> m.WorkerColumns:
         latency_microseconds=[beat.latency_microseconds for beat in beats],
         states=bytes([worker.is_congested | worker.leaving << 1 for worker in workers]),
         processors=[len(beat.processors) for beat in beats],
-    )
-
-
-def _processor_columns(workers: List[WorkerSession]) -> m.ProcessorColumns:
-    told = [worker for worker in workers if worker.heartbeat is not None and worker.heartbeat.processors]
-    processors = list(chain.from_iterable([worker.heartbeat.processors for worker in told if worker.heartbeat]))
-    tasks = list(chain.from_iterable([worker.processor_tasks for worker in told]))
-    return m.ProcessorColumns(
-        workers=[worker.number for worker in told if worker.heartbeat for _ in worker.heartbeat.processors],
-        process_ids=[each.process_id for each in processors],
-        states=bytes([each.initialized | each.has_task << 1 | each.suspended << 2 for each in processors]),
-        cpu_permille=[each.cpu_permille for each in processors],
-        resident_bytes=[each.resident_bytes for each in processors],
-        queued=[each.queued for each in processors],
-        task_clients=[task.client for task in tasks],
-        task_ids=[task.task_id for task in tasks],
-        task_functions=[task.function for task in tasks],
-        task_microseconds=[task.microseconds for task in tasks],
     )
 
 

@@ -4,7 +4,9 @@ Rules:
 - An entry is a run, never a task. Runs that follow closely on each other in one lane (one processor, one function)
   become one entry, so that a lane has at most one entry in MERGED_SECONDS for each function.
 - Under load the runs of some workers only are told, and all of theirs: a lane is whole or not there. Which ones adapts:
-  twice as many workers are left out as soon as there are too many entries, half as many when there are few.
+  twice as many workers are left out as soon as there are too many entries, half as many when there are few. Where that
+  cannot be, since one worker alone has so many, its runs are merged over a longer time: a run that is not told would
+  make a busy processor look idle.
 - Failures are told of all workers, up to a number and a size; what is left out is counted.
 - Nothing is kept while nobody watches.
 """
@@ -17,6 +19,7 @@ from scaler_protocol import messages as m
 
 ENTRIES_AT_MOST = 2000  # a publication, of what did not fail
 ENTRIES_ARE_FEW = ENTRIES_AT_MOST // 8
+ENTRIES_OF_ONE_WORKER = 4 * ENTRIES_AT_MOST  # where merging more does not help either
 FAILURES_AT_MOST = 500
 FAILURE_BYTES = 16 * 1024  # a failure that is longer is not told
 FAILURES_BYTES = 256 * 1024  # of all in a publication
@@ -37,6 +40,16 @@ the first did, by the scheduler's clock; `_FAILURE` is bytes."""
 
 Lane = Tuple[int, int, int, int, int]
 """Of runs that may become one entry: worker, processor, client, function, status."""
+
+
+def _add(entry: Entry, end: float, count: int, busy_microseconds: float, peak_memory_bytes: int) -> Entry:
+    """Make an entry stand for more tasks."""
+    entry[_END] = end
+    entry[_COUNT] += count
+    entry[_BUSY] += busy_microseconds
+    if peak_memory_bytes > entry[_PEAK]:
+        entry[_PEAK] = peak_memory_bytes
+    return entry
 
 
 class TaskRuns:
@@ -83,17 +96,14 @@ class TaskRuns:
         Parameters:
             busy_microseconds: of all tasks together.
         """
-        entry = self._open.get(lane)
-        if entry is not None and now - entry[_BEGIN] <= self.merged_seconds and entry[_ATTEMPTS] == attempts:
-            entry[_END] = now
-            entry[_COUNT] += count
-            entry[_BUSY] += busy_microseconds
-            if peak_memory_bytes > entry[_PEAK]:
-                entry[_PEAK] = peak_memory_bytes
-            return entry
+        last = self._open.get(lane)
+        if last is not None and now - last[_BEGIN] <= self.merged_seconds and last[_ATTEMPTS] == attempts:
+            return _add(last, now, count, busy_microseconds, peak_memory_bytes)
         entry = [now, *lane, first_task, count, busy_microseconds, peak_memory_bytes, attempts, now, b""]
         if len(self._entries) - self._failures >= ENTRIES_AT_MOST or lane[4] != _SUCCESS:
             if not self._has_room(lane):
+                if last is not None and self._open.get(lane) is last:
+                    return _add(last, now, count, busy_microseconds, peak_memory_bytes)
                 self.omit(count)
                 entry[_COUNT] = 0
                 return entry
@@ -117,7 +127,31 @@ class TaskRuns:
             self._failures += 1
             return True
         self._thin_out()
-        return not lane[0] & self.mask and len(self._entries) - self._failures < ENTRIES_AT_MOST
+        if lane[0] & self.mask:
+            return False
+        if len(self._entries) - self._failures >= ENTRIES_AT_MOST and self.merged_seconds < MERGED_SECONDS_AT_MOST:
+            self._merge_more()
+        return len(self._entries) - self._failures < ENTRIES_OF_ONE_WORKER
+
+    def _merge_more(self) -> None:
+        """Merge what has been noted over twice the time, and what comes."""
+        self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
+        kept: List[Entry] = []
+        opened: Dict[Lane, Entry] = {}
+        for entry in self._entries:
+            lane = (entry[_WORKER], entry[_PROCESSOR], entry[_CLIENT], entry[_FUNCTION], entry[_STATUS])
+            last = opened.get(lane)
+            if (
+                last is None
+                or entry[_STATUS] != _SUCCESS
+                or entry[_BEGIN] - last[_BEGIN] > self.merged_seconds
+                or entry[_ATTEMPTS] != last[_ATTEMPTS]
+            ):
+                kept.append(entry)
+                opened[lane] = entry
+                continue
+            _add(last, entry[_END], entry[_COUNT], entry[_BUSY], entry[_PEAK])
+        self._entries, self._open = kept, opened
 
     def _thin_out(self) -> None:
         """Tell of half as many workers, unless that would be none."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Optional, Sequence, Sized, Tuple, TypeVar, Union
 
 from scaler_appliance.monitoring.entities import Client, Function, Graph, Object, Processor, SchedulerFigures, Worker
+from scaler_appliance.monitoring.slots import ProcessorSlots
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 
@@ -33,6 +34,7 @@ class Cluster:
         workers, clients: by session.
         functions, graphs: by the scheduler's numbers, those that are gone included.
         objects: large ones, by id.
+        slots: which slot of its worker a processor runs in.
         waiting_reasons: why tasks wait that cannot run, for people.
     """
 
@@ -51,6 +53,7 @@ class Cluster:
         self.functions: Dict[int, Function] = {}
         self.graphs: Dict[int, Graph] = {}
         self.objects: Dict[int, Object] = {}
+        self.slots = ProcessorSlots()
         self.waiting_reasons: List[str] = []
         self._busy_workers: Dict[int, Worker] = {}  # whose rate is not 0
         self._busy_functions: Dict[int, Function] = {}
@@ -88,6 +91,8 @@ class Cluster:
         for known, named in living:
             for number in set(known).difference(named):
                 del known[number]
+                if known is self.workers:
+                    self.slots.remove_worker(number)
         lasting: Tuple[Tuple[Mapping[int, Union[Function, Graph]], Sequence[int]], ...] = (
             (self.functions, snapshot.functions.numbers),
             (self.graphs, snapshot.graphs.numbers),
@@ -113,6 +118,7 @@ class Cluster:
     def _apply_workers(self, status: m.SchedulerStatus, elapsed_seconds: float) -> None:
         for identity in status.new_workers:
             self.workers.setdefault(identity.session, Worker(identity))
+            self.slots.add_worker(identity.session, identity.slots)
         busy: Dict[int, Worker] = {}
         c = status.workers
         for (
@@ -139,6 +145,7 @@ class Cluster:
         self._busy_workers = busy
         for session in status.workers_gone:
             self.workers.pop(session, None)
+            self.slots.remove_worker(session)
 
     def _apply_processors(self, c: m.ProcessorColumns, now: int) -> None:
         by_worker: Dict[int, List[Processor]] = {}
@@ -150,6 +157,16 @@ class Cluster:
         for session, processors in by_worker.items():
             worker = _known(self.workers, session, "worker")
             worker.processors = _with_first_beginnings(processors, worker.processors)
+            self.slots.set_present(session, [each.process_id for each in processors])
+
+    def note_runs(self, runs: m.TaskRuns) -> None:
+        """Learn from which processors tasks came, and which ended together with theirs."""
+        for session, process_id in sorted(set(zip(runs.workers, runs.processors))):
+            self.slots.slot(session, process_id)
+        if m.TaskStatus.LOST in runs.statuses:
+            for session, process_id, status in zip(runs.workers, runs.processors, runs.statuses):
+                if status == m.TaskStatus.LOST and process_id:
+                    self.slots.end_processor(session, process_id)
 
     def _apply_clients(self, status: m.SchedulerStatus) -> None:
         for identity in status.new_clients:

@@ -81,7 +81,11 @@ class Processor(NamedTuple):
 
 
 class Worker:
-    """A worker's session; `cpu_permille` and `resident_bytes` are those of its agent."""
+    """A worker's session; `cpu_permille` and `resident_bytes` are those of its agent.
+
+    `tasks` is of the moment of the publication, and so is what follows from it: `busy` and `waiting`. `queued` is the
+    worker's own count, as of its last heartbeat.
+    """
 
     def __init__(self, identity: m.WorkerIdentity) -> None:
         self.session = identity.session
@@ -96,6 +100,21 @@ class Worker:
         self.is_congested = self.is_leaving = False
         self.finished_per_second = 0.0
         self.processors: List[Processor] = []
+
+    @property
+    def suspended(self) -> int:
+        """How many of its tasks wait for tasks of their own, and have lent their slot."""
+        return min(self.tasks, sum([each.is_suspended for each in self.processors]))
+
+    @property
+    def busy(self) -> int:
+        """How many of its slots have a task."""
+        return min(self.slots, self.tasks - self.suspended)
+
+    @property
+    def waiting(self) -> int:
+        """How many of its tasks have no slot yet."""
+        return self.tasks - self.suspended - self.busy
 
 
 class Client:

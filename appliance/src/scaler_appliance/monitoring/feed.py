@@ -15,6 +15,7 @@ from typing import Callable, Optional
 import zmq
 
 from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.monitoring.silence import SilenceProbe, why_silent
 from scaler_appliance.monitoring.task_log import TaskLog
 from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
@@ -25,6 +26,7 @@ TASKS_TOPIC = b"tasks"
 HIGH_WATER_MARK_MESSAGES = 1000
 SILENT_AFTER_SECONDS = 3.5
 SNAPSHOT_INTERVAL_SECONDS = 2.0  # between wishes for one
+PROBE_AFTER_SECONDS = 1.5  # without a first publication
 RECONNECT_MILLISECONDS = 100
 RECONNECT_AT_MOST_MILLISECONDS = 1000
 
@@ -53,6 +55,7 @@ class Feed:
         self.task_log = TaskLog()
         self.malformed = 0
         self._clock = clock
+        self._silence = SilenceProbe(address, why_silent)
         self._last_sequence: Optional[int] = None  # None: only a snapshot helps
         self._heard_at: Optional[float] = None
         self._began = self._asked_at = clock()
@@ -107,6 +110,7 @@ class Feed:
             scheduler = self.cluster.scheduler
             if scheduler is not None and message.scheduler_id == scheduler.scheduler_id:
                 self.task_log.append(message)
+                self.cluster.note_runs(message)
 
     def _on_status(self, status: m.SchedulerStatus) -> None:
         scheduler = self.cluster.scheduler
@@ -142,6 +146,13 @@ class Feed:
     def is_connected(self) -> bool:
         """Whether the scheduler publishes: what is known is of now."""
         return self._heard_at is not None and self.age_seconds() < SILENT_AFTER_SECONDS
+
+    def silence_reason(self) -> str:
+        """Why nothing is heard, in words; empty while something is, and until that is known."""
+        if self.is_connected():
+            self._silence.forget()
+            return ""
+        return self._silence.reason() if self.age_seconds() >= PROBE_AFTER_SECONDS else ""
 
     def close(self) -> None:
         self._socket.close()

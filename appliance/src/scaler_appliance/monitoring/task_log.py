@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from itertools import islice
-from typing import Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
@@ -54,6 +54,7 @@ class Query(NamedTuple):
 
     Parameters:
         tasks: ids at the client, one of which the run has.
+        first_tasks: the least id of the run's first task, and one that it is below: the tasks of a graph, say.
         failure: says of a failure's payload whether it is wanted.
         any_of: whether one of `tasks`, `functions` and `failure` is enough, as for a text that may be any of them.
     """
@@ -65,6 +66,7 @@ class Query(NamedTuple):
     tasks: Optional[Set[int]] = None
     failure: Optional[Callable[[bytes], bool]] = None
     any_of: bool = False
+    first_tasks: Optional[Tuple[int, int]] = None
 
 
 class Found(NamedTuple):
@@ -129,6 +131,9 @@ class _Block:
         ):
             if wanted is not None:
                 rows = _among(rows, column, wanted)
+        if query.first_tasks is not None:
+            low, high = query.first_tasks
+            rows = [row for row in rows if low <= c.first_tasks[row] < high]
         return self._matching_text(rows, query)
 
     def _matching_text(self, rows: Iterable[int], query: Query) -> Iterable[int]:
@@ -286,6 +291,8 @@ def _matches(run: Run, query: Query) -> bool:
     for wanted, value in ((query.statuses, run.status), (query.workers, run.worker), (query.clients, run.client)):
         if wanted is not None and value not in wanted:
             return False
+    if query.first_tasks is not None and not query.first_tasks[0] <= run.first_task < query.first_tasks[1]:
+        return False
     tests: List[bool] = []
     if query.functions is not None:
         tests.append(run.function in query.functions)

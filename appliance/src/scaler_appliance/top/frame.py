@@ -11,6 +11,7 @@
 Rules:
 - No line is wider than the size, none has a line break, and there are no more lines than fit; a size without a height
   has room for all.
+- Figures that have stopped, because the scheduler is silent or the view is paused, are dim.
 - What is left out where a terminal is narrow goes in the order of _SACRIFICES; the column that is sorted by stays.
 """
 
@@ -20,10 +21,10 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.monitoring.cluster import Cluster
 from scaler_appliance.top import text
-from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, width_of
+from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, stopped, width_of
 from scaler_appliance.top.panel import LEAST_COLUMNS, MOST_COLUMNS, panel
-from scaler_appliance.top.rows import COLUMNS, Column, Row, Rows
-from scaler_appliance.top.sections import SEPARATOR, header
+from scaler_appliance.top.rows import COLUMNS, ROWS_MEANING, Column, Row, Rows
+from scaler_appliance.top.sections import MEANINGS, SEPARATOR, header
 from scaler_appliance.top.view import KEYS, Extent, View
 
 LEAST_NAME_COLUMNS = 12
@@ -51,12 +52,14 @@ class Source(NamedTuple):
         silent_seconds: since the last publication, or since the beginning where there was none.
         is_connected: the scheduler is not overdue.
         paused_seconds: since the view was paused; 0 where it is not.
+        reason: why nothing is heard, if that is known.
     """
 
     address: str
     silent_seconds: float = 0.0
     is_connected: bool = True
     paused_seconds: float = 0.0
+    reason: str = ""
 
 
 class Frame(NamedTuple):
@@ -83,7 +86,10 @@ def render(cluster: Cluster, view: View, source: Source, size: Size, arranged: O
     extent = Extent(len(rows), page)
     offset = min(view.offset, extent.last_offset)
     below = _below(cluster, view, rows.part(offset, page), size.columns, None if size.lines is None else page + 1)
-    return Frame(_whole([*above, *below], size), extent)
+    lines = _whole([*above, *below], size)
+    if cluster.scheduler is not None and (view.is_paused or not source.is_connected):
+        lines = list(map(stopped, lines))
+    return Frame(lines, extent)
 
 
 def _whole(lines: Sequence[Line], size: Size) -> List[Line]:
@@ -91,11 +97,13 @@ def _whole(lines: Sequence[Line], size: Size) -> List[Line]:
 
 
 def _help() -> List[Line]:
-    lines = [line("scaler_top: keys", TITLE), line("")]
+    lines = [line("keys; any key goes back. scaler_top -h has all of this, too", TITLE), line("")]
     lines += [line(f"{keys:>18}  {meaning}") for keys, meaning in KEYS]
-    lines += [line(""), line("columns; a row is a processor with its worker's agent", TITLE), line("")]
+    lines += [line(""), line(ROWS_MEANING, TITLE), line("")]
     lines += [line(f"{column.title:>18}  {column.meaning}") for column in COLUMNS]
-    return [*lines, line(""), line("any key goes back", FAINT)]
+    lines += [line(""), line("figures", TITLE), line("")]
+    lines += [line(f"{names:>18}  {meaning}") for names, meaning in MEANINGS]
+    return lines
 
 
 # Above the table ------------------------------------------------------------------------------------------------------
@@ -129,11 +137,17 @@ def _notices(cluster: Cluster, view: View, source: Source, shows_all_reasons: bo
         lines.append(
             line(f"waiting for {text.safe(source.address)}, for {text.duration(source.silent_seconds)}", NOTICE)
         )
-        if source.silent_seconds > 5:
+        if source.reason:
+            lines.append(line(text.safe(source.reason), NOTICE))
+        elif source.silent_seconds > 5:
             lines.append(line("Is it the monitor address, which the scheduler prints when it starts?", NOTICE))
     elif not source.is_connected:
         silent = text.duration(source.silent_seconds)
-        lines.append(line(f"waiting for {text.safe(source.address)}, silent for {silent}", NOTICE))
+        lines.append(
+            line(f"waiting for {text.safe(source.address)}, silent for {silent}: figures are from then", NOTICE)
+        )
+        if source.reason:
+            lines.append(line(text.safe(source.reason), NOTICE))
     if view.is_paused:
         lines.append(line(f"paused for {text.duration(source.paused_seconds)}; space goes on", NOTICE))
     if view.is_typing:

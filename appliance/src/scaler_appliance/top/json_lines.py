@@ -67,7 +67,7 @@ def _worker(worker: Worker, functions: Dict[int, Function], now: int) -> Dict[st
         "slots": worker.slots,
         "capabilities": dict(worker.capabilities),
         "tasks": worker.tasks,
-        "queued": worker.queued,
+        "queued": worker.waiting,
         "tasks_sent": worker.sent,
         "tasks_finished": worker.finished,
         "tasks_failed": worker.failed,

@@ -9,7 +9,7 @@ from typing import Iterable, List, NamedTuple, Tuple
 
 from scaler_appliance.top import text
 
-PLAIN, TITLE, SORTED, BAD, NOTICE, FAINT = "", "title", "sorted", "bad", "notice", "faint"
+PLAIN, TITLE, SORTED, BAD, NOTICE, FAINT, STOPPED = "", "title", "sorted", "bad", "notice", "faint", "stopped"
 
 
 class Span(NamedTuple):
@@ -50,3 +50,8 @@ def padded(content: Line, columns: int) -> Line:
     """A line filled with blanks, or clipped, to that width."""
     missing = columns - width_of(content)
     return (*content, Span(" " * missing)) if missing > 0 else clip(content, columns)
+
+
+def stopped(content: Line) -> Line:
+    """The line with its figures as those of a moment that is over; notices stay as they are."""
+    return tuple(span if span.style == NOTICE else span._replace(style=STOPPED) for span in content)

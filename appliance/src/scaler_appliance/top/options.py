@@ -7,13 +7,15 @@ from typing import Any
 
 from scaler_appliance import __version__
 from scaler_appliance.monitoring.finding import find_monitor
-from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, SORTABLE
+from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, ROWS_MEANING, SORTABLE
+from scaler_appliance.top.sections import MEANINGS
 from scaler_appliance.top.view import KEYS
 from scaler_protocol.program_options import Address, Choice, Kind, Option, Program, Seconds, Switch
 
 _DESCRIPTION = """\
 Show what a Scaler cluster does, as top shows a machine: the scheduler, how many tasks are where, messages, and each
-worker, anew each second. It only listens: it slows nothing down, and stays while the scheduler is restarted.
+worker's processors, anew each second. It only listens: it slows nothing down, and stays while the scheduler is
+restarted.
 
   scaler_top                                        the scheduler that you started last on this machine
   scaler_top ipc:///tmp/127.0.0.1_2345_monitor      the one that printed this address when it started
@@ -33,7 +35,8 @@ class _Column(Choice):
 def _epilog() -> str:
     keys = "\n".join(f"  {names:>18}  {meaning}" for names, meaning in KEYS)
     columns = "\n".join(f"  {column.title:>18}  {column.meaning}" for column in COLUMNS)
-    return f"keys:\n{keys}\n\ncolumns; a row is a processor with its worker's agent:\n{columns}"
+    figures = "\n".join(f"  {names:>18}  {meaning}" for names, meaning in MEANINGS)
+    return f"keys:\n{keys}\n\n{ROWS_MEANING}:\n{columns}\n\nfigures:\n{figures}"
 
 
 TOP = Program(

@@ -12,6 +12,7 @@ import time
 from typing import List, Optional
 
 from scaler_appliance.monitoring.feed import Feed
+from scaler_appliance.monitoring.silence import why_silent
 from scaler_appliance.top.frame import Size, Source, render
 from scaler_appliance.top.json_lines import describe
 from scaler_appliance.top.lines import plain
@@ -58,7 +59,8 @@ def _run(options: argparse.Namespace, feed: Feed) -> int:
 def _print_once(options: argparse.Namespace, feed: Feed, view: View) -> int:
     if not _wait_for_figures(feed, options.timeout_seconds):
         print(
-            f"scaler_top: nothing was published at {options.address} within {options.timeout_seconds:g} s."
+            f"scaler_top: nothing was published at {options.address} within {options.timeout_seconds:g} s:"
+            f" {why_silent(options.address)}."
             " Does the scheduler run, and is that its monitor address, which it prints when it starts?",
             file=sys.stderr,
         )
@@ -67,7 +69,7 @@ def _print_once(options: argparse.Namespace, feed: Feed, view: View) -> int:
         print(json.dumps(describe(feed.cluster, feed.address)))
         return 0
     columns = shutil.get_terminal_size((COLUMNS_WITHOUT_TERMINAL, 0)).columns
-    source = Source(feed.address, feed.age_seconds(), feed.is_connected())
+    source = Source(feed.address, feed.age_seconds(), feed.is_connected(), reason=feed.silence_reason())
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     print("\n".join(plain(render(feed.cluster, view, source, Size(columns, None)).lines)), flush=True)
     return 0

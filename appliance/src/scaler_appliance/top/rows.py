@@ -18,7 +18,7 @@ from scaler_appliance.top import text
 
 
 class Row(NamedTuple):
-    """A processor, if there is one, of a worker that has `queued` tasks waiting in it."""
+    """A processor, if there is one, of a worker that has `queued` tasks without a slot."""
 
     worker: Worker
     processor: Optional[Processor]
@@ -50,13 +50,15 @@ def _flags(row: Row) -> str:
     return "".join(str(row.processor.state_bits >> bit & 1) for bit in range(3))
 
 
+ROWS_MEANING = "columns; a row is a processor, a Python process that runs tasks in a slot of its worker"
+
 COLUMNS: Tuple[Column, ...] = (
     Column(
         "worker",
         "n",
         lambda worker, processor, queued: (worker.host, worker.name),
         lambda row: row.name,
-        "process id|host|name of the worker",
+        "process id of the processor|host|name of its worker",
     ),
     Column(
         "agt_cpu",
@@ -77,7 +79,7 @@ COLUMNS: Tuple[Column, ...] = (
         "c",
         lambda worker, processor, queued: -1 if processor is None else processor.cpu_permille,
         lambda row: "-" if row.processor is None else text.percent(row.processor.cpu_permille),
-        "processor time of the processor, which runs the tasks",
+        "processor time of the processor, of one core",
     ),
     Column(
         "rss",
@@ -89,9 +91,9 @@ COLUMNS: Tuple[Column, ...] = (
     Column(
         "free",
         "f",
-        lambda worker, processor, queued: worker.slots - worker.tasks,
-        lambda row: text.count(max(0, row.worker.slots - row.worker.tasks)),
-        "slots of the worker without a task",
+        lambda worker, processor, queued: worker.slots - worker.busy,
+        lambda row: text.count(row.worker.slots - row.worker.busy),
+        "slots of the worker that have no task",
     ),
     Column(
         "sent",
@@ -105,7 +107,7 @@ COLUMNS: Tuple[Column, ...] = (
         "d",
         lambda worker, processor, queued: queued,
         lambda row: text.count(row.queued),
-        "of these, those that the worker has not begun",
+        "of these, those that have no slot yet",
     ),
     Column(
         "lag",
@@ -138,7 +140,7 @@ class Rows:
         entries: List[Tuple[Any, Worker, Optional[Processor], int]] = []
         for worker in cluster.workers.values():
             processors = worker.processors
-            queued = worker.queued + sum([processor.queued for processor in processors])
+            queued = worker.waiting
             for processor in processors or (None,):
                 entries.append((order(worker, processor, queued), worker, processor, queued))
         if wanted:

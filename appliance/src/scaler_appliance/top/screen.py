@@ -18,7 +18,7 @@ import sys
 from typing import Dict, Iterator, List, Protocol, Set, Union
 
 from scaler_appliance.top.frame import Size
-from scaler_appliance.top.lines import BAD, FAINT, NOTICE, PLAIN, SORTED, TITLE, Line
+from scaler_appliance.top.lines import BAD, FAINT, NOTICE, PLAIN, SORTED, STOPPED, TITLE, Line
 
 ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
 # DEC's, which descriptions of terminals often forget, and all terminals obey or ignore.
@@ -104,6 +104,7 @@ class Screen:
         if with_colors:
             styles.update({SORTED: terminal.bold_green, BAD: terminal.red, NOTICE: terminal.yellow})
             styles[FAINT] = terminal.cyan
+        styles[STOPPED] = terminal.dim or (terminal.bright_black if with_colors else "")
         return {style: str(sequence) for style, sequence in styles.items()}
 
     @contextlib.contextmanager

@@ -36,6 +36,23 @@ _SACRIFICES: Tuple[Tuple[str, str], ...] = (
 )
 
 
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    ("cpu, rss, up", "processor time of the scheduler, of one core; its memory; how long it runs"),
+    ("clients, slots", "clients that are connected; tasks that all workers can run at once"),
+    ("unassigned", "tasks that wait for a worker"),
+    ("waiting", "tasks of graphs that wait for other tasks"),
+    ("running", "tasks at workers: those that run, and those that workers hold ready"),
+    ("success, failed,", "what became of tasks since the scheduler started; beside it, how many of them came"),
+    ("canceled, lost", "each second lately; lost: with their worker or processor"),
+    ("stale", "results of tasks that had an outcome already"),
+    ("objects, bytes", "objects that the scheduler keeps, their size, and how much of it is on disk"),
+    ("scheduler_sent", "how many messages of which kind it sent, and received (scheduler_received)"),
+    ("client_manager", "clients: tasks without an outcome, tasks that ended"),
+    ("func_to_num_tasks", "functions: tasks that wait or are at workers, tasks that end a second, their median"),
+)
+"""What stands above the table and beside it."""
+
+
 class Figure(NamedTuple):
     name: str
     value: str

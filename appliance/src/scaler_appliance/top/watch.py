@@ -30,6 +30,8 @@ class Heard(Protocol):
 
     def is_connected(self) -> bool: ...
 
+    def silence_reason(self) -> str: ...
+
 
 class Watch:
     """One person's view of what a feed hears."""
@@ -54,7 +56,8 @@ class Watch:
     def frame(self, size: Size) -> Frame:
         """What is to be seen now."""
         paused_seconds = self._clock() - self._frozen_at if self._frozen is not None else 0.0
-        source = Source(self._feed.address, self._feed.age_seconds(), self._feed.is_connected(), paused_seconds)
+        feed = self._feed
+        source = Source(feed.address, feed.age_seconds(), feed.is_connected(), paused_seconds, feed.silence_reason())
         cluster = self._frozen or self._feed.cluster
         result = render(cluster, self.view, source, size, self._arrange(cluster))
         if not self.view.shows_help:

@@ -25,7 +25,7 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import AddressError, parse_address, resolve
+from scaler_protocol.addresses import AddressError, parse_address, resolve, why_not_connected
 from scaler_protocol.zmtp import Zmtp, ZmtpError
 from scaler_protocol.zmtp import encode as lay_out
 
@@ -62,7 +62,10 @@ async def shut_down_worker(address: str, session: int, is_draining: bool) -> str
             f"the scheduler at {address} did not answer within {ANSWER_TIMEOUT_SECONDS:.0f} s; it may be of a version"
             " that cannot shut single workers down"
         ) from None
-    except (OSError, ZmtpError, MalformedMessageError, AddressError) as error:
+    except OSError as error:
+        why = why_not_connected(parse_address(address), error)
+        raise ActionError(f"the scheduler cannot be asked: {why}") from error
+    except (ZmtpError, MalformedMessageError, AddressError) as error:
         raise ActionError(f"the scheduler at {address or 'an unknown address'} cannot be asked: {error}") from error
     if not answer.accepted:
         raise NotAllowedError(answer.message or "the scheduler refuses")

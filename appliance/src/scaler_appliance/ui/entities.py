@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from scaler_appliance.monitoring.entities import Client, Function, Graph, Object, Processor, Worker
 from scaler_appliance.ui.queries import Query, QueryError
-from scaler_appliance.ui.state import State, running_tasks
+from scaler_appliance.ui.state import State
 from scaler_appliance.ui.tables import BigNumber, Body, Table
 from scaler_protocol import messages as m
 
@@ -35,7 +35,7 @@ def workers_table(state: State) -> Table[Worker]:
             "implementation": lambda worker: _implementation(worker.implementation),
             "capabilities": lambda worker: _capabilities(worker),
             "tasks": lambda worker: worker.tasks,
-            "queued": lambda worker: worker.queued,
+            "queued": lambda worker: worker.waiting,
             "sent": lambda worker: worker.sent,
             "finished": lambda worker: worker.finished,
             "failed": lambda worker: worker.failed,
@@ -47,7 +47,8 @@ def workers_table(state: State) -> Table[Worker]:
             "is_congested": lambda worker: worker.is_congested,
             "is_leaving": lambda worker: worker.is_leaving,
             "processors": lambda worker: len(worker.processors),
-            "busy": running_tasks,
+            "busy": lambda worker: worker.busy,
+            "suspended": lambda worker: worker.suspended,
             "processors_cpu": lambda worker: sum([each.cpu_permille for each in worker.processors]) / 10,
             "processors_rss": lambda worker: sum([each.resident_bytes for each in worker.processors]),
             "function": lambda worker: _longest_function(state, worker),

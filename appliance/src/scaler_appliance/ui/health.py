@@ -43,11 +43,14 @@ def _silence(state: State) -> List[str]:
     if state.feed.is_connected():
         return []
     age = f"{state.feed.age_seconds():.1f} s"
+    reason = state.feed.silence_reason()
+    why = [reason] if reason else []
     if state.cluster.scheduler is None:
         return [
-            f"no scheduler has been heard at {state.feed.address} for {age}: does it run, with this monitor address?"
+            f"no scheduler has been heard at {state.feed.address} for {age}: does it run, with this monitor address?",
+            *why,
         ]
-    return [f"the scheduler at {state.feed.address} has been silent for {age}"]
+    return [f"the scheduler at {state.feed.address} has been silent for {age}", *why]
 
 
 def _figures(state: State) -> Dict[str, Any]:

@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 from scaler_appliance import __version__
 from scaler_appliance.monitoring.durations import BUCKETS_AN_OCTAVE
 from scaler_appliance.monitoring.entities import Function
-from scaler_appliance.ui.state import State, cpu_permille, hosts, resident_bytes, running_tasks
+from scaler_appliance.ui.state import State, cpu_permille, hosts, resident_bytes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FUNCTIONS_LISTED = 50
@@ -239,7 +239,7 @@ class StateCollector(Collector):
         assert scheduler is not None
         yield _gauge("scaler_workers", "Workers that are connected.", len(workers))
         yield _gauge("scaler_slots", "Tasks that all workers can run at once.", scheduler.slots)
-        yield _gauge("scaler_slots_busy", "Of these, those that run a task.", sum(map(running_tasks, workers)))
+        yield _gauge("scaler_slots_busy", "Of these, those that have a task.", sum(worker.busy for worker in workers))
         yield _gauge(
             "scaler_worker_cpu_ratio",
             "Processor time of all workers, as a share of one core.",
@@ -250,8 +250,8 @@ class StateCollector(Collector):
         )
         yield _gauge(
             "scaler_worker_tasks_queued",
-            "Tasks that wait at workers, by their own count.",
-            sum(worker.queued for worker in workers),
+            "Of the tasks at workers, those that have no slot yet.",
+            sum(worker.waiting for worker in workers),
         )
         yield _gauge(
             "scaler_worker_latency_seconds",
@@ -272,7 +272,7 @@ class StateCollector(Collector):
             for key, factor, name, text in (
                 ("workers", 1.0, "workers", "Workers of a host."),
                 ("slots", 1.0, "slots", "Tasks that these can run at once."),
-                ("busy", 1.0, "slots_busy", "Of these, those that run a task."),
+                ("busy", 1.0, "slots_busy", "Of these, those that have a task."),
                 ("cpu", 0.01, "cpu_ratio", "Processor time of its workers, as a share of one core."),
                 ("rss", 1.0, "resident_memory_bytes", "Resident memory of its workers."),
                 ("free", 1.0, "free_memory_bytes", "Memory that it has left."),

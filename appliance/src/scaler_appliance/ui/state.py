@@ -30,6 +30,8 @@ class Watched(Protocol):
 
     def is_connected(self) -> bool: ...
 
+    def silence_reason(self) -> str: ...
+
 
 class State:
     """Everything that pages are made from.
@@ -108,13 +110,14 @@ class State:
             "uptime_seconds": 0.0,
             "age_seconds": None if scheduler is None else round(self.feed.age_seconds(), 1),
             "is_connected": self.feed.is_connected(),
+            "silence_reason": self.feed.silence_reason(),
             "is_protected": False,
             "actions_allowed": self.actions_allowed,
             "cpu": 0.0,
             "rss": 0,
             "workers": len(cluster.workers),
             "slots": 0,
-            "busy": sum(map(running_tasks, cluster.workers.values())),
+            "busy": sum(worker.busy for worker in cluster.workers.values()),
             "clients": len(cluster.clients),
             "tasks": cluster.tasks,
             "rates": {name: round(rate, 1) for name, rate in rates.items()},
@@ -145,11 +148,6 @@ class State:
         return client.name if client is not None else ""
 
 
-def running_tasks(worker: Worker) -> int:
-    """How many of a worker's processors run a task."""
-    return sum([processor.state_bits >> 1 & 1 for processor in worker.processors])
-
-
 def resident_bytes(worker: Worker) -> int:
     """Of the agent and its processors."""
     return worker.resident_bytes + sum([processor.resident_bytes for processor in worker.processors])
@@ -171,7 +169,7 @@ def hosts(state: State, limit: int) -> List[Dict[str, Any]]:
             }  # fmt: skip
         host["workers"] += 1
         host["slots"] += worker.slots
-        host["busy"] += running_tasks(worker)
+        host["busy"] += worker.busy
         host["cpu"] += cpu_permille(worker)
         host["rss"] += resident_bytes(worker)
         host["free"] = max(host["free"], worker.free_bytes)

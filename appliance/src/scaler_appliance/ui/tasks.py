@@ -17,6 +17,9 @@ from scaler_appliance.ui.tables import DEFAULT_LIMIT, MAXIMUM_LIMIT, Body
 from scaler_protocol import messages as m
 
 RUNNING = "running"
+FAILURES = "failures"
+"""Whatever is counted as failed: tasks that raised, and those that were lost."""
+
 STATES = {
     "success": m.TaskStatus.SUCCESS,
     "failed": m.TaskStatus.FAILED,
@@ -36,21 +39,27 @@ class _Wanted:
         cluster = state.cluster
         self.state = query.text("state")
         if self.state:
-            one_of("state", self.state, [RUNNING, *STATES])
+            one_of("state", self.state, [RUNNING, FAILURES, *STATES])
         self.text = query.text("search").strip()
         function, worker, client = query.text("function"), query.text("worker"), query.text("client")
         functions = {number: function.name for number, function in cluster.functions.items()}
         self.functions = _numbers(function, functions)
         self.workers = _numbers(worker, {session: worker.name for session, worker in cluster.workers.items()})
         self.clients = _numbers(client, {session: client.name for session, client in cluster.clients.items()})
+        graph = query.optional_whole("graph")
+        self.graph = cluster.graphs.get(graph) if graph is not None else None
+        if graph is not None:
+            owner = set() if self.graph is None else {self.graph.client}
+            self.clients = owner if self.clients is None else self.clients & owner
         self.text_functions = _named(self.text, functions) if self.text else set()
         is_number = self.text.isascii() and self.text.isdigit() and len(self.text) <= 20
         self.text_tasks = {int(self.text)} if is_number else set()
 
     def run_query(self) -> RunQuery:
-        query = RunQuery(
-            statuses={STATES[self.state]} if self.state else None, workers=self.workers, clients=self.clients
-        )
+        query = RunQuery(statuses=_statuses(self.state), workers=self.workers, clients=self.clients)
+        if self.graph is not None:
+            first = self.graph.first_task
+            query = query._replace(first_tasks=(first, first + self.graph.nodes))
         if not self.text:
             return query._replace(functions=self.functions)
         functions = self.text_functions if self.functions is None else self.text_functions & self.functions
@@ -70,7 +79,15 @@ class _Wanted:
         ):
             if wanted is not None and number not in wanted:
                 return False
+        if self.graph is not None and not 0 <= processor.task_id - self.graph.first_task < self.graph.nodes:
+            return False
         return not self.text or processor.task_function in self.text_functions or processor.task_id in self.text_tasks
+
+
+def _statuses(state: str) -> Optional[Set[int]]:
+    if state == FAILURES:
+        return {m.TaskStatus.FAILED, m.TaskStatus.LOST}
+    return {STATES[state]} if state else None
 
 
 def _numbers(text: str, names: Mapping[int, str]) -> Optional[Set[int]]:
@@ -96,6 +113,7 @@ def tasks(state: State, query: Query) -> Body:
     running_total = len(running)
     rows: List[Dict[str, Any]] = []
     matching = running_total
+    unknown: List[str] = []
     if wanted.state != RUNNING:
         running = running[:RUNNING_SHOWN]
         found = state.task_log.search(
@@ -103,6 +121,8 @@ def tasks(state: State, query: Query) -> Body:
         )
         rows = [_ended_row(state, run) for run in found.runs]
         matching = len(running) + found.matching
+    if not matching:
+        unknown = _unknown(state, query)
     shown = [_running_row(state, worker, processor) for worker, processor in running[offset : offset + limit]]
     return {
         "rows": shown + rows,
@@ -113,7 +133,24 @@ def tasks(state: State, query: Query) -> Body:
         "running": running_total,
         "kept": state.task_log.kept,
         "omitted": state.task_log.omitted_tasks,
+        "unknown": unknown,
     }
+
+
+def _unknown(state: State, query: Query) -> List[str]:
+    """Which of those that the query asks for there are not, or not any more."""
+    cluster = state.cluster
+    known: Tuple[Tuple[str, Mapping[int, Any]], ...] = (
+        ("worker", cluster.workers),
+        ("function", cluster.functions),
+        ("client", cluster.clients),
+        ("graph", cluster.graphs),
+    )
+    return [
+        f"{kind} {query.text(kind)}"
+        for kind, entities in known
+        if query.text(kind).isascii() and query.text(kind).isdigit() and int(query.text(kind)[:20]) not in entities
+    ]
 
 
 def task(state: State, client: int, task_id: int) -> Optional[Dict[str, Any]]:
@@ -166,6 +203,8 @@ def _running_row(state: State, worker: Worker, processor: Processor) -> Dict[str
 
 
 def _ended_row(state: State, run: Run) -> Dict[str, Any]:
+    """Of tasks that ended at no processor, or whose worker did not say, it is not known how long they ran."""
+    ran = bool(run.processor or run.busy_microseconds)
     worker = state.cluster.workers.get(run.worker)
     return {
         "client": run.client,
@@ -178,10 +217,10 @@ def _ended_row(state: State, run: Run) -> Dict[str, Any]:
         "worker_name": worker.name if worker is not None else "",
         "processor": run.processor,
         "host": worker.host if worker is not None else "",
-        "start": round(run.start, 6),
+        "start": round(run.start, 6) if ran else None,
         "end": round(run.end, 6),
-        "duration_us": run.busy_microseconds,
-        "mean_us": run.busy_microseconds // max(1, run.tasks),
+        "duration_us": run.busy_microseconds if ran else None,
+        "mean_us": run.busy_microseconds // max(1, run.tasks) if ran else None,
         "count": run.tasks,
         "peak_bytes": run.peak_memory_bytes or None,
         "attempt": run.attempt,

@@ -1,33 +1,44 @@
-"""The page `stream`: a lane for each processor, with the tasks that it ran.
+"""The page `stream`: a lane for each slot of a worker, with the tasks that ran in it.
 
 Rules:
 - Live, a browser gets the window once and then what is new; it is told all anew (`is_reset`) when what it has does not
   go together with that.
-- An event has at most MAXIMUM_RUNS runs, and a past window MAXIMUM_PAST_RUNS: beyond that the longest are told, and
-  every so-manieth of the others, but failures before all.
-- Columns of the log are read as columns: a run becomes a row only when it is told.
+- An event has about MAXIMUM_BARS bars, a window as a whole MAXIMUM_WINDOW_BARS: beyond that bars stand for more runs
+  each (see `bars`). What is not told at all, the scheduler has not told: then the page says of which lanes, and when.
+- Columns of the log are read as columns: a run becomes a bar only when it is told.
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.monitoring.entities import Processor
+from scaler_appliance.monitoring.slots import ProcessorSlots
+from scaler_appliance.ui.bars import Bar, Part, bounded
 from scaler_appliance.ui.queries import Query, QueryError
 from scaler_appliance.ui.state import State
 from scaler_protocol import messages as m
 
-MAXIMUM_RUNS = 1500
-MAXIMUM_PAST_RUNS = 5000
+MAXIMUM_BARS = 3000
+MAXIMUM_WINDOW_BARS = 40_000
 DEFAULT_WINDOW_SECONDS = 60
 LONGEST_WINDOW_SECONDS = 3600
+DEFAULT_CELLS = 1024
+"""A window has so many, unless the browser says how long one is: it knows what a pixel is."""
+
 DEFAULT_LANES = 60
 MAXIMUM_LANES = 500
-PROCESS_ID_BITS = 28  # bits of a process id in a lane's id
+SLOT_BITS = 16  # of a lane's id
+TELLING_SECONDS = 2.0
+"""A publication speaks of so much time at most."""
 
-Lane = Tuple[int, int]  # session of the worker, process id
-Row = Tuple[m.TaskRuns, int]
+NOWHERE = (0, 0)
+"""The lane of failures that no processor had: of tasks that were rejected, or whose worker was lost."""
+
+_FAILED = (int(m.TaskStatus.FAILED), int(m.TaskStatus.LOST))
+
+Lane = Tuple[int, int]  # session of the worker, slot
+Untold = Tuple[float, float, int]  # from, to, and of how many workers one was told of
 
 
 class Cursor(NamedTuple):
@@ -35,7 +46,7 @@ class Cursor(NamedTuple):
 
     Parameters:
         publications: of the log, up to which.
-        last_runs: when lanes that are known had their last run to end, in unix seconds.
+        last_runs: when lanes had their last run to end, in unix seconds.
         shown: lanes that it shows.
         functions: whose names it has.
     """
@@ -55,6 +66,7 @@ class _Asked(NamedTuple):
     is_live: bool
     offset: int
     limit: int
+    resolution: int  # microseconds
 
 
 def stream(state: State, query: Query, cursor: Optional[Cursor] = None) -> Tuple[Dict[str, Any], Cursor]:
@@ -69,33 +81,37 @@ def stream(state: State, query: Query, cursor: Optional[Cursor] = None) -> Tuple
     publications = list(state.task_log.publications(asked.start, asked.end, after))
     last_runs = {} if cursor is None else cursor.last_runs
     known = set(last_runs)
-    _note_lanes(last_runs, publications)
+    slots = state.cluster.slots
+    _note_lanes(slots, last_runs, publications)
     lanes = _lanes(state, asked, last_runs)
     page = lanes[asked.offset : asked.offset + asked.limit]
     shown = set(page)
     if cursor is not None and not known.isdisjoint(shown - cursor.shown):
         # A lane comes into view that has a past, of which this browser knows nothing.
         return stream(state, query, None)
-    told, omitted = _told(publications, lanes, asked)
+    runs = [run for each in publications for run in _runs(slots, each, shown, asked)]
+    limit = MAXIMUM_BARS if cursor is not None else MAXIMUM_WINDOW_BARS
+    bars, resolution = bounded(runs, asked.resolution, limit)
     base = float(int(asked.start)) if cursor is None else cursor.base
     functions = set() if cursor is None else cursor.functions.intersection(state.cluster.functions)
-    runs = _columns(told, base)
-    running = (
-        _running(state, shown, base) if asked.is_live else _no_columns(("lane", "start", "function", "client", "task"))
-    )
-    new_functions = ({*runs["function"], *running["function"]} - functions) - {0}
+    columns = _columns(bars, base)
+    running = _running(state, shown, base) if asked.is_live else _no_columns(RUNNING_COLUMNS)
+    named = {part.function for bar in bars for part in bar.parts}
+    new_functions = (named.union(running["function"]) - functions) - {0}
     body = {
         "is_reset": cursor is None,
         "from": asked.start,
         "to": asked.end,
         "base": base,
+        "resolution_us": resolution,
         "lanes": [_lane(state, lane) for lane in page],
         "lanes_total": len(lanes),
-        "runs": runs,
+        "runs": columns,
         "running": running,
         "functions": {str(number): state.function_name(number) for number in sorted(new_functions)},
         "one_worker_of": state.task_log.one_worker_of,
-        "omitted_runs": omitted,
+        "untold": _untold(publications),
+        "omitted_runs": sum(each.omitted_runs for each in publications if each.one_worker_of <= 1),
     }
     return body, Cursor(
         generation, state.task_log.appended, base, last_runs, shown, functions | new_functions, not asked.is_live
@@ -112,82 +128,123 @@ def _asked(state: State, query: Query) -> _Asked:
     if start is not None or end is not None:
         if start is None or end is None or not start < end <= start + LONGEST_WINDOW_SECONDS:
             raise QueryError(f"from, to: give both, the first the smaller, at most {LONGEST_WINDOW_SECONDS} s apart")
-        return _Asked(start, end, False, offset, limit)
-    window = query.optional_seconds("window") or DEFAULT_WINDOW_SECONDS
-    return _Asked(round(now - min(window, LONGEST_WINDOW_SECONDS), 3), round(now, 3), True, offset, limit)
+        return _Asked(start, end, False, offset, limit, _resolution(query, end - start))
+    window = min(query.optional_seconds("window") or DEFAULT_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
+    start, end = round(now - window, 3), round(now, 3)
+    return _Asked(start, end, True, offset, limit, _resolution(query, window))
 
 
-def _note_lanes(last_runs: Dict[Lane, float], publications: Iterable[m.TaskRuns]) -> None:
+def _resolution(query: Query, seconds: float) -> int:
+    return query.whole("resolution_us", max(1, int(seconds * 1e6 / DEFAULT_CELLS)), 1, LONGEST_WINDOW_SECONDS * 10**6)
+
+
+def _note_lanes(slots: ProcessorSlots, last_runs: Dict[Lane, float], publications: Iterable[m.TaskRuns]) -> None:
     for each in publications:
         end = each.unix_microseconds / 1e6
-        last_runs.update(dict.fromkeys(zip(each.workers, each.processors), end))
+        for session, process_id in set(zip(each.workers, each.processors)):
+            if process_id or _has_busy_runs(each, session):
+                last_runs[session, slots.slot(session, process_id)] = end
+        if any(map(each.statuses.count, _FAILED)) and _has_failures_nowhere(each):
+            last_runs[NOWHERE] = end
+
+
+def _has_busy_runs(each: m.TaskRuns, session: int) -> bool:
+    """Whether a worker told of runs, and not on which processor."""
+    columns = zip(each.workers, each.processors, each.busy_microseconds)
+    return session > 0 and any(worker == session and busy and not process for worker, process, busy in columns)
+
+
+def _has_failures_nowhere(each: m.TaskRuns) -> bool:
+    columns = zip(each.statuses, each.processors, each.busy_microseconds)
+    return any(status in _FAILED and not process and not busy for status, process, busy in columns)
 
 
 def _lanes(state: State, asked: _Asked, last_runs: Dict[Lane, float]) -> List[Lane]:
-    """Processors that had runs in the window, and those that are there and would be told of, in order."""
+    """All slots of workers that had runs in the window, or are there, and are told of; in order."""
     for lane in [lane for lane, end in last_runs.items() if end < asked.start]:
         del last_runs[lane]
-    lanes = set(last_runs)
-    if asked.is_live:
-        one_of = state.task_log.one_worker_of
-        for session, worker in state.cluster.workers.items():
-            if session % one_of == 0:
-                lanes.update([(session, processor.process_id) for processor in worker.processors])
-    return sorted(lanes)
+    one_of = state.task_log.one_worker_of if asked.is_live else 1
+    sessions = {session for session, _ in last_runs}.union(state.cluster.workers)
+    slots = state.cluster.slots
+    lanes = [
+        (session, slot)
+        for session in sorted(sessions - {0})
+        if session % one_of == 0
+        for slot in range(slots.slots(session))
+    ]
+    return [*lanes, NOWHERE] if NOWHERE in last_runs else lanes
 
 
 def _lane(state: State, lane: Lane) -> Dict[str, Any]:
-    session, process_id = lane
+    session, slot = lane
+    if lane == NOWHERE:
+        return {
+            "id": 0, "worker": 0, "slot": 0, "processor": 0, "title": "at no processor", "host": "", "is_gone": False,
+        }  # fmt: skip
     worker = state.cluster.workers.get(session)
-    is_there = worker is not None and any(each.process_id == process_id for each in worker.processors)
     name = worker.name if worker is not None and worker.name else f"worker {session}"
     return {
         "id": _lane_id(lane),
         "worker": session,
-        "processor": process_id,
-        "title": f"{name} · {process_id}" if process_id else name,
+        "slot": slot + 1,
+        "processor": 0 if worker is None else state.cluster.slots.processor(session, slot),
+        "title": f"{name} · {slot + 1}" if state.cluster.slots.slots(session) > 1 else name,
         "host": worker.host if worker is not None else "",
-        "is_gone": not is_there,
+        "is_gone": worker is None,
     }
 
 
 def _lane_id(lane: Lane) -> int:
-    session, process_id = lane
-    return session << PROCESS_ID_BITS | process_id & (1 << PROCESS_ID_BITS) - 1
+    session, slot = lane
+    return session << SLOT_BITS | slot
 
 
-def _told(publications: List[m.TaskRuns], lanes: List[Lane], asked: _Asked) -> Tuple[List[Row], int]:
-    """Which runs are told, and how many of those in view are not: by the scheduler or here."""
-    shown = set(lanes[asked.offset : asked.offset + asked.limit])
-    cut = {session for session, _ in shown}.intersection(lane[0] for lane in lanes if lane not in shown)
-    sessions = {session for session, _ in shown}
-    failed: List[Row] = []
-    others: List[Row] = []
-    lengths: List[int] = []  # of the others
-    omitted = 0
-    success = int(m.TaskStatus.SUCCESS)
+def _untold(publications: Iterable[m.TaskRuns]) -> List[Untold]:
+    """When the scheduler told of one in so many workers."""
+    told: List[Untold] = []
+    before = 0.0
     for each in publications:
-        omitted += each.omitted_runs
-        rows = _at_the_time(each, _of_lanes(each, shown, sessions, cut), asked)
-        statuses, busy = each.statuses, each.busy_microseconds
-        if statuses.count(success) < len(statuses):
-            failed += [(each, row) for row in rows if statuses[row] != success]
-            rows = [row for row in rows if statuses[row] == success]
-        others += [(each, row) for row in rows]
-        lengths += [busy[row] for row in rows]
-    limit = MAXIMUM_RUNS if asked.is_live else MAXIMUM_PAST_RUNS
-    shown_failed = _every_so_many(failed, limit // 3)
-    told = shown_failed + _most_to_see(others, lengths, limit - len(shown_failed))
-    return told, omitted + len(failed) + len(others) - len(told)
+        end = each.unix_microseconds / 1e6
+        if each.one_worker_of > 1:
+            told.append((round(max(before, end - TELLING_SECONDS), 3), round(end, 3), each.one_worker_of))
+        before = end
+    return told
 
 
-def _of_lanes(each: m.TaskRuns, shown: Set[Lane], sessions: Set[int], cut: Set[int]) -> List[int]:
-    """Rows of these lanes; `cut` are sessions of which other lanes are not shown."""
-    workers, processors = each.workers, each.processors
-    rows = [row for row, session in enumerate(workers) if session in sessions]
-    if cut:
-        rows = [row for row in rows if workers[row] not in cut or (workers[row], processors[row]) in shown]
-    return rows
+def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Asked) -> List[Bar]:
+    """The runs of a publication that are in view, each as a bar."""
+    sessions = {session for session, _ in shown}
+    nowhere = _lane_id(NOWHERE) if NOWHERE in shown else -1
+    lane_ids: Dict[Tuple[int, int], int] = {}  # by worker and process; -1: not shown
+    runs: List[Bar] = []
+    for row in _at_the_time(each, _of_workers(each, sessions), asked):
+        status, busy = each.statuses[row], each.busy_microseconds[row]
+        where = session, process_id = each.workers[row], each.processors[row]
+        if process_id or (busy and session):
+            lane_id = lane_ids.get(where)
+            if lane_id is None:
+                lane = session, slots.slot(session, process_id)
+                lane_id = lane_ids[where] = _lane_id(lane) if lane in shown else -1
+        elif status in _FAILED:
+            lane_id = nowhere
+        else:
+            continue  # it was cancelled before any processor had it
+        if lane_id >= 0:
+            end = each.unix_microseconds - each.end_microseconds[row]
+            part = Part(each.functions[row], each.counts[row], busy, each.clients[row], each.first_tasks[row])
+            runs.append(Bar(lane_id, end, end - busy, status, (part,)))
+    return runs
+
+
+def _of_workers(each: m.TaskRuns, sessions: Set[int]) -> List[int]:
+    """Rows of these workers; of session 0, all that no processor had."""
+    if 0 not in sessions:
+        return [row for row, session in enumerate(each.workers) if session in sessions]
+    return [
+        row
+        for row, (session, process_id) in enumerate(zip(each.workers, each.processors))
+        if session in sessions or not process_id
+    ]
 
 
 def _at_the_time(each: m.TaskRuns, rows: List[int], asked: _Asked) -> List[int]:
@@ -202,42 +259,33 @@ def _at_the_time(each: m.TaskRuns, rows: List[int], asked: _Asked) -> List[int]:
     return rows
 
 
-def _every_so_many(rows: List[Row], limit: int) -> List[Row]:
-    return rows[:: -(-len(rows) // limit)] if len(rows) > limit else rows
+RUNNING_COLUMNS = ("lane", "start", "function", "client", "task")
 
 
-def _most_to_see(rows: List[Row], lengths: List[int], limit: int) -> List[Row]:
-    """The longest, which fill a picture, and for the other half every so-manieth of the rest; in their order."""
-    if len(rows) <= limit:
-        return rows
-    longest = set(heapq.nlargest(limit // 2, range(len(rows)), key=lengths.__getitem__))
-    rest = [each for each in range(len(rows)) if each not in longest]
-    told = [*longest, *rest[:: -(-len(rest) // (limit - len(longest)))]]
-    return [rows[each] for each in sorted(told)]
-
-
-def _columns(rows: List[Row], base: float) -> Dict[str, List[Any]]:
-    columns = _no_columns(("lane", "start", "end", "function", "status", "count", "client", "task"))
-    for each, row in rows:
-        end = each.unix_microseconds - each.end_microseconds[row] - int(base * 1e6)
-        columns["lane"].append(_lane_id((each.workers[row], each.processors[row])))
-        columns["start"].append(end - each.busy_microseconds[row])
-        columns["end"].append(end)
-        columns["function"].append(each.functions[row])
-        columns["status"].append(each.statuses[row])
-        columns["count"].append(each.counts[row])
-        columns["client"].append(each.clients[row])
-        columns["task"].append(str(each.first_tasks[row]))
-    return columns
+def _columns(bars: List[Bar], base: float) -> Dict[str, Any]:
+    """The bars; `parts` has, by position, functions, tasks and microseconds of those with several functions."""
+    origin = int(base * 1e6)
+    return {
+        "lane": [bar.lane for bar in bars],
+        "start": [bar.start - origin for bar in bars],
+        "end": [bar.end - origin for bar in bars],
+        "function": [bar.parts[0].function for bar in bars],
+        "status": [bar.status for bar in bars],
+        "count": [bar.tasks for bar in bars],
+        "client": [bar.parts[0].client for bar in bars],
+        "task": [str(bar.parts[0].task) for bar in bars],
+        "parts": {str(place): [part[:3] for part in bar.parts] for place, bar in enumerate(bars) if len(bar.parts) > 1},
+    }
 
 
 def _running(state: State, shown: Set[Lane], base: float) -> Dict[str, List[Any]]:
-    columns = _no_columns(("lane", "start", "function", "client", "task"))
-    for session, process_id in sorted(shown):
+    columns = _no_columns(RUNNING_COLUMNS)
+    for session in sorted({session for session, _ in shown}):
         worker = state.cluster.workers.get(session)
         for processor in worker.processors if worker is not None else ():
-            if processor.process_id == process_id and processor.task_client:
-                _append_running(columns, (session, process_id), processor, int(base * 1e6))
+            lane = session, state.cluster.slots.slot(session, processor.process_id)
+            if processor.task_client and lane in shown:
+                _append_running(columns, lane, processor, int(base * 1e6))
     return columns
 
 

@@ -7,6 +7,9 @@ Rules:
 
 from __future__ import annotations
 
+import errno
+import os
+import pwd
 import re
 import socket
 import sys
@@ -24,6 +27,8 @@ _LOOPBACK_HOSTS = {
     "0.0.0.0": "127.0.0.1",  # who listens everywhere listens there too
     "*": "127.0.0.1",
 }
+
+_NO_ANSWER = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH)
 
 SocketAddress = Union[str, Tuple[str, int], Tuple[str, int, int, int]]
 
@@ -85,10 +90,49 @@ def shortcut_of(address: Address) -> Optional[str]:
 
 
 def why_not_connected(address: Address, error: OSError) -> str:
-    """What went wrong when an address was connected to, in words."""
+    """What went wrong when an address was connected to, in words: refused, no answer, no permission, no such host."""
+    reason = error.strerror or str(error)
     if isinstance(error, socket.gaierror):
-        return f"the host name in {address} is not known here ({error.strerror or error})"
-    return f"cannot connect to {address} ({error.strerror or error})"
+        return f"the host name in {address} is not known here ({reason})"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        whose = _owner(address.path) if address.path else ""
+        return f"no permission to connect to {address} ({reason}){whose}"
+    if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
+        return f"no answer from {address} ({reason}): a firewall drops what is sent there, or the host is down"
+    return f"nothing listens at {address} ({reason})"
+
+
+def why_not_greeted(address: Address, has_spoken: bool, is_scheduler: bool = False) -> str:
+    """What a peer is that took the connection, and then did not answer in time.
+
+    Parameters:
+        has_spoken: it began to speak ZeroMQ's protocol.
+        is_scheduler: that is known otherwise.
+    """
+    if is_scheduler:
+        return f"the scheduler at {address} took the connection and did not answer in time: it is busy, or stopped"
+    what = f"what listens at {address} took the connection"
+    if has_spoken:
+        return f"{what}, speaks ZeroMQ's protocol, and did not answer in time: a busy scheduler, or another program"
+    return f"{what} and said nothing in time: a scheduler that is busy or stopped, or another program"
+
+
+def why_foreign(address: Address, first_words: bytes) -> str:
+    """What a server is that speaks another protocol."""
+    first_line = first_words.splitlines()[0] if first_words.strip() else first_words
+    return f"what listens at {address} is not a Scaler scheduler: it begins with {first_line[:40]!r}"
+
+
+def _owner(path: str) -> str:
+    """Whose a socket is, to be put in a message; empty where that is not to be known."""
+    try:
+        number = os.stat(path).st_uid
+    except OSError:
+        return ""
+    try:
+        return f": the socket belongs to {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f": the socket belongs to user {number}"
 
 
 def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress]:

@@ -16,7 +16,7 @@ from collections import deque
 from itertools import islice
 from typing import Deque, List, Optional, Sequence
 
-from scaler_protocol.addresses import Address, shortcut_of
+from scaler_protocol.addresses import Address, resolve, shortcut_of
 from scaler_protocol.buffers import flat_view
 from scaler_protocol.zmtp import Buffer, Zmtp, encode
 
@@ -54,6 +54,22 @@ def connect_by_shortcut(address: Address) -> Optional[socket.socket]:
         pass
     stream.close()
     return None
+
+
+def first_words(address: Address, timeout_seconds: float) -> bytes:
+    """What a server says to somebody who asks as people ask web servers; empty: nothing, as a scheduler that is busy.
+
+    Servers of most protocols either speak first, or answer a line that they do not understand.
+    """
+    try:
+        family, target = resolve(address)
+        with socket.socket(family, socket.SOCK_STREAM) as stream:
+            stream.settimeout(timeout_seconds)
+            stream.connect(target)
+            stream.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return stream.recv(64)
+    except OSError:
+        return b""
 
 
 class Connection:

@@ -41,13 +41,14 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address, resolve, why_not_connected
-from scaler_protocol.connection import Connection, connect_by_shortcut
+from scaler_protocol.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
+from scaler_protocol.connection import Connection, connect_by_shortcut, first_words
 from scaler_protocol.zmtp import Zmtp, ZmtpError
 
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
 WELCOME_TIMEOUT_SECONDS = 10.0  # of one attempt to come back
+FIRST_WORDS_TIMEOUT_SECONDS = 0.5
 _ATTEMPT_INTERVAL_SECONDS = 0.05
 _MAXIMUM_ATTEMPT_INTERVAL_SECONDS = 1.0
 _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
@@ -82,6 +83,7 @@ class Transport:
         self._interval_seconds = _ATTEMPT_INTERVAL_SECONDS  # between attempts to come back
         self._lock = threading.Lock()  # of what the connection has to send
         self._unread: List[List[bytes]] = []  # what came together with the Welcome
+        self._is_scheduler = False  # what is connected to, as its name tells
         try:
             self.welcome = self._connect_first(time.monotonic() + timeout_seconds)
         except BaseException:
@@ -98,13 +100,17 @@ class Transport:
                 break
             except OSError as error:
                 if time.monotonic() + _ATTEMPT_INTERVAL_SECONDS >= deadline:
-                    what_to_do = "check the address"
-                    if not isinstance(error, socket.gaierror):
-                        what_to_do = f"start a scheduler there with `scaler_scheduler {self.address}`, or {what_to_do}"
-                    text = f"{why_not_connected(self._parsed, error)}: {what_to_do}"
+                    text = f"{why_not_connected(self._parsed, error)}; {self._what_to_do(error)}"
                     raise SchedulerUnreachableError(text) from error
             time.sleep(_ATTEMPT_INTERVAL_SECONDS)
         return self._greet(deadline, _always)
+
+    def _what_to_do(self, error: OSError) -> str:
+        if isinstance(error, PermissionError):
+            return "run as the user that the scheduler runs as, or let it listen at a tcp:// address"
+        if isinstance(error, ConnectionRefusedError) or error.errno == errno.ENOENT:
+            return f"start a scheduler there with `scaler_scheduler {self.address}`, or check the address"
+        return "check the address, and the firewalls in between"
 
     def connect_again(self, deadline: float, is_wanted: Callable[[], bool]) -> m.Welcome:
         """Connect anew, with ever longer pauses between attempts, so that a scheduler that starts finds no crowd.
@@ -154,6 +160,7 @@ class Transport:
     def _connect(self, deadline: float, is_wanted: Callable[[], bool]) -> None:
         """Connect to who listens. Raises OSError, NotWantedError."""
         stream = connect_by_shortcut(self._parsed)
+        self._is_scheduler = stream is not None
         if stream is None:
             family, target = resolve(self._parsed)
             stream = socket.socket(family, socket.SOCK_STREAM)
@@ -197,7 +204,7 @@ class Transport:
             while True:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise TimeoutError("no handshake reply in time; the peer may be hung, or not a Scaler scheduler")
+                    raise self._silence_error(self._connection.peer_has_spoken)
                 if not is_wanted():
                     raise NotWantedError
                 if not self.wait(remaining):
@@ -215,13 +222,21 @@ class Transport:
                         return answer
                     if isinstance(answer, m.Refusal):
                         raise refusal_error(answer, self.address)
-        except (ProtocolVersionError, SchedulerRefusedError):
+        except (ProtocolVersionError, SchedulerRefusedError, SchedulerUnreachableError, NotASchedulerError):
             raise
         except (OSError, ZmtpError, MalformedMessageError) as error:
             raise NotASchedulerError(
                 f"the program at {self.address} is not a Scaler scheduler, or speaks an incompatible protocol: {error};"
                 " check address and port, and that the scheduler speaks version 1 of the protocol"
             ) from error
+
+    def _silence_error(self, has_spoken: bool) -> ConnectionError:
+        """Who took the connection has not said Welcome in time: a scheduler that is busy, or another kind of server."""
+        foreign = b"" if has_spoken or self._is_scheduler else first_words(self._parsed, FIRST_WORDS_TIMEOUT_SECONDS)
+        if foreign:
+            return NotASchedulerError(f"{why_foreign(self._parsed, foreign)}; check the address and the port")
+        why = why_not_greeted(self._parsed, has_spoken, self._is_scheduler)
+        return SchedulerUnreachableError(f"{why}; try again later, or look at its log")
 
     # Messages -------------------------------------------------------------------------------------------------------
 

@@ -382,7 +382,9 @@ class Agent:
             level = logging.DEBUG if state.doom.kind is None else logging.INFO  # a cancel is everyday life
             logger.log(level, "%s: process %d: %s. %s", name, report.process_id, state.doom.message, stack)
         self._objects.remove_leftovers(f"{report.process_id}-")
-        self._core.on_processor_died(report.number, text, stack)
+        self._core.on_processor_died(report.number, text, time.monotonic(), stack)
+        if self._core.is_watched and not self._leaving:
+            self._session.beat_soon()  # so that monitors hear of its successor before of what that ran
 
     def _processor_name(self, number: int) -> str:
         names = self._settings.names
@@ -464,7 +466,7 @@ class Agent:
         if handle is not None and handle.waits_for_fork:
             del self._handles[number]
             handle.close()
-            self._core.on_processor_died(number, "was not started")
+            self._core.on_processor_died(number, "was not started", time.monotonic())
         elif wants_stack and not self._leaving:
             self._nursery.stop(number)
         elif not self._leaving:

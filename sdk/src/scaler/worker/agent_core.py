@@ -26,7 +26,7 @@ from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
 from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
 from scaler.worker.frames import Buffer, Results
-from scaler.worker.outcomes import Outcomes
+from scaler.worker.outcomes import NOT_RUN, Outcomes, Ran
 from scaler.worker.output_outbox import OutputOutbox
 from scaler.worker.processor_pool import Chunk, Doom, ProcessorPool, ProcessorState
 from scaler.worker.task_durations import TaskDurations
@@ -67,6 +67,14 @@ class CoreSettings(NamedTuple):
     task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
 
 
+class _Death(NamedTuple):
+    """How a processor ended, and for how long it had been busy with what it did then, at most."""
+
+    description: str
+    stack: str
+    busy_microseconds: int
+
+
 class AgentCore:
     """The state of one worker's tasks and processors.
 
@@ -98,6 +106,7 @@ class AgentCore:
         self._limits = TaskLimits(self.pool, resident_bytes)
         self.is_watched = False  # by monitors of the scheduler
         self._is_draining = False
+        self._reporting: List[ProcessorState] = []  # which sent outcomes in this turn
 
     # From the scheduler -------------------------------------------------------------------------------------
 
@@ -223,6 +232,7 @@ class AgentCore:
         self._outcomes.add(traits, ids, results, state.process_id)
         # SCL-WRK-002
         chunk.reported += count
+        self._reporting.append(state)
         self._end_chunks(state)
 
     def on_given_back(self, number: int, ranges: List[Tuple[int, int]]) -> None:
@@ -273,22 +283,25 @@ class AgentCore:
             text = f"processor {state.process_id} was replaced while it ran the task: {description}"
             self.pool.kill(state, Doom(state.started, m.FailureKind.PROCESSOR_DIED, text))
 
-    def on_processor_died(self, number: int, description: str, stack: str = "") -> None:
+    def on_processor_died(self, number: int, description: str, now: float, stack: str = "") -> None:
         """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled.
 
         Parameters:
+            now: seconds of a steady clock.
             stack: where its task was, if that was wanted and is known.
         """
         state = self.pool.get(number)
         if state is None:
             return
         self.pool.remove(state)
+        busy_since = now if state in self._reporting else state.busy_since
+        death = _Death(description, stack, max(0, int((now - busy_since) * 1e6)))
         for chunk in reversed(state.chunks):
             if chunk.reported < chunk.count:
-                self._settle_chunk_of_dead(state, chunk, description, stack)
+                self._settle_chunk_of_dead(state, chunk, death)
         self.pool.fill()
 
-    def _settle_chunk_of_dead(self, state: ProcessorState, chunk: Chunk, description: str, stack: str) -> None:
+    def _settle_chunk_of_dead(self, state: ProcessorState, chunk: Chunk, death: _Death) -> None:
         index = state.started - chunk.first_position  # of the task that started last, counted in this chunk
         if not chunk.reported <= index < chunk.count:
             rest = self._part(chunk, chunk.reported, chunk.count)
@@ -300,21 +313,22 @@ class AgentCore:
         self._requeue(self._part(chunk, index + 1, chunk.count))
         culprit = self._part(chunk, index, index + 1)
         if state.occupied:
-            self._settle_culprit(state, culprit, description, stack)
+            self._settle_culprit(state, culprit, death)
         else:
             self._run_again(culprit)
         self._run_again(self._part(chunk, chunk.reported, index))
 
-    def _settle_culprit(self, state: ProcessorState, task: TaskBatch, description: str, stack: str) -> None:
+    def _settle_culprit(self, state: ProcessorState, task: TaskBatch, death: _Death) -> None:
         """The task during which its processor died: cancelled, lost, or run again."""
-        doom, traits = state.doom, task.traits
+        doom, traits, stack = state.doom, task.traits, death.stack
+        ran = Ran(state.process_id, death.busy_microseconds)
         doomed = doom is not None and doom.position == state.started
         if (doomed and doom is not None and doom.kind is None) or self._cancellations.by_force(task.ids[0]):
             if stack:
                 self.effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
             self._cancellations.confirm(task.ids[task.start :], m.CancelOutcome.CANCELLED)
         elif doomed and doom is not None and doom.kind is not None:
-            self._lose(task, doom.kind, doom.message, stack or NO_STACK)
+            self._lose(task, doom.kind, doom.message, stack or NO_STACK, ran)
         elif state.killed:
             self._run_again(task)  # killed because of another task, which ended in the meantime
         # SCL-WRK-012, SCL-WRK-013
@@ -322,8 +336,8 @@ class AgentCore:
             self._requeue(task.with_attempt(traits.attempt + 1))
         else:
             doing = "ran the task" if state.running else "loaded the function of the task"
-            text = f"processor {state.process_id} {description} while it {doing} (attempt {traits.attempt})"
-            self._lose(task, m.FailureKind.PROCESSOR_DIED, text)
+            text = f"processor {state.process_id} {death.description} while it {doing} (attempt {traits.attempt})"
+            self._lose(task, m.FailureKind.PROCESSOR_DIED, text, ran=ran)
 
     def _run_again(self, batch: TaskBatch) -> None:
         """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs that is known.
@@ -351,9 +365,9 @@ class AgentCore:
         self._cancellations.take_out(batch)
         self.queue.put_back(batch)
 
-    def _lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
+    def _lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
         self._cancellations.finished(tasks.ids[tasks.start :])
-        self._outcomes.lose(tasks, kind, text, stack)
+        self._outcomes.lose(tasks, kind, text, stack, ran)
 
     def _end_chunks(self, state: ProcessorState) -> None:
         """Forget chunks all of whose outcomes are there."""
@@ -376,6 +390,9 @@ class AgentCore:
 
     def finish_turn(self, now: float) -> None:
         """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
+        for state in self._reporting:
+            state.busy_since = now
+        self._reporting.clear()
         self.pool.begin_turn(now)
         if self._is_draining:
             self._give_all_back()
@@ -414,6 +431,8 @@ class AgentCore:
             return False
         chunk = Chunk(self.queue.take(self._chunk_size(head, mean)), state.next_position)
         state.next_position += chunk.count
+        if not state.chunks:
+            state.busy_since = now
         state.chunks.append(chunk)
         self._limits.dealt(chunk)
         self._define_objects(state, chunk.batch, now)

@@ -22,6 +22,16 @@ from scaler.worker.task_queue import TaskBatch, TaskTraits
 from scaler_protocol import messages as m
 
 
+class Ran(NamedTuple):
+    """Where a task ran that was lost, and for how long."""
+
+    processor: int  # process id; 0: nowhere
+    busy_microseconds: int
+
+
+NOT_RUN = Ran(0, 0)
+
+
 class _HeldResult(NamedTuple):
     traits: TaskTraits
     instance: int
@@ -175,7 +185,7 @@ class Outcomes:
         if held is not None:
             self._lose_result(held.traits, held.instance, f"object {object_id:x}")
 
-    def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "") -> None:
+    def lose(self, tasks: TaskBatch, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
         """Tasks end without having run to an end."""
         attempts = tasks.traits.attempt
         # SCL-WRK-006, SCL-WRK-031
@@ -183,7 +193,15 @@ class Outcomes:
         count = len(tasks)
         sizes = array("I", [len(payload)]) * count
         ids = tasks.ids[tasks.start :]
-        self._outbox.add(tasks.traits.codec, ids, sizes, payload * count, statuses=bytes([m.TaskStatus.LOST]) * count)
+        self._outbox.add(
+            tasks.traits.codec,
+            ids,
+            sizes,
+            payload * count,
+            statuses=bytes([m.TaskStatus.LOST]) * count,
+            busy_microseconds=ran.busy_microseconds,
+            processor=ran.processor,
+        )
 
     def drain(self) -> Iterable[Tuple[m.TaskResult, bytes]]:
         """The messages with their payload frames."""

@@ -73,6 +73,7 @@ class ProcessorState:
         "killed",
         "limit_position",
         "limit_since",
+        "busy_since",
     )
 
     def __init__(self, number: int, progress: memoryview) -> None:
@@ -89,6 +90,9 @@ class ProcessorState:
         self.killed = False
         self.limit_position = 0  # the task that the limits are watched for, and since when it runs
         self.limit_since = 0.0
+        self.busy_since = (
+            0.0  # when it was given its tasks, or last sent an outcome: the task that runs began then or later
+        )
 
     @property
     def started(self) -> int:

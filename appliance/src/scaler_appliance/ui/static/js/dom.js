@@ -111,6 +111,17 @@ export function icon(paths) {
 }
 
 /**
+ * A button whose sign is short.
+ *
+ * @param {string} text
+ * @param {string} label what it does
+ * @param {() => void} click
+ */
+export function button(text, label, click) {
+  return element("button", { type: "button", "aria-label": label, title: label, text, on: { click } });
+}
+
+/**
  * Call a function once things have been quiet for a while.
  *
  * @template {any[]} A

@@ -6,8 +6,9 @@
  *
  * Rules: one EventSource at a time, only for what is in view, none while the tab is hidden or the reader has paused it.
  * The server sends a head each second, so silence means something: after `STALE_SECONDS` without, or when the server says
- * that it has not heard of the scheduler for so long, the state is "stale", and it is shown since when. An event that
- * cannot be read is dropped and counted, and the page goes on.
+ * that it has not heard of the scheduler for so long, the state is "stale", and it is shown since when. A server that answers
+ * and refuses is asked why, and that is what is shown: it is not one that does not answer. An event that cannot be read is
+ * dropped and counted, and the page goes on.
  */
 
 export const STALE_SECONDS = 4;
@@ -15,9 +16,10 @@ const FIRST_RETRY_SECONDS = 0.5;
 const LAST_RETRY_SECONDS = 5;
 
 /**
- * @typedef {"connecting" | "live" | "stale" | "paused" | "hidden"} FeedState
- * @typedef {{state: FeedState, since: number, reason: "server" | "scheduler" | ""}} FeedCondition since: Date.now() of the
- *     last thing that is known to be true
+ * @typedef {"connecting" | "live" | "stale" | "paused" | "hidden" | "refused"} FeedState
+ * @typedef {{state: FeedState, since: number, reason: "server" | "scheduler" | "", refusal?: Refusal}} FeedCondition since:
+ *     Date.now() of the last thing that is known to be true
+ * @typedef {{status: number, text: string}} Refusal what the server answered in the place of events
  */
 
 export class Feed {
@@ -37,6 +39,10 @@ export class Feed {
     this.isPaused = false;
     this.pausedAt = 0;
     this.unreadable = 0;
+    /** @type {Refusal | null} */
+    this.refusal = null;
+    /** @type {AbortController | null} */
+    this.asking = null;
     this.silentFrom = Date.now(); // since when an event is due
     this.lastEventAt = 0; // Date.now()
     this.schedulerAge = 0; // seconds, at the last event
@@ -59,7 +65,8 @@ export class Feed {
       if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
     }
     const address = `events?${query}`;
-    if (address === this.address && this.source) return;
+    if (address === this.address && (this.source || this.refusal)) return;
+    if (address !== this.address) this.refusal = null;
     this.address = address;
     this.#reopen();
   }
@@ -76,6 +83,7 @@ export class Feed {
   condition() {
     if (this.isPaused) return { state: "paused", since: this.pausedAt, reason: "" };
     if (document.hidden) return { state: "hidden", since: this.lastEventAt, reason: "" };
+    if (this.refusal) return { state: "refused", since: this.silentFrom, reason: "server", refusal: this.refusal };
     const isDue = this.lastEventAt < this.silentFrom;
     if (Date.now() - Math.max(this.lastEventAt, this.silentFrom) > STALE_SECONDS * 1000) {
       return { state: "stale", since: this.lastEventAt || this.silentFrom, reason: "server" };
@@ -99,6 +107,8 @@ export class Feed {
 
   #close() {
     clearTimeout(this.retryTimer);
+    this.asking?.abort();
+    this.asking = null;
     if (this.source) this.source.close();
     this.source = null;
   }
@@ -119,9 +129,30 @@ export class Feed {
       // A connection that broke is tried again by the browser itself; after an answer that is no stream it gives up.
       if (source !== this.source || source.readyState !== EventSource.CLOSED) return;
       this.source = null;
-      this.retryTimer = setTimeout(() => this.#reopen(), this.retrySeconds * 1000);
-      this.retrySeconds = Math.min(this.retrySeconds * 2, LAST_RETRY_SECONDS);
+      this.#askWhy();
     };
+  }
+
+  // An EventSource does not say what the server answered.
+  async #askWhy() {
+    const asking = new AbortController();
+    this.asking = asking;
+    let refusal = null;
+    try {
+      const answer = await fetch(this.address, { signal: asking.signal });
+      if (!answer.ok) refusal = { status: answer.status, text: said(await answer.text()) };
+      asking.abort(); // events begin to come
+    } catch {
+      // It does not answer, or nobody wants to know any more.
+    }
+    if (this.asking !== asking) return;
+    this.asking = null;
+    this.refusal = refusal;
+    this.#tell();
+    // A wrong question stays wrong.
+    if (refusal && refusal.status >= 400 && refusal.status < 500 && refusal.status !== 401) return;
+    this.retryTimer = setTimeout(() => this.#reopen(), this.retrySeconds * 1000);
+    this.retrySeconds = Math.min(this.retrySeconds * 2, LAST_RETRY_SECONDS);
   }
 
   /** @param {string} text */
@@ -138,10 +169,22 @@ export class Feed {
       return;
     }
     this.retrySeconds = FIRST_RETRY_SECONDS;
+    this.refusal = null;
     this.lastEventAt = Date.now();
     this.schedulerAge = Number(event.head.age_seconds) || 0;
     this.isSchedulerConnected = event.head.is_connected !== false;
     this.#tell();
     this.onEvent(event);
   }
+}
+
+/** @param {string} body of an answer @returns {string} what it says, for people */
+function said(body) {
+  try {
+    const told = JSON.parse(body);
+    if (told && typeof told.error === "string") return told.error;
+  } catch {
+    // It is text.
+  }
+  return body.trim().slice(0, 300);
 }

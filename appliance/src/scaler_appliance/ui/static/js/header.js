@@ -9,9 +9,10 @@ import { element, fill, icon, setAttribute, setText, setVariable } from "./dom.j
 import { bytes, clock, count, percent, rate, short, span } from "./format.js";
 import { PAGES, TABS } from "./pages.js";
 import { address } from "./route.js";
+import { drawLink } from "./table.js";
 import { nextTheme, onTheme, theme } from "./theme.js";
 
-const STATE_WORDS = { connecting: "connecting", live: "live", stale: "stale", paused: "paused", hidden: "hidden" };
+const STATE_WORDS = { connecting: "connecting", live: "live", stale: "stale", paused: "paused", hidden: "hidden", refused: "not shown" };
 
 export class Header {
   /** @param {{onPause: () => void, onHelp: () => void}} actions */
@@ -38,10 +39,10 @@ export class Header {
     const vitals = element("dl", { class: "vitals" });
     for (const [name, label, title] of [
       ["rate", "tasks/s", "Tasks that ended in the last seconds, a second"],
-      ["running", "running", "Tasks at workers"],
+      ["running", "at workers", "Tasks at workers: those that run, and those that workers hold ready"],
       ["waiting", "waiting", "Tasks that wait for a worker or for other tasks"],
       ["workers", "workers", "Connected now"],
-      ["busy", "busy", "Slots that run a task"],
+      ["busy", "busy", "Slots that have a task, of all"],
       ["failed", "failed", "Tasks that failed since the scheduler started"],
       ["rss", "scheduler", "Processor time and memory of the scheduler"],
     ]) {
@@ -93,8 +94,10 @@ export class Header {
     const share = head.slots ? head.busy / head.slots : 0;
     setText(this.vitals.busy, head.slots ? `${short(head.busy)} / ${short(head.slots)}` : "–");
     setVariable(/** @type {HTMLElement} */ (this.vitals.busy.parentElement), "share", Math.min(1, share).toFixed(3));
-    setText(this.vitals.failed, short((tasks.failed || 0) + (tasks.lost || 0)));
-    setAttribute(/** @type {Element} */ (this.vitals.failed.parentElement), "data-alarm", (tasks.failed || 0) + (tasks.lost || 0) > 0);
+    const failed = (tasks.failed || 0) + (tasks.lost || 0);
+    if (failed > 0) drawLink(this.vitals.failed, address("tasks", [], { state: "failures" }), short(failed), `${count(failed)} failed: show them`);
+    else fill(this.vitals.failed, "0");
+    setAttribute(/** @type {Element} */ (this.vitals.failed.parentElement), "data-alarm", failed > 0);
     setText(this.vitals.rss, `${percent(head.cpu)} · ${bytes(head.rss)}`);
   }
 }

@@ -19,7 +19,7 @@ const KEYS = [
   [["?"], "this help"],
   [["←", "→"], "task stream: back and forth in time; lists: page before, page after"],
   [["+", "−"], "task stream: zoom in, zoom out"],
-  [["↑", "↓"], "task stream: other processors"],
+  [["↑", "↓"], "task stream: other slots"],
   [["Home"], "task stream: the oldest that is known"],
   [["End"], "task stream: follow live"],
 ];

@@ -7,7 +7,7 @@
 
 import { debounced, element, fill, setAttribute, setText } from "./dom.js";
 import { count } from "./format.js";
-import { address, go, replace } from "./route.js";
+import { address, go, positive, replace } from "./route.js";
 import { DataTable } from "./table.js";
 
 const TYPING_MILLISECONDS = 200;
@@ -28,6 +28,7 @@ const SIZES = [25, 50, 100, 200];
  * @property {(row: any, shown: Element, body: any) => void} [redraw]
  * @property {string[]} [filters] further parameters that the address may have
  * @property {HTMLElement[]} [controls] further controls beside the search field
+ * @property {(query: URLSearchParams, head: any) => string} [missing] why a filter may find nothing
  * @property {(head: any) => Node} empty what to show when there is nothing at all
  * @property {(body: any, head: any) => void} [onBody]
  * @property {(body: any) => string} [remark] beside the count
@@ -90,8 +91,7 @@ export function openList(context, settings) {
 
   /** @param {string} name @param {number} otherwise */
   function number(name, otherwise) {
-    const value = Number(query.get(name));
-    return Number.isInteger(value) && value > 0 ? value : otherwise;
+    return Number(query.get(name)) || otherwise;
   }
 
   /**
@@ -117,7 +117,8 @@ export function openList(context, settings) {
 
   /** @param {any} head */
   function showEmpty(head) {
-    const kind = matching > 0 ? "" : isFiltered() ? `filtered ${query}` : `nothing ${head?.address} ${head?.workers ? 1 : 0}`;
+    const unknown = Array.isArray(body.unknown) ? body.unknown.map(String) : [];
+    const kind = matching > 0 ? "" : isFiltered() ? `filtered ${query} ${unknown} ${settings.missing?.(query, head)}` : `nothing ${head?.address} ${head?.workers ? 1 : 0}`;
     empty.hidden = !kind;
     table.element.hidden = Boolean(kind);
     if (empty.dataset.kind === kind) return;
@@ -125,7 +126,9 @@ export function openList(context, settings) {
     if (!kind) fill(empty);
     else if (isFiltered()) {
       const all = element("a", { href: address(settings.page, [], { sort: query.get("sort") }), text: "Show all" });
-      fill(empty, element("p", { class: "empty-title", text: `No ${settings.noun} match.` }), element("p", {}, all));
+      const title = unknown.length ? `There is no ${unknown.join(", and no ")} (any more).` : `No ${settings.noun} match.`;
+      const missing = settings.missing?.(query, head);
+      fill(empty, element("p", { class: "empty-title", text: title }), missing ? element("p", { text: missing }) : null, element("p", {}, all));
     } else fill(empty, settings.empty(head));
   }
 
@@ -142,7 +145,11 @@ export function openList(context, settings) {
       if (settings.redraw && table.opened.size) asked.expand = [...table.opened].join(",");
       return asked;
     },
+    names: [searchName, "offset", "limit", ...(settings.sort ? ["sort"] : []), ...(settings.filters || [])],
     routed(where) {
+      positive(where, "offset", "a whole number", true);
+      const limit = positive(where, "limit", "a whole number", true);
+      if (limit && ![...size.options].some((option) => option.value === String(limit))) size.append(element("option", { value: limit, text: `${limit} rows` }));
       query = where.query;
       if (document.activeElement !== search) search.value = query.get(searchName) || "";
       size.value = String(number("limit", 50));

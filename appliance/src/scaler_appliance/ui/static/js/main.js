@@ -9,6 +9,7 @@
  */
 
 import { element, fill } from "./dom.js";
+import { name } from "./format.js";
 import { Feed } from "./feed.js";
 import { Header } from "./header.js";
 import { startKeyboard } from "./keyboard.js";
@@ -30,6 +31,7 @@ import { startTheme } from "./theme.js";
  *
  * @typedef {object} Page
  * @property {HTMLElement} element
+ * @property {string[]} names of the parameters that its address may have
  * @property {string} [feed] the server's name of the page, where it is another one; "" for none
  * @property {() => Record<string, string | number | null | undefined>} parameters
  * @property {(route: route.Route) => void} routed the address was changed within this page
@@ -49,11 +51,19 @@ let pageName = "";
 /** @type {any} */
 let head = null;
 let brokenEvents = 0;
+let schedulerId = ""; // of the last scheduler that was heard of
+/** @type {HTMLElement | null} what stands in the place of a page that cannot be shown */
+let explanation = null;
 
 const feed = new Feed(receive, (condition) => {
   header.showCondition(condition);
   notices.showCondition(condition, head);
   document.body.dataset.feed = condition.state;
+  const refusal = condition.refusal;
+  if (refusal && refusal.status >= 400 && refusal.status < 500 && refusal.status !== 401) {
+    explain(`This cannot be shown: ${refusal.text}`);
+    feed.watch("head", {}); // what stands above the page goes on
+  }
   page?.condition?.(condition);
 });
 const header = new Header({ onPause: togglePause, onHelp: () => keyboard.help() });
@@ -64,14 +74,17 @@ const context = { head: () => head, watch, notices, feed };
 
 /** @param {{head: any, body: any}} event */
 function receive(event) {
-  const isRestart = head !== null && (event.head.generation !== head.generation || event.head.scheduler_id !== head.scheduler_id);
-  const hadScheduler = head !== null && Boolean(head.scheduler_id);
+  // A scaler_ui that was restarted has not heard of a scheduler yet, and counts them from 1: only their ids tell.
+  const isRestart = Boolean(event.head.scheduler_id) && event.head.scheduler_id !== schedulerId;
+  const hadScheduler = Boolean(schedulerId);
   head = event.head;
+  if (head.scheduler_id) schedulerId = head.scheduler_id;
   try {
-    if (isRestart) {
+    if (isRestart && hadScheduler) {
       page?.reset?.();
-      if (hadScheduler) notices.restarted(head);
+      notices.restarted(head);
     }
+    if (event.body && explanation) endExplanation();
     header.show(head);
     if (event.body) page?.receive(event.body, head);
     brokenEvents = 0;
@@ -86,7 +99,7 @@ function receive(event) {
 }
 
 function watch() {
-  if (!page) return;
+  if (!page || explanation) return;
   feed.watch(page.feed ?? pageName, page.parameters());
 }
 
@@ -94,28 +107,90 @@ function togglePause() {
   feed.pause(!feed.isPaused);
 }
 
+/**
+ * Say why an address shows nothing, in the place of what was there.
+ *
+ * @param {string} text
+ */
+function explain(text) {
+  if (explanation?.dataset.text === text) return;
+  endExplanation();
+  const known = entry(pageName);
+  const back = known ? [element("a", { href: route.address(known.tab || pageName), text: `Back to ${PAGES[known.tab || pageName].title}` }), " · "] : [];
+  explanation = element("section", { class: "panel empty wrong-address", role: "alert", "data-text": text }, element("p", { class: "empty-title", text }), element("p", {}, ...back, element("a", { href: route.address("overview"), text: "Overview" })));
+  pageElement.append(/** @type {HTMLElement} */ (explanation));
+  if (page) page.element.hidden = true;
+}
+
+function endExplanation() {
+  explanation?.remove();
+  explanation = null;
+  if (page) page.element.hidden = false;
+}
+
+/** @param {string} page @returns {import("./pages.js").Entry | null} names that every object has are no pages */
+function entry(page) {
+  return Object.hasOwn(PAGES, page) ? PAGES[page] : null;
+}
+
+/** @param {route.Route} where */
+function checkNames(where) {
+  for (const asked of where.query.keys()) {
+    const names = page?.names || [];
+    if (!names.includes(asked)) throw new route.AddressError(`“${name(asked)}” is nothing that this page can be asked for${names.length ? `; it knows ${names.join(", ")}` : ""}.`);
+  }
+}
+
 function routed() {
   const where = route.current();
-  const known = PAGES[where.page];
-  if (!known) {
-    route.replace(route.address("overview"));
-    return;
+  const known = where.path.length === 0 || where.page === "task" ? entry(where.page) : null;
+  endExplanation();
+  try {
+    if (!known) throw new route.AddressError(`There is no page “${name([where.page, ...where.path].join("/"))}”.`);
+    show(known, where);
+  } catch (error) {
+    if (!(error instanceof route.AddressError)) throw error;
+    if (!known) leave(where);
+    explain(error.message);
+    feed.watch("head", {});
   }
+}
+
+/** @param {route.Route} where no page of ours */
+function leave(where) {
+  page?.close?.();
+  page = null;
+  pageName = "";
+  Object.assign(document.body.dataset, { identity: "", page: "" });
+  document.title = "Scaler";
+  fill(pageElement, element("h1", { class: "sr", text: name(where.page) }));
+  header.showPage("");
+}
+
+/**
+ * @param {import("./pages.js").Entry} known
+ * @param {route.Route} where
+ */
+function show(known, where) {
   const identity = where.page === "task" ? [where.page, ...where.path].join("/") : where.page;
-  if (page && identity === document.body.dataset.identity) {
-    page.routed(where);
-  } else {
+  if (!page || identity !== document.body.dataset.identity) {
     page?.close?.();
+    page = null;
     pageName = where.page;
     document.body.dataset.identity = identity;
     document.body.dataset.page = where.page;
     document.title = `${known.title} · Scaler`;
-    page = known.open(context, where);
-    fill(pageElement, element("h1", { class: "sr", text: known.title }), page.element);
-    pageElement.scrollTo(0, 0);
+    fill(pageElement, element("h1", { class: "sr", text: known.title }));
     header.showPage(known.tab || where.page);
+    page = known.open(context, where);
+    pageElement.append(page.element);
+    pageElement.scrollTo(0, 0);
+    checkNames(where);
     page.routed(where);
     page.condition?.(feed.condition());
+  } else {
+    checkNames(where);
+    page.routed(where);
   }
   watch();
 }

@@ -24,14 +24,17 @@ export class Notices {
    * @param {any} head
    */
   showCondition(condition, head) {
-    const { state, since, reason } = condition;
+    const { state, since, reason, refusal } = condition;
     let text = "";
     if (state === "paused") text = `Paused at ${clock(since / 1000)}. What you see is from then; press space to go on.`;
+    if (state === "refused" && refusal?.status === 401) text = "scaler_ui wants a token (again): open the link that it printed when it started.";
+    else if (state === "refused" && refusal && refusal.status >= 500) text = `scaler_ui answers, and cannot show this now: ${refusal.text}. Trying again.`;
     if (state === "stale") {
       const age = span((Date.now() - since) / 1000);
       const when = `Stale since ${clock(since / 1000)} (${age} ago): `;
-      if (reason === "scheduler" && head?.scheduler_id) text = `${when}the scheduler at ${head.address || "its address"} publishes nothing. Waiting for it.`;
-      else if (reason === "scheduler") text = `No scheduler has been heard of at ${head?.monitor || "the monitor address"} yet. Waiting for one; start it with: scaler_scheduler ADDRESS`;
+      const why = head?.silence_reason ? ` (${head.silence_reason}.)` : "";
+      if (reason === "scheduler" && head?.scheduler_id) text = `${when}the scheduler at ${head.address || "its address"} publishes nothing. Waiting for it.${why}`;
+      else if (reason === "scheduler") text = `No scheduler has been heard of at ${head?.monitor || "the monitor address"} yet. Waiting for one; start it with: scaler_scheduler ADDRESS${why}`;
       else text = `${when}scaler_ui does not answer. Trying again.`;
     }
     this.banner.hidden = !text;

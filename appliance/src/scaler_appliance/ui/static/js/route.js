@@ -7,11 +7,33 @@
 
 /** @typedef {{page: string, path: string[], query: URLSearchParams}} Route */
 
+/** An address that nothing can be shown for; the message says what is wrong with it. */
+export class AddressError extends Error {}
+
 /** @returns {Route} */
 export function current() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s, 2);
   const parts = path.split("/").map(decoded);
+  while (parts.length > 1 && parts[parts.length - 1] === "") parts.pop();
   return { page: parts[0] || "overview", path: parts.slice(1), query: new URLSearchParams(query || "") };
+}
+
+/**
+ * A number above 0 of the query; 0 where there is none, or it is 0.
+ *
+ * @param {Route} where
+ * @param {string} name
+ * @param {string} what it is, for people
+ * @param {boolean} [isWhole]
+ */
+export function positive(where, name, what, isWhole = false) {
+  const text = where.query.get(name);
+  if (text === null || text === "") return 0;
+  const value = Number(text);
+  if (!/^[0-9.]+(e[0-9]+)?$/i.test(text) || !(isWhole ? Number.isSafeInteger(value) : Number.isFinite(value))) {
+    throw new AddressError(`${name} is ${what}, not “${text.slice(0, 60)}”.`);
+  }
+  return value;
 }
 
 /** @param {string} text */

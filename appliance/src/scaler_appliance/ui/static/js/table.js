@@ -8,7 +8,7 @@
  */
 
 import { element, fill, setAttribute, setText, setVariable } from "./dom.js";
-import { functionSlot } from "./theme.js";
+import { functionStyle } from "./theme.js";
 
 /**
  * @typedef {object} Column
@@ -229,7 +229,7 @@ export function drawFunction(cell, text, address = null) {
     fill(cell, swatch, element(address ? "a" : "span"));
   }
   const named = /** @type {Element} */ (swatch?.nextElementSibling);
-  setAttribute(/** @type {Element} */ (swatch), "data-slot", functionSlot(text));
+  setVariable(/** @type {HTMLElement} */ (swatch), "own", functionStyle(text));
   setAttribute(named, "title", text.length > 24 ? text : null);
   if (address) setAttribute(named, "href", address);
   setText(named, text);

@@ -15,7 +15,7 @@ export function noWorkers(head) {
     "div",
     {},
     element("p", { class: "empty-title", text: "No workers yet" }),
-    element("p", { text: "Tasks wait until there are some. Start four on this or another machine:" }),
+    element("p", { text: "Tasks wait until there is one. Start one with four slots on this or another machine:" }),
     copyable(`scaler_cluster -n 4 ${addressOf(head)}`),
   );
 }

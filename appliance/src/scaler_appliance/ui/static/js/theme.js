@@ -2,8 +2,9 @@
  * Light or dark, and the colours of functions.
  *
  * Rules: the system decides until the reader does; the choice is kept in this browser. Canvases take their colours from
- * the style sheet, so that there is one place for them. A function has the same colour on all pages for as long as the
- * page lives, by its name; red is never one of them: it means failure, which also has a hatching of its own.
+ * the style sheet, so that there is one place for them. The colour of a function follows from its name alone: it is the
+ * same on all pages, in every browser and on every day. Two functions may have the same one, which their names tell apart.
+ * Red is never one of them: it means failure, which also has a hatching of its own.
  */
 
 const KEY = "scaler-ui-theme";
@@ -68,47 +69,48 @@ export function onTheme(listener) {
  * @param {string} name of a custom property, without the dashes
  */
 export function colour(name) {
-  let value = resolved.get(name);
+  return computed(`var(--${name})`);
+}
+
+/** @param {string} written as in a style sheet */
+function computed(written) {
+  let value = resolved.get(written);
   if (value === undefined) {
     const probe = document.createElement("i");
-    probe.style.setProperty("color", `var(--${name})`);
+    probe.style.setProperty("color", written);
     document.body.append(probe);
     value = getComputedStyle(probe).color;
     probe.remove();
-    resolved.set(name, value);
+    resolved.set(written, value);
   }
   return value;
 }
 
-const FUNCTION_COLOURS = 18; // --function-0 … in theme.css
-const DISTINCT_COLOURS = 8; // the first of them, which nobody takes for one another
-
-/** @type {Map<string, number>} */
-const slots = new Map();
-/** @type {number[]} */
-const uses = new Array(FUNCTION_COLOURS).fill(0);
+const HUES = 18; // --function-0 … in theme.css
+const SHADES = ["", "--function-deep", "--function-bright"];
+const MOST_OF_SHADE = "70%";
 
 /**
- * Which of the function colours a name has. A name's own slot comes from its letters; where that is taken already, it is
- * the least used one after it.
+ * The colour of a function, as a style sheet takes it: from its name, and from nothing else.
  *
  * @param {string} name
  */
-export function functionSlot(name) {
-  let slot = slots.get(name);
-  if (slot !== undefined) return slot;
-  let hash = 2166136261;
-  for (let index = 0; index < name.length; index++) hash = Math.imul(hash ^ name.charCodeAt(index), 16777619);
-  const range = uses.slice(0, DISTINCT_COLOURS).includes(0) ? DISTINCT_COLOURS : FUNCTION_COLOURS;
-  const least = Math.min(...uses.slice(0, range));
-  slot = (hash >>> 0) % range;
-  while (uses[slot] > least) slot = (slot + 1) % range;
-  uses[slot] += 1;
-  if (slots.size < 10_000) slots.set(name, slot);
-  return slot;
+export function functionStyle(name) {
+  const number = hashed(name);
+  const hue = `var(--function-${number % HUES})`;
+  const shade = SHADES[Math.floor(number / HUES) % SHADES.length];
+  return shade ? `color-mix(in oklab, ${hue} ${MOST_OF_SHADE}, var(${shade}))` : hue;
 }
 
-/** @param {string} name of a function */
+/** @param {string} name of a function @returns {string} its colour as a canvas takes it */
 export function functionColour(name) {
-  return colour(`function-${functionSlot(name)}`);
+  return computed(functionStyle(name));
+}
+
+/** @param {string} text @returns {number} of 32 bits, by FNV-1a, whose bits are then mixed */
+function hashed(text) {
+  let hash = 2166136261;
+  for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 16777619);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x45d9f3b);
+  return (hash ^ (hash >>> 15)) >>> 0;
 }

@@ -47,7 +47,7 @@ export function openFunctions(context) {
     columns: [
       { key: "name", label: "function", kind: "name", draw: (cell, row) => drawFunction(cell, name(row.name), address("tasks", [], { function: row.function })) },
       { key: "finished", label: "finished", kind: "number", title: "Tasks with an outcome", text: (row) => count(row.finished) },
-      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { function: row.function, state: "failed" })) },
+      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { function: row.function, state: "failures" })) },
       { key: "running", label: "running", kind: "number", text: (row) => count(row.running) },
       { key: "waiting", label: "waiting", kind: "number", text: (row) => count(row.waiting) },
       { key: "per_second", label: "per s", kind: "number", text: (row) => rate(row.per_second) },
@@ -80,7 +80,7 @@ export function openClients(context) {
       { key: "process_id", label: "process", kind: "number plain", text: (row) => String(row.process_id ?? "–") },
       { key: "tasks", label: "in flight", kind: "number", title: "Tasks without an outcome", text: (row) => count(row.tasks) },
       { key: "finished", label: "finished", kind: "number", text: (row) => count(row.finished) },
-      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { client: row.session, state: "failed" })) },
+      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { client: row.session, state: "failures" })) },
       { key: "canceled", label: "cancelled", kind: "number", text: (row) => count(row.canceled) },
       { key: "bytes_in_flight", label: "bytes in flight", kind: "number", text: (row) => bytes(row.bytes_in_flight) },
       { key: "objects", label: "objects", kind: "number", text: (row) => count(row.objects) },
@@ -185,7 +185,7 @@ export function openGraphs(context) {
       { key: "progress", label: "by state", kind: "wide-bar", sorts: false, draw: drawNodes },
       { key: "succeeded", label: "done", kind: "number", text: (row) => `${Math.floor((100 * (row.succeeded + row.failed + row.canceled)) / Math.max(1, row.nodes))} %` },
       { key: "running", label: "running", kind: "number", text: (row) => count(row.running) },
-      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed) },
+      { key: "failed", label: "failed", kind: "number", title: "Nodes that failed, and those that needed them", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { graph: row.graph, state: "failures" })) },
       { key: "has_gone", label: "state", kind: "name", sorts: false, draw: (cell, row) => drawBadges(cell, row.has_gone ? [["ended", "plain"]] : [["runs", "good"]]) },
     ],
     empty: () =>

@@ -8,7 +8,7 @@
 import { Chart } from "../chart.js";
 import { element, fill, setAttribute, setText } from "../dom.js";
 import { bytes, count, duration, name, percent, rate, short } from "../format.js";
-import { address, replace } from "../route.js";
+import { address, AddressError, replace } from "../route.js";
 import { DataTable, drawBar, drawFunction, drawLink } from "../table.js";
 import { noTasks, noWorkers } from "../teaching.js";
 import { drawFailures, drawPart } from "./lists.js";
@@ -35,7 +35,7 @@ export function openOverview(context) {
 
   const charts = [
     new Chart("Throughput", [{ key: "finished", label: "finished/s", colour: "chart-1", fills: true }, { key: "failed", label: "failed/s", colour: "bad", dash: [4, 3] }], rate, 1),
-    new Chart("Queue", [{ key: "waiting", label: "waiting", colour: "chart-2", fills: true }, { key: "running", label: "running", colour: "chart-1", dash: [6, 3] }], short, 4, 1),
+    new Chart("Queue", [{ key: "waiting", label: "waiting", colour: "chart-2", fills: true }, { key: "running", label: "at workers", colour: "chart-1", dash: [6, 3] }], short, 4, 1),
     new Chart("Workers", [{ key: "slots", label: "slots", colour: "chart-3", fills: true, steps: true }, { key: "workers", label: "workers", colour: "chart-1", dash: [6, 3], steps: true }], short, 4, 1),
     new Chart("Memory", [{ key: "workers_rss", label: "workers", colour: "chart-4", fills: true }, { key: "object_bytes", label: "objects", colour: "chart-2", dash: [6, 3] }, { key: "scheduler_rss", label: "scheduler", colour: "chart-1", dash: [2, 3] }], bytes, 64 * 2 ** 20, 2),
     new Chart("Scheduler", [{ key: "scheduler_cpu", label: "processor time", colour: "chart-5", fills: true }], percent, 25),
@@ -54,7 +54,7 @@ export function openOverview(context) {
       { key: "per_second", label: "per s", kind: "number", text: (row) => rate(row.per_second) },
       { key: "p50_us", label: "p50", kind: "number", text: (row) => duration(row.p50_us) },
       { key: "p95_us", label: "p95", kind: "number", text: (row) => duration(row.p95_us) },
-      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { function: row.function, state: "failed" })) },
+      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { function: row.function, state: "failures" })) },
     ],
   });
   const hosts = new DataTable({
@@ -120,10 +120,13 @@ export function openOverview(context) {
 
   return {
     element: element("div", { class: "overview" }, element("div", { class: "tools" }, element("h2", { text: "Overview" }), element("span", { class: "spread" }), spans), reasons, empty, element("div", { class: "cards" }, outcomes, ...charts.map((chart) => chart.element)), element("div", { class: "halves" }, functionsPanel, hostsPanel)),
+    names: ["span"],
     parameters: () => ({}),
     routed(where) {
-      const asked = Number(where.query.get("span"));
-      seconds = SPANS.some(([value]) => value === asked) ? asked : SPANS[0][0];
+      const asked = where.query.get("span") || String(SPANS[0][0]);
+      const span = SPANS.find(([value]) => String(value) === asked);
+      if (!span) throw new AddressError(`span is ${SPANS.map(([value]) => value).join(", ")} seconds, not “${asked.slice(0, 60)}”.`);
+      seconds = span[0];
       for (const button of spans.children) setAttribute(button, "aria-pressed", button.dataset.seconds === String(seconds) ? "true" : "false");
       draw();
     },
@@ -183,10 +186,11 @@ function makeStates(panel) {
 /** @param {{bar: HTMLElement, parts: {part: HTMLElement, figure: HTMLElement}[]}} states @param {any} head */
 function showStates(states, head) {
   const tasks = head.tasks || {};
-  OUTCOMES.forEach(([, , , figure], index) => {
+  OUTCOMES.forEach(([key, , , figure], index) => {
     const value = figure(tasks);
     drawPart(states.parts[index].part, value);
-    setText(states.parts[index].figure, count(value));
+    if (key === "failed" && value > 0) drawLink(states.parts[index].figure, address("tasks", [], { state: "failures" }), count(value), "Show them");
+    else fill(states.parts[index].figure, count(value));
   });
   setAttribute(states.bar, "aria-label", OUTCOMES.map(([, label, , figure]) => `${figure(tasks)} ${label}`).join(", "));
 }

@@ -1,18 +1,21 @@
 /**
- * The task stream: a lane for each processor, a bar for each run of tasks, live or as far back as the server keeps.
+ * The task stream: a lane for each slot of a worker, bars for the tasks that ran in it, live or as far back as the server
+ * keeps.
  *
  * Rules: while it follows live, events bring only what is new. Once the reader pans or zooms elsewhere, what is in view is
  * asked for, after a moment without movement; live events go on being kept, so that "live" is there at once. The right
- * edge is a little behind the server's clock, so that what is in view is complete. What is in view is in the address.
+ * edge is a little behind the server's clock, so that what is in view is complete. What is in view is in the address. The
+ * server is told what a pixel is, so that short runs are put together only where nobody could tell them apart.
  */
 
-import { debounced, element, fill, setAttribute, setText } from "../dom.js";
+import { button, debounced, element, fill, setAttribute, setText } from "../dom.js";
 import { clock, count, duration, name, span } from "../format.js";
-import { address, go, replace } from "../route.js";
+import { address, go, positive, replace } from "../route.js";
+import { drawLegend, fillTip } from "../stream/legend.js";
 import { Painter } from "../stream/painter.js";
-import { readRunning, RunStore, STATUS_WORDS, isFailure } from "../stream/runs.js";
+import { readRunning, RunStore } from "../stream/runs.js";
 import { listenToPointers } from "../stream/pointers.js";
-import { functionSlot, onTheme } from "../theme.js";
+import { onTheme } from "../theme.js";
 import { noTasks, noWorkers } from "../teaching.js";
 
 /** @typedef {import("../main.js").Context} Context */
@@ -21,10 +24,9 @@ const BEHIND_SECONDS = 2.2;
 const LEAST_SECONDS = 0.02;
 const MOST_SECONDS = 3600;
 const FIRST_SECONDS = 60;
-const LIVE_WINDOWS = [60, 120, 300, 900, 3600];
+const LIVE_WINDOWS = [5, 20, 60, 120, 300, 900, 3600];
 const SETTLE_MILLISECONDS = 160;
 const LEGEND_MILLISECONDS = 1000;
-const LEGEND_NAMES = 12;
 
 /** @param {Context} context */
 export function openStream(context) {
@@ -35,6 +37,7 @@ class StreamPage {
   /** @param {Context} context */
   constructor(context) {
     this.context = context;
+    this.names = ["window", "to", "lanes"];
     this.live = new RunStore();
     this.history = new RunStore();
     /** @type {import("../stream/runs.js").Run[]} */
@@ -49,10 +52,14 @@ class StreamPage {
     this.stoppedAt = 0; // the right edge while time does not go on
     this.lanesOffset = 0;
     this.lanesTotal = 0;
-    this.askedWindow = LIVE_WINDOWS[0];
+    this.askedWindow = FIRST_SECONDS;
     this.askedLanes = 0;
     this.omitted = 0;
     this.oneWorkerOf = 1;
+    /** @type {import("../stream/painter.js").Lane[]} */
+    this.liveLanes = [];
+    /** @type {{from: number, to: number, lanes: import("../stream/painter.js").Lane[], total: number} | null} what `history` knows */
+    this.past = null;
     this.frame = 0;
     this.drawnPixel = NaN;
     this.legendAt = 0;
@@ -70,8 +77,8 @@ class StreamPage {
     this.lanesShown = element("output", { class: "shown" });
     this.follow = button("● Live", "Follow live (End)", () => this.#follow());
     this.follow.classList.add("follow");
-    this.lanesBefore = button("↑", "Processors before (arrow up)", () => this.#turn(-1));
-    this.lanesAfter = button("↓", "Next processors (arrow down)", () => this.#turn(1));
+    this.lanesBefore = button("↑", "Slots before (arrow up)", () => this.#turn(-1));
+    this.lanesAfter = button("↓", "Next slots (arrow down)", () => this.#turn(1));
     this.element = this.#build();
     this.painter = new Painter(this.canvas);
     this.settle = debounced(() => this.#settled(), SETTLE_MILLISECONDS);
@@ -109,21 +116,26 @@ class StreamPage {
 
   parameters() {
     const limit = this.askedLanes || this.painter.laneRoom();
-    return { window: this.askedWindow, lanes_offset: this.lanesOffset, lanes_limit: limit };
+    return { window: this.askedWindow, lanes_offset: this.lanesOffset, lanes_limit: limit, resolution_us: this.#resolution() };
+  }
+
+  /** Microseconds, a power of two, so that small steps of zooming ask for nothing new. */
+  #resolution() {
+    const pixel = (this.seconds * 1e6) / Math.max(400, this.painter.timeWidth() * this.painter.scale);
+    return 2 ** Math.max(0, Math.floor(Math.log2(pixel)));
   }
 
   /** @param {import("../route.js").Route} where */
   routed(where) {
-    const seconds = Number(where.query.get("window"));
-    if (seconds > 0) this.seconds = within(seconds, LEAST_SECONDS, MOST_SECONDS);
-    const to = Number(where.query.get("to"));
-    if (to > 0 && (this.isFollowing || Math.abs(to - this.right) > 0.001)) {
+    const seconds = positive(where, "window", "a number of seconds");
+    if (seconds) this.seconds = within(seconds, LEAST_SECONDS, MOST_SECONDS);
+    const to = positive(where, "to", "a time in seconds since 1970");
+    if (to && (this.isFollowing || Math.abs(to - this.right) > 0.001)) {
       this.isFollowing = false;
       this.right = to;
       this.settle();
-    } else if (!(to > 0)) this.isFollowing = true;
-    const lanes = Number(where.query.get("lanes"));
-    this.lanesOffset = Number.isInteger(lanes) && lanes > 0 ? lanes : 0;
+    } else if (!to) this.isFollowing = true;
+    this.lanesOffset = positive(where, "lanes", "a whole number", true) || 0;
     this.#widen();
     this.#fit();
     this.#showTools();
@@ -143,12 +155,11 @@ class StreamPage {
       this.painter.invalidate();
     }
     for (const [number, text] of Object.entries(body.functions || {})) this.painter.functions.set(Number(number), name(text));
-    const lanes = Array.isArray(body.lanes) ? body.lanes : this.painter.lanes;
-    this.lanesTotal = Number(body.lanes_total ?? lanes.length) || 0;
-    this.painter.setLanes(lanes);
+    this.liveLanes = Array.isArray(body.lanes) ? body.lanes : this.liveLanes;
+    if (this.isFollowing || !this.past) this.#showLanes(this.liveLanes, Number(body.lanes_total ?? this.liveLanes.length) || 0);
     this.omitted += Number(body.omitted_runs) || 0;
     this.oneWorkerOf = Number(body.one_worker_of) || 1;
-    this.painter.add(this.live.append(body));
+    this.painter.add(this.live.append(body), this.#sources());
     this.running = readRunning(body);
     this.canvas.dataset.runs = String(this.live.size);
     this.canvas.dataset.failures = String(this.live.failures);
@@ -158,9 +169,27 @@ class StreamPage {
     this.#drawSoon();
   }
 
+  /** @param {import("../stream/painter.js").Lane[]} lanes @param {number} total */
+  #showLanes(lanes, total) {
+    this.lanesTotal = total;
+    this.painter.setLanes(lanes);
+  }
+
+  /** Which store is to be asked for which time. @returns {import("../stream/runs.js").Source[]} */
+  #sources() {
+    if (this.isFollowing || !this.past) return [{ store: this.live, from: -Infinity, to: Infinity }];
+    const { from, to } = this.past;
+    return [
+      { store: this.live, from: -Infinity, to: from },
+      { store: this.history, from, to },
+      { store: this.live, from: to, to: Infinity },
+    ];
+  }
+
   reset() {
     this.live.clear();
     this.history.clear();
+    this.past = null;
     this.running = [];
     this.painter.functions.clear();
     this.painter.setLanes([]);
@@ -224,6 +253,9 @@ class StreamPage {
 
   #follow() {
     this.isFollowing = true;
+    this.past = null;
+    this.painter.invalidate();
+    this.#showLanes(this.liveLanes, Math.max(this.lanesTotal, this.liveLanes.length));
     this.#changed();
   }
 
@@ -231,7 +263,9 @@ class StreamPage {
   #pan(seconds) {
     const edge = this.#edge();
     const right = Math.max(edge - MOST_SECONDS + this.seconds, this.#right() + seconds);
-    this.isFollowing = right >= edge;
+    const isFollowing = right >= edge;
+    if (isFollowing !== this.isFollowing) this.painter.invalidate();
+    this.isFollowing = isFollowing;
     this.right = Math.min(right, edge);
     this.#changed();
   }
@@ -293,8 +327,10 @@ class StreamPage {
     const asking = new AbortController();
     this.asking = asking;
     const margin = this.seconds * 0.25;
-    const { lanes_offset, lanes_limit } = this.parameters();
-    const query = new URLSearchParams({ from: (this.right - this.seconds - margin).toFixed(3), to: (this.right + margin).toFixed(3), lanes_offset: String(lanes_offset), lanes_limit: String(lanes_limit) });
+    const { lanes_offset, lanes_limit, resolution_us } = this.parameters();
+    const from = this.right - this.seconds - margin;
+    const to = Math.max(from + 0.001, Math.min(this.right + margin, this.#edge()));
+    const query = new URLSearchParams({ from: from.toFixed(3), to: to.toFixed(3), lanes_offset: String(lanes_offset), lanes_limit: String(lanes_limit), resolution_us: String(resolution_us) });
     try {
       const answer = await fetch(`api/stream?${query}`, { signal: asking.signal });
       if (!answer.ok || this.isClosed) return;
@@ -303,6 +339,10 @@ class StreamPage {
       this.history.clear();
       for (const [number, text] of Object.entries(body.functions || {})) this.painter.functions.set(Number(number), name(text));
       this.history.append(body);
+      const lanes = Array.isArray(body.lanes) ? body.lanes : [];
+      this.past = { from, to, lanes, total: Number(body.lanes_total ?? lanes.length) || 0 };
+      this.#showLanes(lanes, this.past.total);
+      this.#showTools();
       this.canvas.dataset.history = String(this.history.size);
       this.painter.invalidate();
       this.#draw();
@@ -339,7 +379,7 @@ class StreamPage {
     }
     this.drawnPixel = pixel;
     const view = { left: right - this.seconds, right, now: this.isLive ? this.#now() : this.#edge() + BEHIND_SECONDS, isFollowing: this.isFollowing, running: this.running, hovered: this.hovered };
-    this.painter.draw(view, this.isFollowing ? [this.live] : [this.history, this.live]);
+    this.painter.draw(view, this.#sources());
     this.canvas.dataset.right = right.toFixed(3);
     const moves = this.isLive && this.isFollowing && !this.reducedMotion.matches;
     cancelAnimationFrame(this.frame);
@@ -352,7 +392,7 @@ class StreamPage {
     setText(this.range, this.isFollowing ? `last ${shown}` : `${shown} until ${clock(this.right, this.seconds < 5 ? 3 : 0)}`);
     const lanes = this.painter.lanes.length;
     const first = Math.min(this.lanesOffset + 1, this.lanesTotal);
-    setText(this.lanesShown, lanes < this.lanesTotal ? `processors ${count(first)}–${count(this.lanesOffset + lanes)} of ${count(this.lanesTotal)}` : `${count(this.lanesTotal)} processors`);
+    setText(this.lanesShown, lanes < this.lanesTotal ? `slots ${count(first)}–${count(this.lanesOffset + lanes)} of ${count(this.lanesTotal)}` : `${count(this.lanesTotal)} slots`);
     setAttribute(this.lanesBefore, "disabled", this.lanesOffset <= 0);
     setAttribute(this.lanesAfter, "disabled", this.lanesOffset + lanes >= this.lanesTotal);
     setText(this.remark, this.#remarks());
@@ -360,8 +400,9 @@ class StreamPage {
 
   #remarks() {
     const remarks = [];
-    if (this.omitted > 0) remarks.push(`${count(this.omitted)} runs are not drawn, so as not to flood this page; all are counted.`);
-    if (this.oneWorkerOf > 1) remarks.push(`So many workers at once: runs of one in ${count(this.oneWorkerOf)} are told.`);
+    if (this.omitted > 0) remarks.push(`The scheduler left out ${count(this.omitted)} runs under load: lanes may look emptier than they were. All tasks are counted.`);
+    if (this.oneWorkerOf > 1) remarks.push(`Under load the scheduler tells of one worker in ${count(this.oneWorkerOf)}: these are shown.`);
+    if (this.#sources().some(({ store }) => store.untold.length > 0)) remarks.push("Grey: nothing was told of that worker then.");
     return remarks.join(" ");
   }
 
@@ -383,27 +424,16 @@ class StreamPage {
     /** @type {Map<string, number>} several clients may have functions of one name */
     const byName = new Map();
     for (const [number, seconds] of this.live.busy) {
-      const text = this.painter.functions.get(number) || `function ${number}`;
+      const text = this.#named(number);
       byName.set(text, (byName.get(text) || 0) + seconds);
     }
-    const all = [...byName].sort((one, other) => other[1] - one[1]);
-    const total = all.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
-    const top = all.slice(0, LEGEND_NAMES);
-    const wanted = top.map(([text, seconds]) => `${text}:${Math.round((100 * seconds) / total)}`).join() + this.painter.highlighted + (this.live.failures > 0);
-    if (this.legend.dataset.key === wanted) return;
-    this.legend.dataset.key = wanted;
-    const items = top.map(([text, seconds]) => {
-      const pressed = this.painter.highlighted === text;
-      const shown = element("button", { type: "button", class: "quiet", "aria-pressed": pressed ? "true" : "false", title: "Show this function only", on: { click: () => this.#highlight(pressed ? null : text) } }, element("i", { class: "swatch", "data-slot": functionSlot(text) }), element("span", { class: "legend-name", text }), element("small", { text: `${Math.round((100 * seconds) / total)} %` }));
-      return element("li", {}, shown);
-    });
-    if (all.length > top.length) items.push(element("li", { class: "muted", text: `and ${all.length - top.length} more` }));
-    if (this.live.failures > 0) items.push(element("li", {}, element("a", { href: address("tasks", [], { state: "failed" }) }, element("i", { class: "swatch hatched" }), "failed")));
-    // The button in focus is made anew: give the focus back.
-    const focused = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
-    fill(this.legend, ...items);
-    if (focused >= 0) /** @type {HTMLElement | null} */ (this.legend.children[focused]?.firstElementChild)?.focus();
-    setAttribute(this.canvas, "aria-label", `Task stream of ${this.painter.lanes.length} processors; ${count(this.live.size)} runs of ${all.length} functions, ${count(this.live.failures)} failed. The page Tasks lists them.`);
+    drawLegend(this.legend, byName, { highlighted: this.painter.highlighted, failures: this.live.failures, highlight: (text) => this.#highlight(text) });
+    setAttribute(this.canvas, "aria-label", `Task stream of ${this.painter.lanes.length} slots; ${count(this.live.size)} bars of ${byName.size} functions, ${count(this.live.failures)} tasks failed. The page Tasks lists them.`);
+  }
+
+  /** @param {number} number of a function */
+  #named(number) {
+    return this.painter.functions.get(number) || `function ${number}`;
   }
 
   /** @param {string | null} text name of a function; null: all */
@@ -425,8 +455,8 @@ class StreamPage {
     const right = this.#right();
     const time = right - this.seconds + ((x - this.painter.gutter) / this.painter.timeWidth()) * this.seconds;
     const tolerance = (3 / this.painter.timeWidth()) * this.seconds;
-    for (const store of this.isFollowing ? [this.live] : [this.history, this.live]) {
-      const run = store.at(lane.id, time, tolerance);
+    for (const { store, from, to } of this.#sources()) {
+      const run = time >= from && time < to ? store.at(lane.id, time, tolerance) : null;
       if (run) return run;
     }
     return this.running.find((run) => run.lane === lane.id && run.start <= time + tolerance && time <= this.#now()) || null;
@@ -440,7 +470,7 @@ class StreamPage {
     this.hovered = run;
     this.tip.hidden = !run;
     if (run) {
-      if (!isSame) this.#fillTip(run);
+      if (!isSame) fillTip(this.tip, run, this.painter.lanes[this.painter.rows.get(run.lane) ?? -1], (number) => this.#named(number), this.#now());
       const box = /** @type {HTMLElement} */ (this.tip.parentElement).getBoundingClientRect();
       const left = within(clientX - box.left + 14, 0, Math.max(0, box.width - this.tip.offsetWidth - 4));
       const below = clientY - box.top + 18;
@@ -448,21 +478,6 @@ class StreamPage {
       this.tip.style.setProperty("transform", `translate(${Math.round(left)}px, ${Math.round(top)}px)`);
     }
     this.#drawSoon();
-  }
-
-  /** @param {import("../stream/runs.js").Run} run */
-  #fillTip(run) {
-    const lane = this.painter.lanes[this.painter.rows.get(run.lane) ?? -1];
-    const named = this.painter.functions.get(run.function) || `function ${run.function}`;
-    const isFailed = run.status !== null && isFailure(run.status);
-    const state = run.status === null ? "running" : STATUS_WORDS[run.status] || "ended";
-    fill(
-      this.tip,
-      element("b", {}, element("i", { class: `swatch ${isFailed ? "hatched" : ""}`, "data-slot": functionSlot(named) }), named),
-      element("span", { text: `${state} · ${run.end === null ? `for ${duration((this.#now() - run.start) * 1e6)} so far` : duration((run.end - run.start) * 1e6)}${run.count > 1 ? ` · ${count(run.count)} tasks` : ""}` }),
-      element("span", { text: `task ${run.task} of client ${run.client}` }),
-      element("span", { class: "muted", text: `${lane?.title ?? ""} · ${clock(run.start, 3)}` }),
-    );
   }
 
   #leave() {
@@ -476,15 +491,6 @@ class StreamPage {
     const run = this.#runAt(x, y);
     if (run?.task) go(address("task", [run.client, run.task]));
   }
-}
-
-/**
- * @param {string} text
- * @param {string} label
- * @param {() => void} click
- */
-function button(text, label, click) {
-  return element("button", { type: "button", "aria-label": label, title: label, text, on: { click } });
 }
 
 /** @param {number} value @param {number} least @param {number} most */

@@ -7,11 +7,14 @@
 
 import { copyable, element, fill } from "../dom.js";
 import { bytes, count, dateAndClock, duration, name } from "../format.js";
-import { address } from "../route.js";
+import { address, AddressError } from "../route.js";
 import { drawBadges, drawFunction } from "../table.js";
-import { STATES } from "./tasks.js";
+import { stateBadge } from "./tasks.js";
 
 /** @typedef {import("../main.js").Context} Context */
+
+/** @param {string} text */
+const isId = (text) => /^\d{1,20}$/.test(text);
 
 /**
  * @param {Context} _context
@@ -20,6 +23,9 @@ import { STATES } from "./tasks.js";
  */
 export function openTask(_context, where) {
   const [client = "", task = ""] = where.path;
+  if (where.path.length !== 2 || !isId(client) || !isId(task)) {
+    throw new AddressError(`There is no task “${name(where.path.join("/"))}”: the address of one is #/task/CLIENT/TASK, two numbers.`);
+  }
   const shown = element("div", { class: "task-body" }, element("p", { class: "muted", text: "Asking for the task …" }));
   const again = element("button", { type: "button", class: "quiet", text: "Ask again", on: { click: () => ask() } });
   let isClosed = false;
@@ -41,6 +47,7 @@ export function openTask(_context, where) {
   ask();
   return {
     element: element("div", { class: "task-page" }, element("div", { class: "tools" }, element("a", { href: address("tasks"), text: "‹ Tasks" }), element("h2", { text: `Task ${task}` }), element("span", { class: "spread" }), again), shown),
+    names: [],
     feed: "head",
     parameters: () => ({}),
     routed() {},
@@ -62,7 +69,7 @@ function show(place, row) {
     if (value !== null && value !== "") facts.append(element("div", {}, element("dt", { text: label }), element("dd", {}, value)));
   };
   const state = element("span");
-  drawBadges(state, [STATES[row.state] || [name(row.state, "–"), "plain"]]);
+  drawBadges(state, [stateBadge(row)]);
   const named = element("span", { class: "named" });
   drawFunction(named, name(row.function), row.function_number ? address("tasks", [], { function: row.function_number }) : null);
   fact("state", state);

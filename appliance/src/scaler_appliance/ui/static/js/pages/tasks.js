@@ -14,21 +14,24 @@ import { noTasks } from "../teaching.js";
 
 /** @typedef {import("../main.js").Context} Context */
 
-/** @type {Record<string, [string, string]>} state to word and kind of badge */
-export const STATES = {
-  running: ["▶ running", "info"],
-  success: ["✓ success", "good"],
-  failed: ["✕ failed", "bad"],
-  canceled: ["⊘ cancelled", "plain"],
-  cancelled: ["⊘ cancelled", "plain"],
-  lost: ["✕ lost", "bad"],
-};
+/** @type {Map<string, [string, string]>} state to word and kind of badge */
+const STATES = new Map([
+  ["running", ["▶ running", "info"]],
+  ["success", ["✓ success", "good"]],
+  ["failed", ["✕ failed", "bad"]],
+  ["canceled", ["⊘ cancelled", "plain"]],
+  ["cancelled", ["⊘ cancelled", "plain"]],
+  ["lost", ["✕ lost", "bad"]],
+]);
 
-const FILTERS = ["state", "function", "worker", "client"];
+/** @param {any} row @returns {[string, string]} */
+export const stateBadge = (row) => STATES.get(row.state) || [name(row.state, "–"), "plain"];
+
+const FILTERS = ["state", "function", "worker", "client", "graph"];
 
 /** @param {Context} context */
 export function openTasks(context) {
-  const state = element("select", { "aria-label": "State" }, ...[["", "all states"], ["success", "success"], ["failed", "failed"], ["canceled", "cancelled"], ["lost", "lost"], ["running", "running"]].map(([value, text]) => element("option", { value, text })));
+  const state = element("select", { "aria-label": "State" }, ...[["", "all states"], ["success", "success"], ["failures", "failed or lost"], ["failed", "failed"], ["canceled", "cancelled"], ["lost", "lost"], ["running", "running"]].map(([value, text]) => element("option", { value, text })));
   state.addEventListener("change", () => page.change({ state: state.value, offset: null }, true));
   const chips = element("span", { class: "chips" });
 
@@ -45,16 +48,17 @@ export function openTasks(context) {
     columns: [
       { key: "task", label: "task", kind: "name plain", draw: (cell, row) => drawLink(cell, address("task", [row.client, row.task]), String(row.task), "Details") },
       { key: "function", label: "function", kind: "name", draw: (cell, row) => drawFunction(cell, name(row.function)) },
-      { key: "state", label: "state", kind: "name", draw: (cell, row) => drawBadges(cell, [STATES[row.state] || [name(row.state, "–"), "plain"]]) },
+      { key: "state", label: "state", kind: "name", draw: (cell, row) => drawBadges(cell, [stateBadge(row)]) },
       { key: "count", label: "tasks", kind: "number", title: "How many tasks this run stands for", text: (row) => (row.count > 1 ? `× ${count(row.count)}` : "1") },
       { key: "end", label: "ended", kind: "number plain", text: (row) => (row.end ? clock(row.end, 3) : "–") },
-      { key: "duration_us", label: "duration", kind: "number", title: "Of all tasks of the run together", text: (row) => duration(row.duration_us) },
+      { key: "duration_us", label: "duration", kind: "number", title: "Of all tasks of the run together; – where none ran, or it is not known", text: (row) => duration(row.duration_us) },
       { key: "peak_bytes", label: "peak memory", kind: "number", title: "Measured for tasks that are profiled", text: (row) => (row.peak_bytes ? bytes(row.peak_bytes) : "–") },
       { key: "worker", label: "worker", kind: "small", text: (row) => name(row.worker_name, `worker ${row.worker}`) },
       { key: "attempt", label: "attempt", kind: "number", text: (row) => count(row.attempt) },
       { key: "error", label: "error", kind: "error", draw: drawError },
     ],
     empty: noTasks,
+    missing,
     onBody: showChips,
     remark: (body) => (body.omitted ? ` · ${count(body.omitted)} were not told, under load` : ""),
   });
@@ -68,6 +72,7 @@ export function openTasks(context) {
       const row = (body.rows || [])[0] || {};
       if (filter === "function") return `function ${name(row.function, query.get(filter) || "")}`;
       if (filter === "worker") return `worker ${name(row.worker_name, query.get(filter) || "")}`;
+      if (filter === "graph") return `graph ${query.get(filter)}`;
       return `client ${name(row.client_name, query.get(filter) || "")}`;
     });
     const key = `${wanted} ${names.join()}`;
@@ -82,6 +87,13 @@ export function openTasks(context) {
     state.value = where.query.get("state") || "";
   };
   return page;
+}
+
+/** @param {URLSearchParams} query @param {any} head */
+function missing(query, head) {
+  const failed = (head?.tasks?.failed || 0) + (head?.tasks?.lost || 0);
+  if (!["failures", "failed", "lost"].includes(query.get("state") || "") || !failed) return "";
+  return `${count(failed)} tasks have failed in all. Listed are those that ended while this scaler_ui was watching, and the scheduler could tell it of, and that it still keeps.`;
 }
 
 /** @param {HTMLElement} cell @param {any} row */

@@ -69,18 +69,18 @@ export function openWorkers(context) {
           const badges = [];
           if (row.is_leaving) badges.push(["leaving", "warn"]);
           if (row.is_congested) badges.push(["congested", "warn"]);
-          if (!badges.length) badges.push(row.tasks > 0 ? ["busy", "good"] : ["idle", "plain"]);
+          if (!badges.length) badges.push(row.busy > 0 ? ["busy", "good"] : row.tasks > 0 ? ["suspended", "warn"] : ["idle", "plain"]);
           drawBadges(cell, badges);
         },
       },
-      { key: "busy", label: "slots", kind: "number", title: "Slots that run a task, of all", draw: (cell, row) => drawBar(cell, row.slots ? row.busy / row.slots : 0, `${count(row.busy)} / ${count(row.slots)}`) },
+      { key: "busy", label: "slots", kind: "number", title: "Slots that have a task, of all", draw: (cell, row) => drawBar(cell, row.slots ? row.busy / row.slots : 0, `${count(row.busy)} / ${count(row.slots)}`) },
       { key: "processors_cpu", label: "cpu", kind: "number", title: "Of all its processors; 100 % is one core", draw: (cell, row) => drawBar(cell, row.processors_cpu / 100 / Math.max(1, row.slots), percent(row.processors_cpu)) },
       { key: "processors_rss", label: "memory", kind: "number", title: "Resident memory of its processors", draw: (cell, row) => drawBar(cell, row.processors_rss / Math.max(1, row.processors_rss + row.free), bytes(row.processors_rss)) },
       { key: "free", label: "free", kind: "number", title: "Memory that its host has left", text: (row) => bytes(row.free) },
-      { key: "queued", label: "queued", kind: "number", title: "Tasks that wait at the worker", text: (row) => count(row.queued) },
+      { key: "queued", label: "queued", kind: "number", title: "Tasks at the worker that have no slot yet", text: (row) => count(row.queued) },
       { key: "finished_per_second", label: "per s", kind: "number", title: "Tasks that it finishes, a second", text: (row) => rate(row.finished_per_second) },
       { key: "finished", label: "finished", kind: "number", text: (row) => count(row.finished) },
-      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { worker: row.session, state: "failed" })) },
+      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed, address("tasks", [], { worker: row.session, state: "failures" })) },
       { key: "latency_us", label: "lag", kind: "number", title: "Time that a message takes to it and back", text: (row) => duration(row.latency_us) },
       { key: "cpu", label: "agent cpu", kind: "number", title: "Of the agent, which splits work among its processors", text: (row) => percent(row.cpu) },
       { key: "rss", label: "agent mem", kind: "number", text: (row) => bytes(row.rss) },

@@ -5,19 +5,24 @@
  *
  * Rules: a finished run never changes, so it is painted once on the tape; following live only shifts the tape by whole
  * pixels and paints the strip that came into view. A frame costs as much as there are lanes, however many runs there are.
- * Failures are hatched, outlined and never thinner than three pixels: colour is not their only sign.
+ * As much of a lane is filled as it was busy, however short its runs are (see columns.js). Failures are hatched, outlined
+ * and never thinner than three pixels: colour is not their only sign. Time of which nothing was told is grey, not empty.
  */
 
 import { clock } from "../format.js";
 import { colour, functionColour } from "../theme.js";
+import { Columns } from "./columns.js";
 import { isFailure } from "./runs.js";
 
 export const AXIS_HEIGHT = 26;
 const LEAST_ROW = 9;
 const MOST_ROW = 40;
+const LEAST_FAILURE = 3; // device pixels
+const LEAST_SEPARATED = 6;
 const NICE_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
 
-/** @typedef {{id: number, worker: number, processor: number, title: string, host: string, is_gone?: boolean}} Lane */
+/** @typedef {{id: number, worker: number, slot: number, processor: number, title: string, host: string, is_gone?: boolean}} Lane */
+/** @typedef {import("./runs.js").Source} Source */
 
 export class Painter {
   /** @param {HTMLCanvasElement} canvas */
@@ -109,24 +114,30 @@ export class Painter {
   }
 
   /**
-   * Paint runs that have just become known.
+   * Paint runs that have just become known, and what lies beside them in the same columns.
    *
    * @param {import("./runs.js").Run[]} runs
+   * @param {Source[]} sources
    */
-  add(runs) {
-    if (!this.isTapeValid) return;
+  add(runs, sources) {
+    if (!this.isTapeValid || runs.length === 0) return;
+    let first = Infinity;
+    let last = -Infinity;
     for (const run of runs) {
-      const row = this.rows.get(run.lane);
-      if (row !== undefined) this.#paint(row, run.start, /** @type {number} */ (run.end), run.function, /** @type {number} */ (run.status), run.count);
+      first = Math.min(first, run.start);
+      last = Math.max(last, /** @type {number} */ (run.end));
     }
+    const x = Math.max(0, Math.floor((first - this.tapeLeft) * this.pixelsPerSecond) - LEAST_FAILURE);
+    const end = Math.min(this.tape.width, Math.ceil((last - this.tapeLeft) * this.pixelsPerSecond) + LEAST_FAILURE);
+    if (end > x) this.#repaint(sources, x, end - x);
   }
 
   /**
    * @param {{left: number, right: number, now: number, isFollowing: boolean, running: import("./runs.js").Run[], hovered: import("./runs.js").Run | null}} view
-   * @param {import("./runs.js").RunStore[]} stores
+   * @param {Source[]} sources
    */
-  draw(view, stores) {
-    this.#bringTape(view.left, view.right, stores);
+  draw(view, sources) {
+    this.#bringTape(view.left, view.right, sources);
     const { context, scale, gutter } = this;
     const shift = Math.round((this.tapeLeft - view.left) * this.pixelsPerSecond) / scale;
     context.setTransform(scale, 0, 0, scale, 0, 0);
@@ -136,6 +147,7 @@ export class Painter {
     context.beginPath();
     context.rect(gutter, 0, this.width - gutter, this.height);
     context.clip();
+    this.#untold(view, sources);
     this.#axis(view.left, view.right);
     context.drawImage(this.tape, gutter + shift, AXIS_HEIGHT, this.tape.width / scale, this.tape.height / scale);
     this.#running(view);
@@ -147,9 +159,9 @@ export class Painter {
   /**
    * @param {number} left
    * @param {number} right
-   * @param {import("./runs.js").RunStore[]} stores
+   * @param {Source[]} sources
    */
-  #bringTape(left, right, stores) {
+  #bringTape(left, right, sources) {
     const pixelsPerSecond = this.tape.width / Math.max(1e-6, right - left);
     const isSameScale = Math.abs(pixelsPerSecond / this.pixelsPerSecond - 1) < 1e-9;
     const shift = Math.round((left - this.tapeLeft) * pixelsPerSecond);
@@ -162,24 +174,24 @@ export class Painter {
       context.globalCompositeOperation = "source-over";
       this.tapeLeft += shift / pixelsPerSecond;
       const strip = Math.abs(shift) + 2;
-      this.#repaint(stores, shift > 0 ? this.tape.width - strip : 0, strip);
+      this.#repaint(sources, shift > 0 ? this.tape.width - strip : 0, strip);
       return;
     }
     this.tapeLeft = left;
     this.pixelsPerSecond = pixelsPerSecond;
     this.isTapeValid = true;
     this.fullPaints += 1;
-    this.#repaint(stores, 0, this.tape.width);
+    this.#repaint(sources, 0, this.tape.width);
   }
 
   /**
    * Paint a part of the tape from what is known.
    *
-   * @param {import("./runs.js").RunStore[]} stores
+   * @param {Source[]} sources
    * @param {number} x
    * @param {number} width in device pixels
    */
-  #repaint(stores, x, width) {
+  #repaint(sources, x, width) {
     const context = this.tapeContext;
     context.save();
     context.setTransform(1, 0, 0, 1, 0, 0);
@@ -189,60 +201,107 @@ export class Painter {
     context.clearRect(x, 0, width, this.tape.height);
     const from = this.tapeLeft + (x - 4) / this.pixelsPerSecond;
     const to = this.tapeLeft + (x + width + 4) / this.pixelsPerSecond;
+    // One more at each side: what a column looks like depends on those beside it.
+    const columns = new Columns(width + 2);
     this.lanes.forEach((lane, row) => {
-      for (const store of stores) {
-        let painted = -1; // right edge, in device pixels: what would only cover what is painted is left out
-        store.between(lane.id, from, to, (runs, index) => {
-          const right = Math.floor((runs.end[index] - this.tapeLeft) * this.pixelsPerSecond);
-          if (right <= painted && !isFailure(runs.status[index])) return;
-          painted = right;
-          this.#paint(row, runs.start[index], runs.end[index], runs.functions[index], runs.status[index], runs.count[index]);
+      columns.clear();
+      /** @type {(() => void)[]} */
+      const over = [];
+      for (const source of sources) {
+        source.store.between(lane.id, Math.max(from, source.from), Math.min(to, source.to), (runs, index) => {
+          const left = (Math.max(runs.start[index], source.from) - this.tapeLeft) * this.pixelsPerSecond;
+          const right = (Math.min(runs.end[index], source.to) - this.tapeLeft) * this.pixelsPerSecond;
+          const number = runs.functions[index];
+          const status = runs.status[index];
+          if (status === 0) columns.cover(left - x + 1, right - x + 1, number);
+          if (status !== 0) over.push(() => this.#paintUnusual(row, left, right, number, status));
+          else if (right - left > LEAST_SEPARATED) over.push(() => this.#mark(row, left, right, number, runs.count[index]));
         });
       }
+      columns.pieces((place, length, share, isPale, number) => this.#fill(row, x + place - 1, length, share, isPale, number));
+      for (const paint of over) paint();
     });
     context.restore();
   }
 
+  /** @param {number} row @returns {{y: number, height: number}} in device pixels */
+  #band(row) {
+    const pad = this.rowHeight > 12 ? 2 : 1;
+    return { y: Math.round((row * this.rowHeight + pad) * this.scale), height: Math.max(2, Math.round((this.rowHeight - 2 * pad) * this.scale)) };
+  }
+
+  /** @param {number} number of a function */
+  #dimness(number) {
+    return this.highlighted !== null && this.highlighted !== (this.functions.get(number) || "") ? 0.16 : 1;
+  }
+
   /**
    * @param {number} row
-   * @param {number} start
-   * @param {number} end
+   * @param {number} x
+   * @param {number} width
+   * @param {number} share of the columns that is filled
+   * @param {boolean} isPale by colour, not by height
    * @param {number} number of the function
-   * @param {number} status
+   */
+  #fill(row, x, width, share, isPale, number) {
+    const context = this.tapeContext;
+    const { y, height } = this.#band(row);
+    context.fillStyle = functionColour(this.functions.get(number) || "");
+    context.globalAlpha = this.#dimness(number) * (isPale ? share : 1);
+    const filled = isPale ? height : height * share;
+    context.fillRect(x, y + height - filled, width, filled);
+    context.globalAlpha = 1;
+  }
+
+  /**
+   * Where a bar begins, whether it stands for several tasks, and its name, on what is filled already.
+   *
+   * @param {number} row
+   * @param {number} left
+   * @param {number} right
+   * @param {number} number of the function
    * @param {number} count
    */
-  #paint(row, start, end, number, status, count) {
+  #mark(row, left, right, number, count) {
     const context = this.tapeContext;
+    const { y, height } = this.#band(row);
+    const x = Math.ceil(left);
+    const width = Math.floor(right) - x;
+    context.globalAlpha = this.#dimness(number);
+    context.fillStyle = colour("stream-many");
+    context.fillRect(x, y, 1, height);
+    if (count > 1 && height > 8) context.fillRect(x, y + height - 2 * this.scale, width, 2 * this.scale);
+    this.#name(x, y, width, height, this.functions.get(number) || "");
+    context.globalAlpha = 1;
+  }
+
+  /**
+   * What did not succeed: failures hatched, cancelled tasks hollow.
+   *
+   * @param {number} row
+   * @param {number} left
+   * @param {number} right
+   * @param {number} number
+   * @param {number} status
+   */
+  #paintUnusual(row, left, right, number, status) {
+    const context = this.tapeContext;
+    const { y, height } = this.#band(row);
     const scale = this.scale;
-    const x = Math.round((start - this.tapeLeft) * this.pixelsPerSecond);
-    let width = Math.max(1, Math.round((end - this.tapeLeft) * this.pixelsPerSecond) - x);
-    if (x > this.tape.width || x + width < 0) return;
-    if (width > 4) width -= 1;
-    const pad = this.rowHeight > 12 ? 2 : 1;
-    const y = Math.round((row * this.rowHeight + pad) * scale);
-    const height = Math.max(2, Math.round((this.rowHeight - 2 * pad) * scale));
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    const name = this.functions.get(number) || "";
-    context.globalAlpha = this.highlighted !== null && this.highlighted !== name ? 0.16 : 1;
+    const x = Math.round(left);
+    const width = Math.max(1, Math.round(right) - x);
+    context.globalAlpha = this.#dimness(number);
     if (isFailure(status)) {
-      const wide = Math.max(width, 3);
+      const wide = Math.max(width, LEAST_FAILURE);
       context.fillStyle = this.#hatch();
       context.fillRect(x, y, wide, height);
       context.fillStyle = this.hatchColour;
       context.fillRect(x, y, wide, Math.max(1, scale));
       context.fillRect(x, y + height - Math.max(1, scale), wide, Math.max(1, scale));
-    } else if (status === 2) {
+    } else {
       context.strokeStyle = colour("muted");
       context.lineWidth = scale;
       context.strokeRect(x + scale / 2, y + scale / 2, Math.max(1, width - scale), Math.max(1, height - scale));
-    } else {
-      context.fillStyle = functionColour(name);
-      context.fillRect(x, y, width, height);
-      if (count > 1 && width > 3 && height > 8) {
-        context.fillStyle = colour("stream-many");
-        context.fillRect(x, y + height - 2 * scale, width, 2 * scale);
-      }
-      this.#name(x, y, width, height, name);
     }
     context.globalAlpha = 1;
   }
@@ -326,6 +385,29 @@ export class Painter {
       if (x - half > this.gutter && x + half < this.width) context.fillText(text, x, AXIS_HEIGHT / 2);
     }
     context.textAlign = "left";
+  }
+
+  /**
+   * Time of which the scheduler did not tell, in lanes of workers that it left out.
+   *
+   * @param {{left: number, right: number}} view
+   * @param {Source[]} sources
+   */
+  #untold(view, sources) {
+    const { context } = this;
+    const perSecond = this.timeWidth() / (view.right - view.left);
+    context.fillStyle = colour("stream-untold");
+    for (const source of sources) {
+      for (const [from, to, oneOf] of source.store.untold) {
+        const left = Math.max(from, source.from, view.left);
+        const right = Math.min(to, source.to, view.right);
+        if (right <= left) continue;
+        this.lanes.forEach((lane, row) => {
+          if (lane.worker % oneOf === 0) return;
+          context.fillRect(this.gutter + (left - view.left) * perSecond, AXIS_HEIGHT + row * this.rowHeight, (right - left) * perSecond, this.rowHeight);
+        });
+      }
+    }
   }
 
   /** @param {{left: number, right: number, now: number, running: import("./runs.js").Run[]}} view */

@@ -1,5 +1,5 @@
 /**
- * The runs that the task stream knows: which task ran where, from when to when.
+ * The runs that the task stream knows: which task ran where, from when to when; short ones taken together by the server.
  *
  *     event columns ──▶ RunStore ──▶ lanes: columns, sorted by end ──▶ painter, hit test, legend
  *
@@ -8,9 +8,12 @@
  */
 
 const MOST_RUNS = 250_000;
+const MOST_UNTOLD = 1000;
 
-/** @type {Record<number, string>} TaskStatus on the wire */
-export const STATUS_WORDS = { 0: "success", 1: "failed", 2: "cancelled", 3: "lost" };
+const STATUS_WORDS = ["success", "failed", "cancelled", "lost"];
+
+/** @param {number} status TaskStatus on the wire */
+export const statusWord = (status) => STATUS_WORDS[status] || "ended";
 
 /** @param {number} status */
 export const isFailure = (status) => status === 1 || status === 3;
@@ -24,12 +27,15 @@ export const isFailure = (status) => status === 1 || status === 3;
  * @property {number[]} count
  * @property {number[]} client
  * @property {string[]} task
+ * @property {Parts[]} parts
  *
- * @typedef {{lane: number, start: number, end: number | null, function: number, status: number | null, count: number, client: number, task: string}} Run
+ * @typedef {[number, number, number][] | null} Parts function, tasks and microseconds, where a run has several functions
+ * @typedef {{lane: number, start: number, end: number | null, function: number, status: number | null, count: number, client: number, task: string, parts: Parts}} Run
+ * @typedef {{store: RunStore, from: number, to: number}} Source a store, and for which time it is to be asked
  */
 
 /** @returns {LaneRuns} */
-const emptyLane = () => ({ start: [], end: [], functions: [], status: [], count: [], client: [], task: [] });
+const emptyLane = () => ({ start: [], end: [], functions: [], status: [], count: [], client: [], task: [], parts: [] });
 
 export class RunStore {
   constructor() {
@@ -39,10 +45,13 @@ export class RunStore {
     this.busy = new Map();
     this.size = 0;
     this.failures = 0;
+    /** @type {[number, number, number][]} from, to, and of how many workers the scheduler told of one */
+    this.untold = [];
   }
 
   clear() {
     this.lanes.clear();
+    this.untold = [];
     this.busy.clear();
     this.size = 0;
     this.failures = 0;
@@ -71,12 +80,22 @@ export class RunStore {
         count: Number(columns.count?.[index]) || 1,
         client: Number(columns.client?.[index]) || 0,
         task: String(columns.task?.[index] ?? ""),
+        parts: partsOf(columns.parts, index),
       };
       this.#insert(run);
       added.push(run);
     }
+    for (const [from, to, oneOf] of Array.isArray(body.untold) ? body.untold : []) this.#addUntold(Number(from), Number(to), Number(oneOf));
     if (this.size > MOST_RUNS) this.#trim();
     return added;
+  }
+
+  /** @param {number} from @param {number} to @param {number} oneOf */
+  #addUntold(from, to, oneOf) {
+    const last = this.untold[this.untold.length - 1];
+    if (last && last[2] === oneOf && from <= last[1] + 0.1) last[1] = Math.max(last[1], to);
+    else if (to > from && oneOf > 1) this.untold.push([from, to, oneOf]);
+    if (this.untold.length > MOST_UNTOLD) this.untold.shift();
   }
 
   /** @param {Run & {end: number, status: number}} run */
@@ -92,6 +111,7 @@ export class RunStore {
       lane.count.push(run.count);
       lane.client.push(run.client);
       lane.task.push(run.task);
+      lane.parts.push(run.parts);
     } else {
       lane.start.splice(place, 0, run.start);
       lane.end.splice(place, 0, run.end);
@@ -100,10 +120,13 @@ export class RunStore {
       lane.count.splice(place, 0, run.count);
       lane.client.splice(place, 0, run.client);
       lane.task.splice(place, 0, run.task);
+      lane.parts.splice(place, 0, run.parts);
     }
     this.size += 1;
-    if (isFailure(run.status)) this.failures += 1;
-    this.busy.set(run.function, (this.busy.get(run.function) || 0) + run.end - run.start);
+    if (isFailure(run.status)) this.failures += run.count;
+    for (const [number, , microseconds] of run.parts || [[run.function, 0, (run.end - run.start) * 1e6]]) {
+      this.busy.set(number, (this.busy.get(number) || 0) + microseconds / 1e6);
+    }
   }
 
   // Drop the older half, by time.
@@ -157,10 +180,21 @@ export class RunStore {
       const weighed = isFailure(lane.status[index]) ? distance * 0.5 : distance;
       if (weighed > tolerance || weighed > nearest) return;
       nearest = weighed;
-      found = { lane: laneId, start: lane.start[index], end: lane.end[index], function: lane.functions[index], status: lane.status[index], count: lane.count[index], client: lane.client[index], task: lane.task[index] };
+      found = { lane: laneId, start: lane.start[index], end: lane.end[index], function: lane.functions[index], status: lane.status[index], count: lane.count[index], client: lane.client[index], task: lane.task[index], parts: lane.parts[index] };
     });
     return found;
   }
+}
+
+/**
+ * @param {any} parts by position
+ * @param {number} index
+ * @returns {Parts}
+ */
+function partsOf(parts, index) {
+  const found = parts && Object.hasOwn(parts, index) ? parts[index] : null;
+  if (!Array.isArray(found) || !found.every((part) => Array.isArray(part) && part.length === 3 && part.every(Number.isFinite))) return null;
+  return found;
 }
 
 /**
@@ -194,7 +228,7 @@ export function readRunning(body) {
   for (let index = 0; index < length; index++) {
     const start = base + Number(columns.start?.[index]) / 1e6;
     if (!Number.isFinite(start)) continue;
-    running.push({ lane: Number(columns.lane[index]), start, end: null, function: Number(columns.function?.[index]) || 0, status: null, count: 1, client: Number(columns.client?.[index]) || 0, task: String(columns.task?.[index] ?? "") });
+    running.push({ lane: Number(columns.lane[index]), start, end: null, function: Number(columns.function?.[index]) || 0, status: null, count: 1, client: Number(columns.client?.[index]) || 0, task: String(columns.task?.[index] ?? ""), parts: null });
   }
   return running;
 }

@@ -1,0 +1,66 @@
+"""What a worker's processors do now, as far as that is known: by its last heartbeat, and by what it has reported since.
+
+    heartbeat (some seconds old) ──┐
+    results, cancels, new tasks ───┴─▶ running_now(worker) ─▶ figures that agree with how many tasks the worker has
+
+Rules:
+- A task that has ended runs nowhere, whatever the last heartbeat said.
+- How many processors have a task follows from how many tasks the worker has at this moment; which ones, from the
+  heartbeat. So no figure of a publication contradicts another one.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from scaler_appliance.core.batches import Dispatch, dispatch_number, position_in_dispatch
+from scaler_appliance.core.sessions import RunningTask, WorkerSession
+
+NO_TASK = RunningTask()
+
+
+class ProcessorNow(NamedTuple):
+    """Of one processor of a heartbeat."""
+
+    has_task: bool
+    task: RunningTask  # NO_TASK: none, or not known
+
+
+def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instance: int) -> Optional[Dispatch]:
+    """The dispatch of an instance that the worker has been given, and may still report; else None."""
+    dispatch = dispatches.get(dispatch_number(instance))
+    place = position_in_dispatch(instance)
+    if dispatch is None or dispatch.worker != worker.number or place >= len(dispatch.ids) or not dispatch.open[place]:
+        return None
+    return dispatch
+
+
+def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[ProcessorNow]:
+    """An entry for each processor of the worker's last heartbeat."""
+    heartbeat = worker.heartbeat
+    if heartbeat is None:
+        return []
+    processors = heartbeat.processors
+    tasks = [
+        task if task.instance and open_dispatch(dispatches, worker, task.instance) is not None else NO_TASK
+        for task in worker.processor_tasks
+    ]
+    if not worker.assigned:
+        return [ProcessorNow(False, NO_TASK)] * len(processors)
+    # Suspended ones keep their task; the others have what the worker has besides, one each.
+    suspended = [place for place, each in enumerate(processors) if each.suspended][: worker.assigned]
+    others = [place for place, each in enumerate(processors) if not each.suspended]
+    others.sort(
+        key=lambda place: (tasks[place] is NO_TASK, not processors[place].has_task, not processors[place].initialized)
+    )
+    busy = {*suspended, *others[: min(worker.assigned - len(suspended), worker.hello.slots)]}
+    return [ProcessorNow(place in busy, task if place in busy else NO_TASK) for place, task in enumerate(tasks)]
+
+
+def where_it_ran(worker: WorkerSession, client: int, task_id: int, now: float) -> Tuple[int, float]:
+    """Process id and microseconds of a task that its worker stopped, by its last heartbeat; zeros: it ran nowhere."""
+    for place, task in enumerate(worker.processor_tasks):
+        if task.instance and task.client == client and task.task_id == task_id and worker.heartbeat is not None:
+            since = task.microseconds + (now - worker.heartbeat_at) * 1e6
+            return worker.heartbeat.processors[place].process_id, since
+    return 0, 0.0

@@ -1,0 +1,123 @@
+"""Why nothing is heard at a monitor address: nobody listens, access is denied, nothing answers, or somebody else does.
+
+    silent feed ─▶ SilenceProbe.reason() ─▶ a thread: connect, greet, look who answers ─▶ words, for people
+
+Rules:
+- Nobody waits for an answer: what is known is told, and asked anew from time to time while it matters.
+- The words for what can go wrong with a connection are those of clients and workers, see `scaler_protocol.addresses`.
+- The greeting is all that is sent: a scheduler loses no time by it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Callable, Optional
+
+from scaler_protocol.addresses import (
+    Address,
+    parse_address,
+    resolve,
+    why_foreign,
+    why_not_connected,
+    why_not_greeted,
+)
+from scaler_protocol.connection import first_words
+from scaler_protocol.zmtp import Zmtp
+
+PROBE_TIMEOUT_SECONDS = 1.5
+PROBE_INTERVAL_SECONDS = 5.0
+_SOCKET_TYPE = b"Socket-Type"
+_ENOUGH_BYTES = 512
+
+
+class SilenceProbe:
+    """Asks at an address, in a thread, why nothing is heard of it.
+
+    Parameters:
+        ask: returns the reason; may block.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, address: str, ask: Callable[[str], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._address = address
+        self._ask = ask
+        self._clock = clock
+        self._next_at = clock()
+        self._reason = ""
+        self._asking: Optional[threading.Thread] = None
+
+    def reason(self) -> str:
+        """The newest that is known; empty: nothing yet."""
+        is_idle = self._asking is None or not self._asking.is_alive()
+        if is_idle and self._clock() >= self._next_at:
+            self._next_at = self._clock() + PROBE_INTERVAL_SECONDS
+            self._asking = threading.Thread(target=self._run, name="silence probe", daemon=True)
+            self._asking.start()
+        return self._reason
+
+    def _run(self) -> None:
+        self._reason = self._ask(self._address)
+
+    def forget(self) -> None:
+        """It is heard again."""
+        self._reason = ""
+
+
+def why_silent(address: str, timeout_seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
+    """Who is at a monitor address that publishes nothing. Takes up to twice the time."""
+    parsed = parse_address(address)
+    deadline = time.monotonic() + timeout_seconds
+    try:
+        family, target = resolve(parsed)
+        with socket.socket(family, socket.SOCK_STREAM) as stream:
+            stream.settimeout(timeout_seconds)
+            stream.connect(target)
+            said = _greeting(stream, deadline)
+    except OSError as error:
+        return why_not_connected(parsed, error)
+    if not said:
+        foreign = b"" if parsed.path else first_words(parsed, timeout_seconds)
+        return why_foreign(parsed, foreign) if foreign else why_not_greeted(parsed, has_spoken=False)
+    if not said.startswith(b"\xff"):
+        return why_foreign(parsed, said)
+    return _of_type(parsed, _socket_type(said))
+
+
+def _greeting(stream: socket.socket, deadline: float) -> bytes:
+    """What a peer says to ours, up to its socket type."""
+    said = b""
+    try:
+        stream.sendall(Zmtp("DEALER", _ENOUGH_BYTES).take_output())
+        while not _socket_type(said) and len(said) < _ENOUGH_BYTES:
+            stream.settimeout(max(0.01, deadline - time.monotonic()))
+            more = stream.recv(_ENOUGH_BYTES)
+            if not more:
+                break
+            said += more
+            if not said.startswith(b"\xff"):
+                break
+    except OSError:
+        pass  # it says no more
+    return said
+
+
+def _socket_type(said: bytes) -> str:
+    """That of the READY command in it, if it is there as a whole."""
+    _, found, value = said.partition(_SOCKET_TYPE)
+    size = int.from_bytes(value[:4], "big")
+    return value[4 : 4 + size].decode("latin-1") if found and len(value) >= 4 + size else ""
+
+
+def _of_type(address: Address, socket_type: str) -> str:
+    if socket_type in ("XPUB", "PUB"):
+        return f"what listens at {address} takes monitors and publishes nothing: the scheduler is busy, or stopped"
+    if socket_type == "ROUTER":
+        return (
+            f"{address} is where clients and workers connect, and not the monitor address, which the scheduler logs"
+            " when it starts"
+        )
+    if socket_type:
+        return f"what listens at {address} is a ZeroMQ socket of type {socket_type}, and no scheduler"
+    return why_not_greeted(address, has_spoken=True)
