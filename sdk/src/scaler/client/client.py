@@ -20,6 +20,8 @@ from scaler.client.info import ClusterInfo
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
+from scaler.compat.arguments import accepts_earlier
+from scaler.compat.installation import warn_of_another_installation
 from scaler.exceptions import DisconnectedError, SerializeObjectError
 from scaler.notebook import Link, Row, card
 from scaler.payload import ObjectReference, Parts, dump_value, parts_size
@@ -62,6 +64,7 @@ class Client(Submitter):
     reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
+    @accepts_earlier("Client")
     def __init__(
         self,
         address: Optional[str] = None,
@@ -69,9 +72,10 @@ class Client(Submitter):
         timeout_seconds: float = 60.0,
         heartbeat_interval_seconds: float = 2.0,
         serializer: Optional[Serializer] = None,
-        connect_timeout_seconds: float = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
+        connect_timeout_seconds: float = 5.0,
     ) -> None:
+        warn_of_another_installation()
         self._address = address or address_given_or_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()

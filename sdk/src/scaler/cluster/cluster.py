@@ -7,6 +7,7 @@ import sys
 from typing import Mapping, Optional, Sequence
 
 from scaler.cluster.program import Program, option_arguments
+from scaler.compat.arguments import accepts_earlier
 from scaler.notebook import card
 
 
@@ -22,6 +23,7 @@ class Cluster(Program):
         Others are the options of `scaler_cluster`, by the same names; `scaler_cluster -h` explains them.
     """
 
+    @accepts_earlier("Cluster")
     def __init__(
         self,
         address: str,

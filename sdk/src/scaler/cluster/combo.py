@@ -7,6 +7,8 @@ from typing import List, Mapping, Optional, Sequence, Type
 
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
+from scaler.compat.arguments import accepts_earlier
+from scaler.compat.installation import warn_of_another_installation
 from scaler.notebook import Link, Row, card
 from scaler_protocol.discovery import link_to
 
@@ -15,7 +17,7 @@ class SchedulerClusterCombo:
     """Starts a scheduler and workers; they stop with `shutdown`, or when this program ends, however it ends.
 
     Parameters:
-        n_workers: how many tasks run at once.
+        n_workers: how many tasks run at once; 0 starts a scheduler alone.
         address: where the scheduler listens; None chooses a free port of this machine.
         protected: whether clients are refused when they ask to shut the cluster down.
         Others are the options of `scaler_scheduler` and `scaler_cluster`, by the same names.
@@ -23,6 +25,7 @@ class SchedulerClusterCombo:
     Raises ScalerError when the scheduler does not start.
     """
 
+    @accepts_earlier("SchedulerClusterCombo")
     def __init__(
         self,
         n_workers: int,
@@ -52,6 +55,7 @@ class SchedulerClusterCombo:
         object_memory_limit: Optional[int] = None,
         object_spill_directory: Optional[str] = None,
     ) -> None:
+        warn_of_another_installation()
         self._scheduler = Scheduler(
             address=address,
             monitor_address=monitor_address,
@@ -90,7 +94,8 @@ class SchedulerClusterCombo:
             per_worker_capabilities=per_worker_capabilities,
             capabilities=capabilities,
         )
-        self._cluster.start()
+        if n_workers != 0:
+            self._cluster.start()
         self._n_workers = n_workers
 
     def get_address(self) -> str:

@@ -20,6 +20,7 @@ import weakref
 from types import TracebackType
 from typing import Dict, List, Optional, Sequence, Type
 
+from scaler.compat.arguments import accepts_earlier
 from scaler.restarts import Restarts
 
 STOP_TIMEOUT_SECONDS = 10.0
@@ -80,6 +81,12 @@ class Program:
         if self._child is not None:
             self._child.terminate()
 
+    def kill(self) -> None:
+        """Kill the process, as a crash would; returns at once. One that is replaced when it is killed is replaced."""
+        if self._process is not None:
+            self._process.kill()
+
+    @accepts_earlier("Program.join")
     def join(self, timeout_seconds: Optional[float] = None) -> Optional[int]:
         """Wait for the process to end; returns its exit code, or None when it still runs."""
         return None if self._child is None else self._child.join(timeout_seconds)
@@ -163,6 +170,12 @@ class _Child:
             self._is_ending.set()
             self.process.terminate()
 
+    def kill(self) -> None:
+        """Kill the process, as a crash would; returns at once. One that is replaced when it is killed is replaced."""
+        if self._process is not None:
+            self._process.kill()
+
+    @accepts_earlier("Program.join")
     def join(self, timeout_seconds: Optional[float]) -> Optional[int]:
         """Wait until the process has ended for good; its exit code, or None."""
         try:
