@@ -40,6 +40,7 @@ from scaler.client.mapping import TooManyReferences, calls_of_map, run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
+from scaler.client.signatures import check_call
 from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
@@ -127,6 +128,7 @@ class Submitter:
         `profiling=True` measures the task, unless the function has a parameter of that name.
 
         Raises:
+            TypeError: the function does not take these arguments, as far as that can be known here.
             SerializeObjectError: the function or an argument cannot be serialised.
             MissingObjects: an object reference is stale.
             DisconnectedError: this client is closed, or has lost its scheduler.
@@ -140,8 +142,10 @@ class Submitter:
         is_simple = SCALAR_TYPES.issuperset(map(type, args)) or is_plain(args)
         if kwargs or not is_simple or self._serializer is not None:
             if "profiling" in kwargs and not record.takes_profiling:
-                return self.options(profiling=kwargs.pop("profiling"))._submit_general(record, fn, args, kwargs)
-            return self._submit_general(record, fn, args, kwargs)
+                return self.options(profiling=kwargs.pop("profiling"))._submit_checked(record, fn, args, kwargs)
+            return self._submit_checked(record, fn, args, kwargs)
+        if not record.fewest <= len(args) <= record.most:
+            check_call(fn, args, kwargs)
         future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
         options = self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
         payload = pickle.dumps(args, PROTOCOL) if args else b""
@@ -177,7 +181,7 @@ class Submitter:
         if isinstance(fn, NamedFunction):
             return submit_named(self, fn, tuple(args), dict(kwargs))
         record = (None if reserialize else self._core.functions.find(fn)) or self._register(fn)
-        return self._submit_general(record, fn, tuple(args), dict(kwargs))
+        return self._submit_checked(record, fn, tuple(args), dict(kwargs))
 
     def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
         if not callable(fn):
@@ -192,6 +196,13 @@ class Submitter:
                 f"function {function_name(fn)} cannot be serialised: {description_of(error)};"
                 " what it closes over must be picklable (locks, sockets and open files are not)"
             ) from error
+
+    def _submit_checked(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
+        if kwargs or not record.fewest <= len(args) <= record.most:
+            check_call(fn, args, kwargs)
+        return self._submit_general(record, fn, args, kwargs)
 
     def _submit_general(
         self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
