@@ -39,6 +39,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
+.PHONY: dropin
+dropin: .venv/.packages  ## run the tests of parfun and pargraph against this tree, from GitHub (ARGS='--sources FOLDER')
+	@$(IN_VENV) .ci/dropin $(ARGS)
+
 .PHONY: conformance
 conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol here: dist/conformance/index.html
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
