@@ -29,7 +29,7 @@ from scaler.serializer import Serializer
 from scaler.texts import description_of
 from scaler_protocol import messages as m
 from scaler_protocol.addresses import parse_address
-from scaler_protocol.discovery import address_given_or_found, link_to
+from scaler_protocol.discovery import DiscoveryError, address_given_or_found, link_to
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 
@@ -64,6 +64,8 @@ class Client(Submitter):
     reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
+    _identity: Optional[bytes] = None
+
     @accepts_earlier("Client")
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Client(Submitter):
         connect_timeout_seconds: float = 5.0,
     ) -> None:
         warn_of_another_installation()
-        self._address = address or address_given_or_found()
+        self._address = str(address) if address else _address_of_scheduler()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
         self._timeout_seconds = timeout_seconds
@@ -98,6 +100,15 @@ class Client(Submitter):
         )
         _open_cores.add(core)
         return core
+
+    @property
+    def identity(self) -> bytes:
+        """Names this client among all clients, for programs that keep a table of theirs."""
+        if self._identity is None:
+            from scaler.compat.names import ClientID
+
+            self._identity = ClientID.generate_client_id()
+        return self._identity
 
     # Objects ----------------------------------------------------------------------------------------------------------
 
@@ -256,6 +267,15 @@ class Client(Submitter):
             return "disconnected"
         unfinished = f"{len(core.futures)} unfinished task{'' if len(core.futures) == 1 else 's'}"
         return unfinished if core.is_connected else f"{unfinished}, looking for its scheduler"
+
+
+def _address_of_scheduler() -> str:
+    try:
+        return address_given_or_found()
+    except DiscoveryError as error:  # the first words are those of the second generation
+        raise DiscoveryError(
+            f"No scheduler address provided, and not running inside a worker context: {error}"
+        ) from None
 
 
 def _close_all() -> None:

@@ -329,6 +329,8 @@ class Submitter:
         graph: Dict[Any, Any],
         keys: Sequence[Hashable],
         block: bool = True,
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
         progress: Optional[Wanted] = None,
     ) -> Dict[Any, Any]:
         """Run a graph of tasks, as far as `keys` need it.
@@ -339,6 +341,8 @@ class Submitter:
                 of that key. Every other value is data.
             keys: whose values are wanted, each once.
             block: wait for all of them; otherwise return futures.
+            capabilities: as of `options`, for every task of the graph; None: those of this client or view.
+            reserialize: accepted for programs of earlier generations; data is always serialised at the call.
             progress: as of `options`, counting `keys`; None: that of this client or view.
 
         Returns a dictionary by key, in the order of `keys`: of the values, or of their futures.
@@ -350,7 +354,9 @@ class Submitter:
         and what `submit` raises, and when it waits, the exception of the first task that failed; a note says which one.
         The rest of what is asked for is cancelled then.
         """
-        submitter = self if progress is None else self.options(progress=progress)
+        submitter: Submitter = self
+        if capabilities is not None or progress is not None:
+            submitter = self.options(capabilities=capabilities, progress=progress)
         return run_graph(submitter, graph, keys) if block else submit_graph(submitter, graph, keys)
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:

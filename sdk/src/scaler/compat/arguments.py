@@ -38,7 +38,7 @@ def accepts_earlier(owner: str) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if kwargs and not names.isdisjoint(kwargs):
-                for name in names & kwargs.keys():
+                for name in sorted(names & kwargs.keys()):
                     _translate(owner, name, kwargs, signature)
             return function(*args, **kwargs)
 
@@ -55,7 +55,7 @@ def _translate(owner: str, name: str, kwargs: Dict[str, Any], signature: inspect
     becomes, why = ARGUMENTS[owner][name]
     value = kwargs.pop(name)
     if not becomes:
-        if value is not None and value is not False:
+        if value:
             _tell_once(owner, name, f"{owner}: {name} has no effect: {why}", UserWarning)
         return
     _tell_once(owner, name, f"{owner}: {name} is called {becomes} now", DeprecationWarning)
@@ -67,11 +67,11 @@ def _translate(owner: str, name: str, kwargs: Dict[str, Any], signature: inspect
             f"{owner}: both {becomes}={kwargs[becomes]!r} and {name}={value!r} are given, which are the same argument:"
             f" {becomes} is taken",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
 def _tell_once(owner: str, name: str, text: str, category: Type[Warning]) -> None:
     if (owner, name) not in _told:
         _told.add((owner, name))
-        warnings.warn(text, category, stacklevel=5)
+        warnings.warn(text, category, stacklevel=4)

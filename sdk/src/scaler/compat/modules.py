@@ -49,12 +49,16 @@ def reason_for_absence(name: str) -> str:
     return ""
 
 
+_ONLY_HERE = {"scaler.compat.names", "scaler.compat.settings", "scaler.compat.worker_manager"}
+"""Where names are that have no better place: nobody needs to change a program for them."""
+
+
 class _Forwarder(Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         places = MODULES[name]
-        if places:
-            homes = sorted({place.partition(":")[0] for place in places.values()})
+        homes = sorted({home for home, _, _ in (place.partition(":") for place in places.values())} - _ONLY_HERE)
+        if homes:
             warnings.warn(
                 f"{name} is a module of an earlier generation of Scaler; its names are in {' and '.join(homes)} now",
                 DeprecationWarning,
