@@ -9,7 +9,17 @@ from scaler_appliance import __version__
 from scaler_appliance.monitoring.finding import find_monitor
 from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, SORTABLE
 from scaler_appliance.top.view import KEYS
-from scaler_protocol.program_options import Address, Choice, Kind, Option, Program, Seconds, Switch
+from scaler_protocol.program_options import (
+    EARLIER_SECURITY,
+    Address,
+    Choice,
+    Earlier,
+    Kind,
+    Option,
+    Program,
+    Seconds,
+    Switch,
+)
 
 _DESCRIPTION = """\
 Show what a Scaler cluster does, as top shows a machine: the scheduler, how many tasks are where, messages, and each
@@ -91,4 +101,5 @@ TOP = Program(
             group="without a terminal",
         ),
     ],
+    earlier=[Earlier("-t", becomes=("timeout_seconds",)), *EARLIER_SECURITY],
 )
