@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from types import TracebackType
-from typing import Any, ClassVar, List, Optional, Sequence, Set, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Optional, Sequence, Set, Tuple, Type
 
 import cloudpickle
 
@@ -138,6 +138,19 @@ def get_available_tcp_port(hostname: str = "127.0.0.1") -> int:
         listener.bind((hostname, 0))
         port: int = listener.getsockname()[1]
         return port
+
+
+def cull_graph(graph: Dict[Any, Any], keys: List[Any]) -> Dict[Any, Any]:
+    """What of a graph `keys` need. `Client.get` does this by itself."""
+    needed: Dict[Any, Any] = {}
+    open_keys = list(keys)
+    while open_keys:
+        key = open_keys.pop()
+        if key not in needed:
+            task = needed[key] = graph[key]
+            if isinstance(task, tuple) and task and callable(task[0]):
+                open_keys += task[1:]
+    return needed
 
 
 # Identifiers --------------------------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ MODULES: Dict[str, Dict[str, str]] = {
         "ObjectStorageException": "scaler.exceptions:ObjectStorageFullError",
         **_same(_NAMES, "CapnpDeserializationError", "ClientCancelledException", "TaskNotFoundError"),
     },
+    "scaler.utility.graph": {},
+    "scaler.utility.graph.optimization": _same(_NAMES, "cull_graph"),
     "scaler.utility.identifiers": _same(_NAMES, "ClientID", "Identifier", "ObjectID", "TaskID", "WorkerID"),
     "scaler.utility.logging": {},
     "scaler.utility.logging.scoped_logger": _same(_NAMES, "ScopedLogger", "TimedLogger"),
