@@ -111,6 +111,10 @@ venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools 
 configuration-page: .venv/.packages  ## write the tables in docs/configuration.md anew, from the programs' options
 	@$(IN_VENV) .ci/configuration_page.py --write
 
+.PHONY: migrating-page
+migrating-page: .venv/.packages  ## write the tables in docs/migrating.md anew, from what the code accepts
+	@$(IN_VENV) .ci/migrating_page.py --write
+
 .PHONY: clean
 clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv*)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

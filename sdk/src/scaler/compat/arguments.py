@@ -42,9 +42,9 @@ def accepts_earlier(owner: str) -> Callable[[F], F]:
                     _translate(owner, name, kwargs, signature)
             return function(*args, **kwargs)
 
-        parameters = list(signature.parameters.values())
         added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in sorted(names)]
-        call.__signature__ = signature.replace(parameters=[*parameters, *added])  # type: ignore[attr-defined]
+        parameters = sorted([*signature.parameters.values(), *added], key=lambda parameter: parameter.kind)
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
     return decorate

@@ -47,14 +47,14 @@ _DEFAULTS = _same(
 )
 
 MODULES: Dict[str, Dict[str, str]] = {
-    "scaler.about": {"__version__": "scaler.version:__version__"},
-    "scaler.client.object_reference": _same("scaler.payload", "ObjectReference"),
+    "scaler.about": {"__version__": "scaler:__version__"},
+    "scaler.client.object_reference": _same("scaler", "ObjectReference"),
     "scaler.client.serializer": {},
     "scaler.client.serializer.default": {
         **_same(_NAMES, "DefaultSerializer"),
-        **_same("scaler.serializer", "Serializer"),
+        **_same("scaler", "Serializer"),
     },
-    "scaler.client.serializer.mixins": _same("scaler.serializer", "Serializer"),
+    "scaler.client.serializer.mixins": _same("scaler", "Serializer"),
     "scaler.config": {},
     "scaler.config.common": {},
     "scaler.config.common.logging": _same(_SETTINGS, "LoggingConfig"),
@@ -104,7 +104,7 @@ MODULES: Dict[str, Dict[str, str]] = {
     "scaler.utility.logging.scoped_logger": _same(_NAMES, "ScopedLogger", "TimedLogger"),
     "scaler.utility.logging.utility": _same(_NAMES, "LoggingLevel", "setup_logger"),
     "scaler.utility.metadata": {},
-    "scaler.utility.metadata.profile_result": {"ProfileResult": "scaler.client.profiling:ProfileResult"},
+    "scaler.utility.metadata.profile_result": {"ProfileResult": "scaler.client:ProfileResult"},
     "scaler.utility.network_util": _same(_NAMES, "get_available_tcp_port"),
     "scaler.utility.zmq_config": _same(_NAMES, "ZMQConfig", "ZMQType"),
     "scaler.worker.agent.processor": {},
