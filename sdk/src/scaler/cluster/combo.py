@@ -8,12 +8,13 @@ from typing import List, Mapping, Optional, Sequence, Type
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
 from scaler.compat.arguments import accepts_earlier
+from scaler.compat.hooks import EarlierHooks
 from scaler.compat.installation import warn_of_another_installation
 from scaler.notebook import Link, Row, card
 from scaler_protocol.discovery import link_to
 
 
-class SchedulerClusterCombo:
+class SchedulerClusterCombo(EarlierHooks):
     """Starts a scheduler and workers; they stop with `shutdown`, or when this program ends, however it ends.
 
     Parameters:

@@ -170,12 +170,6 @@ class _Child:
             self._is_ending.set()
             self.process.terminate()
 
-    def kill(self) -> None:
-        """Kill the process, as a crash would; returns at once. One that is replaced when it is killed is replaced."""
-        if self._process is not None:
-            self._process.kill()
-
-    @accepts_earlier("Program.join")
     def join(self, timeout_seconds: Optional[float]) -> Optional[int]:
         """Wait until the process has ended for good; its exit code, or None."""
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import hashlib
 import logging
 import os
 import pickle
@@ -104,7 +105,7 @@ class AddressConfig(str):
         address.type, address.host, address.port = type, host, port
         return address
 
-    def __getnewargs__(self) -> Tuple[Any, ...]:  # type: ignore[override]
+    def __getnewargs__(self) -> Tuple[Any, ...]:
         return (self.type, self.host, self.port)
 
     @classmethod
@@ -202,6 +203,10 @@ class TaskID(Identifier):
 
 
 class ObjectID(Identifier):
+    @staticmethod
+    def generate_object_id(owner: bytes = b"") -> ObjectID:
+        return ObjectID(hashlib.md5(owner, usedforsecurity=False).digest() + uuid.uuid4().bytes)
+
     def __repr__(self) -> str:
         return f"ObjectID({self.hex()})"
 
