@@ -115,15 +115,17 @@ def _run(library: Library, sources: Path) -> List[str]:
 
 
 def _install(library: Library, folder: Path) -> Path:
-    """An environment with this tree's packages, built anew, and the library; its Python."""
-    python = folder / "venv" / "bin" / "python"
-    if not python.exists():
-        venv.create(folder / "venv", with_pip=True)
+    """An environment with the library and this tree's packages, editable; its Python."""
+    python, stamp = folder / "venv" / "bin" / "python", folder / "installed.txt"
+    own = [ROOT / package for package in OWN_PACKAGES]
+    wanted = "\n".join([*library.requirements, *((package / "pyproject.toml").read_text() for package in own)])
+    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return python
+    venv.create(folder / "venv", with_pip=True)
+    editable = [word for package in own for word in ("-e", str(package))]
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "pytest", *library.requirements], check=True)
-    own = [str(ROOT / package) for package in OWN_PACKAGES]
-    subprocess.run([*pip, "--force-reinstall", "--no-deps", *own], check=True)
-    subprocess.run([*pip, *own], check=True)
+    subprocess.run([*pip, "pytest", *editable, *library.requirements], check=True)
+    stamp.write_text(wanted)
     return python
 
 
