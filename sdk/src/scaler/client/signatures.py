@@ -34,6 +34,9 @@ class Arity(NamedTuple):
 ANY_ARITY = Arity(0, sys.maxsize)
 """Of a callable whose parameters are not known."""
 
+NO_ARITY = Arity(sys.maxsize, -1)
+"""Of a function that no call without keywords suits."""
+
 _Bound = Tuple[types.FunctionType, Tuple[Any, ...], Mapping[str, Any]]
 
 
@@ -43,18 +46,20 @@ def arity_of(function: Callable[..., Any]) -> Arity:
     if bound is None:
         return ANY_ARITY
     plain, first, keywords = bound
-    if keywords:  # they may name positional parameters: each call is looked at
-        return Arity(sys.maxsize, -1)
     code = plain.__code__
-    has_required_keywords = any(
-        name not in (plain.__kwdefaults__ or {})
-        for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    )
-    if has_required_keywords:
-        return Arity(sys.maxsize, -1)
-    fewest = code.co_argcount - len(plain.__defaults__ or ()) - len(first)
-    most = sys.maxsize if code.co_flags & inspect.CO_VARARGS else code.co_argcount - len(first)
-    return Arity(max(0, fewest), most)
+    positional = code.co_varnames[: code.co_argcount]
+    keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    named = [place for place, name in enumerate(positional) if place >= code.co_posonlyargcount and name in keywords]
+    has_unknown = any(name not in positional[code.co_posonlyargcount :] + keyword_only for name in keywords)
+    lacks_keywords = any(name not in keywords and name not in (plain.__kwdefaults__ or {}) for name in keyword_only)
+    required = [place for place in range(code.co_argcount - len(plain.__defaults__ or ())) if place not in named]
+    fewest = required[-1] + 1 if required else 0
+    most = sys.maxsize if code.co_flags & inspect.CO_VARARGS else code.co_argcount
+    if named:
+        most = named[0]
+    if lacks_keywords or fewest > most or (has_unknown and not code.co_flags & inspect.CO_VARKEYWORDS):
+        return NO_ARITY
+    return Arity(max(0, fewest - len(first)), most - len(first))
 
 
 def check_call(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
