@@ -39,6 +39,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
+.PHONY: dropin
+dropin: .venv/.packages  ## run the tests of parfun and pargraph against this tree, from GitHub (ARGS='--sources FOLDER')
+	@$(IN_VENV) .ci/dropin $(ARGS)
+
 .PHONY: conformance
 conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol here: dist/conformance/index.html
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
@@ -106,6 +110,10 @@ venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools 
 .PHONY: configuration-page
 configuration-page: .venv/.packages  ## write the tables in docs/configuration.md anew, from the programs' options
 	@$(IN_VENV) .ci/configuration_page.py --write
+
+.PHONY: migrating-page
+migrating-page: .venv/.packages  ## write the tables in docs/migrating.md anew, from what the code accepts
+	@$(IN_VENV) .ci/migrating_page.py --write
 
 .PHONY: clean
 clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv*)

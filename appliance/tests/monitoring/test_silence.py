@@ -62,7 +62,8 @@ def test_a_server_that_says_something_else_is_another_one(listener: socket.socke
     threading.Thread(target=serve, daemon=True).start()
     said = why_silent(address_of(listener), 10.0)
     assert (
-        said == f"what listens at {address_of(listener)} is no Scaler scheduler: it begins with b'SSH-2.0-OpenSSH_9.2'"
+        said == f"what listens at {address_of(listener)} is not a Scaler scheduler:"
+        " it begins with b'SSH-2.0-OpenSSH_9.2'"
     )
 
 

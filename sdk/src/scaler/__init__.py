@@ -12,6 +12,7 @@ Names are loaded when they are used, so that a worker process does not pay for w
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from scaler.version import __version__
@@ -55,3 +56,18 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
+
+
+class _EarlierModules:
+    """Finds modules by the names of earlier generations, where nothing else finds them (see `scaler.compat`)."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        if not name.startswith("scaler."):
+            return None
+        from scaler.compat.modules import find_spec
+
+        return find_spec(name)
+
+
+sys.meta_path.append(_EarlierModules)

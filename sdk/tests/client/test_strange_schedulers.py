@@ -217,7 +217,7 @@ def test_a_server_of_another_kind_is_called_so() -> None:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         said = connect(address)
         listener.shutdown(socket.SHUT_RDWR)
-    assert said.startswith(f"what listens at {address} is no Scaler scheduler: it begins with b'-ERR unknown")
+    assert said.startswith(f"what listens at {address} is not a Scaler scheduler: it begins with b'-ERR unknown")
 
 
 def test_a_socket_of_another_user_may_not_be_connected_to(tmp_path: Path) -> None:

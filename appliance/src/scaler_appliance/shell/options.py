@@ -13,10 +13,13 @@ import sys
 from scaler_appliance import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol.program_options import (
+    EARLIER_LOGGING,
+    EARLIER_SECURITY,
     Address,
     Bytes,
     Choice,
     Directory,
+    Earlier,
     NewFile,
     Option,
     Program,
@@ -187,6 +190,25 @@ _NETWORK = [
     ),
 ]
 
+_OBJECTS_ARE_HERE = "the scheduler stores objects itself, at its own address"
+_BALANCES_ALWAYS = "the scheduler balances all the time, by the measured durations of tasks"
+_POLICY = "tasks are placed by capabilities and measured durations, and the scheduler starts no workers"
+
+_EARLIER = [
+    Earlier("bind_address", becomes=("address",)),
+    Earlier("-it", becomes=("io_threads",)),
+    Earlier("-osa --object-storage-address", why=_OBJECTS_ARE_HERE),
+    Earlier("-aosa --advertised-object-storage-address", why=_OBJECTS_ARE_HERE),
+    Earlier("-ot --object-retention-seconds", why="workers decide how long they keep objects: see scaler_cluster -h"),
+    Earlier("-ls --load-balance-seconds", why=_BALANCES_ALWAYS),
+    Earlier("-lbt --load-balance-trigger-times", why=_BALANCES_ALWAYS),
+    Earlier("-sri --status-report-interval-seconds", why="status is published each second, and only what has changed"),
+    Earlier("-et --policy-engine-type", why=_POLICY),
+    Earlier("-pc --policy-content", why=_POLICY),
+    *EARLIER_LOGGING,
+    *EARLIER_SECURITY,
+]
+
 SCHEDULER = Program(
     name="scaler_scheduler",
     section="scheduler",
@@ -213,4 +235,5 @@ SCHEDULER = Program(
         ),
         *service_options(),
     ],
+    earlier=_EARLIER,
 )

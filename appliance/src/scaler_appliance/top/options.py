@@ -10,7 +10,17 @@ from scaler_appliance.monitoring.finding import find_monitor
 from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, ROWS_MEANING, SORTABLE
 from scaler_appliance.top.sections import MEANINGS
 from scaler_appliance.top.view import KEYS
-from scaler_protocol.program_options import Address, Choice, Kind, Option, Program, Seconds, Switch
+from scaler_protocol.program_options import (
+    EARLIER_SECURITY,
+    Address,
+    Choice,
+    Earlier,
+    Kind,
+    Option,
+    Program,
+    Seconds,
+    Switch,
+)
 
 _DESCRIPTION = """\
 Show what a Scaler cluster does, as top shows a machine: the scheduler, how many tasks are where, messages, and each
@@ -94,4 +104,5 @@ TOP = Program(
             group="without a terminal",
         ),
     ],
+    earlier=[Earlier("-t", becomes=("timeout_seconds",)), *EARLIER_SECURITY],
 )

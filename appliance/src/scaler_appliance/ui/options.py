@@ -14,7 +14,10 @@ from typing import List, Optional
 from scaler_appliance import __version__
 from scaler_appliance.monitoring.finding import find_monitor
 from scaler_protocol.program_options import (
+    EARLIER_LOGGING,
+    EARLIER_SECURITY,
     Address,
+    Earlier,
     ExistingFile,
     Kind,
     NewFile,
@@ -132,5 +135,13 @@ UI = Program(
             group="running under another program",
         ),
         *service_options(),
+    ],
+    earlier=[
+        Earlier("--gui-address", becomes=("host", "port")),
+        Earlier("-bi --broadcast-interval-seconds", why="pages are told of changes as they come"),
+        Earlier("-tl --task-log-max-size", why="the page keeps what fits in its memory"),
+        Earlier("-sri --status-report-interval-seconds", why="the scheduler says how often it publishes"),
+        *EARLIER_LOGGING,
+        *EARLIER_SECURITY,
     ],
 )

@@ -184,7 +184,7 @@ def find_scheduler() -> Entry:
     found = entries(SCHEDULER)
     if not found:
         raise DiscoveryError(
-            "no scheduler address, and no scheduler of this user runs on this host: start one with `scaler dev`, or"
+            "no scheduler of this user runs on this host: start one with `scaler dev`, or"
             f" give the address of one, tcp://HOST:PORT, here or in the environment variable {ADDRESS_VARIABLE}"
         )
     chosen = found[0]

@@ -20,6 +20,8 @@ from scaler.client.info import ClusterInfo
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
+from scaler.compat.arguments import accepts_earlier
+from scaler.compat.installation import warn_of_another_installation
 from scaler.exceptions import (
     ArgumentTypeError,
     DisconnectedError,
@@ -76,6 +78,9 @@ class Client(Submitter):
     left disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
+    _identity: Optional[bytes] = None
+
+    @accepts_earlier("Client")
     def __init__(
         self,
         address: Optional[str] = None,
@@ -83,9 +88,10 @@ class Client(Submitter):
         timeout_seconds: Duration = 60.0,
         heartbeat_interval_seconds: Duration = 2.0,
         serializer: Optional[Serializer] = None,
-        connect_timeout_seconds: Duration = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
+        connect_timeout_seconds: Duration = 5.0,
     ) -> None:
+        warn_of_another_installation()
         self._address = _checked_address(address) if address else _address_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
@@ -112,6 +118,15 @@ class Client(Submitter):
         )
         _open_cores.add(core)
         return core
+
+    @property
+    def identity(self) -> bytes:
+        """Names this client among all clients, for programs that keep a table of theirs."""
+        if self._identity is None:
+            from scaler.compat.names import ClientID
+
+            self._identity = ClientID.generate_client_id()
+        return self._identity
 
     # Objects ----------------------------------------------------------------------------------------------------------
 
@@ -296,14 +311,17 @@ def _checked_address(address: str) -> str:
         parse_address(address)
     except AddressError as error:
         raise InvalidAddressError(str(error)) from None
-    return address
+    return str(address)
 
 
 def _address_found() -> str:
     try:
         return _checked_address(address_given_or_found())
     except DiscoveryError as error:
-        raise SchedulerNotFoundError(str(error)) from None
+        # The first words are those of the second generation.
+        raise SchedulerNotFoundError(
+            f"No scheduler address provided, and not running inside a worker context: {error}"
+        ) from None
 
 
 def _close_all() -> None:

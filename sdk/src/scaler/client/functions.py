@@ -25,6 +25,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler.captures import Captures, Reference, take
 from scaler.client.forks import reset_lock
+from scaler.client.signatures import ANY_ARITY, arity_of
 from scaler.payload import INLINE_BYTES, Parts, dump_function, parts_size
 from scaler.serializer import Serializer
 
@@ -37,13 +38,14 @@ SLOW_CHECKS_BEFORE_WARNING = 10
 
 
 class FunctionRecord:
-    __slots__ = ("object_id", "name", "digest", "takes_profiling", "is_small", "is_deleted", "uses")
+    __slots__ = ("object_id", "name", "digest", "takes_profiling", "fewest", "most", "is_small", "is_deleted", "uses")
 
     def __init__(self, object_id: int, name: str, digest: bytes, takes_profiling: bool, is_small: bool = True) -> None:
         self.object_id = object_id
         self.name = name
         self.digest = digest
         self.takes_profiling = takes_profiling  # has a parameter named `profiling`
+        self.fewest, self.most = ANY_ARITY  # positional arguments that it takes
         self.is_small = is_small
         self.is_deleted = False  # the scheduler has been told, or is about to be, that it is not used any more
         self.uses = 0  # live function objects here, plus one while it is among the recent
@@ -143,6 +145,7 @@ class FunctionRegistry:
                 object_id = self._send(parts, name)
                 is_small = parts_size(parts) < INLINE_BYTES
                 record = FunctionRecord(object_id, name, digest.digest(), takes_profiling, is_small)
+                record.fewest, record.most = arity_of(function)
                 self._by_digest[record.digest] = record
             self._hold(function, record, trusted)
             return record

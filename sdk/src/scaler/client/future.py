@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type
 from scaler import blocking
 from scaler.arguments import Duration, seconds
 from scaler.client.profiling import ProfileResult
+from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
 from scaler.failures import load_failure
 from scaler.notebook import Row, card
@@ -160,6 +161,7 @@ class ScalerFuture(_Future[R]):
             )
         return ProfileResult(*self._profile)
 
+    @accepts_earlier("ScalerFuture.cancel")
     def cancel(self, timeout_seconds: Optional[Duration] = None, *, force: bool = True) -> bool:
         """Cancel the task, also when it runs already: its process is stopped, and other tasks are not touched.
 

@@ -42,6 +42,7 @@ from scaler.client.mapping import calls_of_map, run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
+from scaler.client.signatures import check_call
 from scaler.exceptions import (
     ArgumentTypeError,
     DisconnectedError,
@@ -136,6 +137,7 @@ class Submitter:
         `profiling=True` measures the task, unless the function has a parameter of that name.
 
         Raises:
+            TypeError: the function does not take these arguments, as far as that can be known here.
             SerializeObjectError: the function or an argument cannot be serialised.
             MissingObjects: an object reference is stale.
             DisconnectedError: this client is closed, or has lost its scheduler.
@@ -148,8 +150,10 @@ class Submitter:
             record = self._register(fn)
         if kwargs or not is_plain(args) or self._serializer is not None:
             if "profiling" in kwargs and not record.takes_profiling:
-                return self.options(profiling=kwargs.pop("profiling"))._submit_general(record, fn, args, kwargs)
-            return self._submit_general(record, fn, args, kwargs)
+                return self.options(profiling=kwargs.pop("profiling"))._submit_checked(record, fn, args, kwargs)
+            return self._submit_checked(record, fn, args, kwargs)
+        if not record.fewest <= len(args) <= record.most:
+            check_call(fn, args, kwargs)
         future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
         options = self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
         payload = pickle.dumps(args, PROTOCOL) if args else b""
@@ -185,7 +189,7 @@ class Submitter:
         if isinstance(fn, NamedFunction):
             return submit_named(self, fn, tuple(args), dict(kwargs))
         record = (None if reserialize else self._core.functions.find(fn)) or self._register(fn)
-        return self._submit_general(record, fn, tuple(args), dict(kwargs))
+        return self._submit_checked(record, fn, tuple(args), dict(kwargs))
 
     def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
         if not callable(fn):
@@ -200,6 +204,13 @@ class Submitter:
                 f"function {function_name(fn)} cannot be serialised: {description_of(error)};"
                 " what it closes over must be picklable (locks, sockets and open files are not)"
             ) from error
+
+    def _submit_checked(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
+        if kwargs or not record.fewest <= len(args) <= record.most:
+            check_call(fn, args, kwargs)
+        return self._submit_general(record, fn, args, kwargs)
 
     def _submit_general(
         self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
@@ -327,6 +338,8 @@ class Submitter:
         graph: Dict[Any, Any],
         keys: Sequence[Hashable],
         block: bool = True,
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
         progress: Optional[Wanted] = None,
     ) -> Dict[Any, Any]:
         """Run a graph of tasks, as far as `keys` need it.
@@ -337,6 +350,8 @@ class Submitter:
                 of that key. Every other value is data.
             keys: whose values are wanted, each once.
             block: wait for all of them; otherwise return futures.
+            capabilities: as of `options`, for every task of the graph; None: those of this client or view.
+            reserialize: accepted for programs of earlier generations; data is always serialised at the call.
             progress: as of `options`, counting `keys`; None: that of this client or view.
 
         Returns a dictionary by key, in the order of `keys`: of the values, or of their futures.
@@ -348,7 +363,9 @@ class Submitter:
         and what `submit` raises, and when it waits, the exception of the first task that failed; a note says which one.
         The rest of what is asked for is cancelled then.
         """
-        submitter = self if progress is None else self.options(progress=progress)
+        submitter: Submitter = self
+        if capabilities is not None or progress is not None:
+            submitter = self.options(capabilities=capabilities, progress=progress)
         return run_graph(submitter, graph, keys) if block else submit_graph(submitter, graph, keys)
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:

@@ -8,6 +8,7 @@ from typing import Mapping, Optional, Sequence
 
 from scaler.arguments import Duration, Size, whole
 from scaler.cluster.program import Program, option_arguments
+from scaler.compat.arguments import accepts_earlier
 from scaler.cpus import default_slots
 from scaler.notebook import card
 from scaler.texts import counted
@@ -29,6 +30,7 @@ class Cluster(Program):
     Raises InvalidArgumentError and ArgumentTypeError if a duration or a size is invalid.
     """
 
+    @accepts_earlier("Cluster")
     def __init__(
         self,
         address: str,

@@ -8,16 +8,21 @@ from typing import List, Mapping, Optional, Sequence, Type
 from scaler.arguments import Duration, Size
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
+from scaler.compat.arguments import accepts_earlier
+from scaler.compat.hooks import EarlierHooks
+from scaler.compat.installation import warn_of_another_installation
+from scaler.cpus import default_slots
 from scaler.notebook import Link, Row, card
 from scaler.texts import counted
 from scaler_protocol.discovery import link_to
 
 
-class SchedulerClusterCombo:
+class SchedulerClusterCombo(EarlierHooks):
     """Starts a scheduler and a worker; they stop with `shutdown`, or when this program ends, however it ends.
 
     Parameters:
         n_workers: the slots of the worker: how many tasks run at once. By default one less than there are usable CPUs.
+            0 starts a scheduler alone.
         address: where the scheduler listens; None chooses a free port of this machine.
         protected: whether clients are refused when they ask to shut the cluster down.
         Others are the options of `scaler_scheduler` and `scaler_cluster`, by the same names. Durations are
@@ -26,6 +31,7 @@ class SchedulerClusterCombo:
     Raises ProgramStartError if the scheduler does not start, and what `Cluster` raises.
     """
 
+    @accepts_earlier("SchedulerClusterCombo")
     def __init__(
         self,
         n_workers: Optional[int] = None,
@@ -55,6 +61,7 @@ class SchedulerClusterCombo:
         object_memory_limit: Optional[Size] = None,
         object_spill_directory: Optional[str] = None,
     ) -> None:
+        warn_of_another_installation()
         self._scheduler = Scheduler(
             address=address,
             monitor_address=monitor_address,
@@ -94,10 +101,12 @@ class SchedulerClusterCombo:
                 per_worker_capabilities=per_worker_capabilities,
                 capabilities=capabilities,
             )
-            self._cluster.start()
+            if n_workers != 0:
+                self._cluster.start()
         except BaseException:
             self._scheduler.shutdown()
             raise
+        self._n_workers = default_slots() if n_workers is None else n_workers
 
     def get_address(self) -> str:
         """The address to give to `Client`."""

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Dict, List, Optional, Sequence, Type
 
 from scaler.arguments import Duration, seconds, size_in_bytes
+from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import AlreadyStartedError, ProgramStartError
 from scaler.restarts import Restarts
 
@@ -90,6 +91,12 @@ class Program:
         if self._child is not None:
             self._child.terminate()
 
+    def kill(self) -> None:
+        """Kill the process, as a crash would; returns at once. One that is replaced when it is killed is replaced."""
+        if self._process is not None:
+            self._process.kill()
+
+    @accepts_earlier("Program.join")
     def join(self, timeout_seconds: Optional[Duration] = None) -> Optional[int]:
         """Wait for the process to end; returns its exit code, or None if it still runs."""
         longest = None if timeout_seconds is None else seconds("timeout_seconds", timeout_seconds, -inf)

@@ -11,6 +11,7 @@ from typing import List, Optional, Sequence
 from scaler.arguments import Duration, Size
 from scaler.cluster.appliance import scheduler_command
 from scaler.cluster.program import Program, option_arguments
+from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
 
 START_TIMEOUT_SECONDS = 30.0
@@ -84,6 +85,7 @@ class Scheduler(SchedulerProcess):
     Which program that is, `SchedulerProcess` says.
     """
 
+    @accepts_earlier("Scheduler")
     def __init__(
         self,
         address: Optional[str] = None,

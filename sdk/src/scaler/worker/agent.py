@@ -43,6 +43,9 @@ from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import MAXIMUM_SESSION
 from scaler_protocol import messages as m
 
+# Programs of the second generation import `scaler.worker.agent.processor`: see `scaler.compat`.
+__path__: List[str] = []
+
 logger = logging.getLogger("scaler")
 
 EXIT_OK = 0

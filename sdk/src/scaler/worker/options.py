@@ -21,10 +21,13 @@ from scaler.worker.served_functions import parse_served
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol.program_options import (
+    EARLIER_LOGGING,
+    EARLIER_SECURITY,
     Address,
     Bytes,
     Choice,
     ConfigurationError,
+    Earlier,
     Kind,
     Option,
     Program,
@@ -264,6 +267,27 @@ _NETWORK = [
 ]
 
 
+_NOTHING_MANAGES = "workers connect to the scheduler themselves, and nothing manages them"
+
+_EARLIER = [
+    Earlier("scheduler_address", becomes=("address",)),
+    Earlier("-wsa --worker-scheduler-address", becomes=("address",), overrides=True),
+    Earlier("-wtqs --per-worker-task-queue-size", becomes=("per_worker_queue_size",)),
+    Earlier("-his", becomes=("heartbeat_interval_seconds",)),
+    Earlier("-dts", becomes=("death_timeout_seconds",)),
+    Earlier("-mtc --max-task-concurrency", becomes=("num_of_workers",), unset=("-1",)),
+    Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
+    Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
+    Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),
+    Earlier("type", only=("baremetal_native",), why="start scaler_cluster on the machines that are to run tasks"),
+    Earlier("-wmi --worker-manager-id", why=_NOTHING_MANAGES),
+    Earlier("--mode", why="all workers start at once, and stay"),
+    Earlier("--worker-type", why="--worker-names names workers"),
+    *EARLIER_LOGGING,
+    *EARLIER_SECURITY,
+]
+
+
 def _version() -> str:
     return f"{_own_name()} {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
 
@@ -297,6 +321,7 @@ CLUSTER = Program(
         *logging_options(),
         *service_options(),
     ],
+    earlier=_EARLIER,
 )
 
 

@@ -26,7 +26,13 @@ Rules:
 
 from __future__ import annotations
 
-from scaler_protocol.program_options.common import logging_options, service_options
+from scaler_protocol.program_options.common import (
+    EARLIER_LOGGING,
+    EARLIER_SECURITY,
+    logging_options,
+    service_options,
+)
+from scaler_protocol.program_options.earlier import Earlier
 from scaler_protocol.program_options.kinds import (
     Address,
     Bytes,
@@ -60,6 +66,9 @@ __all__ = [
     "Switch",
     "Whole",
     "Words",
+    "Earlier",
+    "EARLIER_LOGGING",
+    "EARLIER_SECURITY",
     "ConfigurationError",
     "logging_options",
     "read_sections",

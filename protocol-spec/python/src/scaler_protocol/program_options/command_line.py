@@ -9,6 +9,7 @@ import argparse
 import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from scaler_protocol.program_options.earlier import add_to
 from scaler_protocol.program_options.kinds import Choice, Kind, Switch, Words
 from scaler_protocol.program_options.suggestions import meant_option, unknown_option
 from scaler_protocol.program_options.table import CONFIG_ENTRY, Option, Program
@@ -35,6 +36,7 @@ def make_parser(program: Program, name: str) -> argparse.ArgumentParser:
                 groups[option.group] = parser.add_argument_group(option.group)
             add = groups[option.group].add_argument
         _add(add, option, help_of(program, option))
+    add_to(parser, program)
     _add_configuration(parser, program)
     return parser
 

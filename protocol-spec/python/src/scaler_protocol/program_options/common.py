@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from scaler_protocol.program_logging import FORMATS, LEVELS
+from scaler_protocol.program_options.earlier import Earlier
 from scaler_protocol.program_options.kinds import Choice, ExistingFile, NewFile, Switch, Words
 from scaler_protocol.program_options.table import Option
 
@@ -61,3 +62,10 @@ def service_options(group: str = "running under another program") -> List[Option
             is_command_line_only=True,
         )
     ]
+
+
+NO_TLS = "connections are not encrypted by TLS; keep them on a trusted network"
+
+EARLIER_LOGGING = (Earlier("-lcf", becomes=("logging_config_file",)),)
+EARLIER_SECURITY = (Earlier("-tc --tls-cert", why=NO_TLS), Earlier("-tk --tls-key", why=NO_TLS))
+"""Options of earlier generations that several programs had."""

@@ -16,7 +16,7 @@ Section = Mapping[str, Any]
 SECTIONS = ("scaler", "scheduler", "cluster", "ui", "top")
 """All sections that a file may have; a program's is in its table."""
 
-OTHER_NAMES = {"worker": "cluster", "workers": "cluster", "webui": "ui", "gui": "ui"}
+OTHER_NAMES = {"worker": "cluster", "workers": "cluster", "webui": "ui", "gui": "ui", "worker_manager": "cluster"}
 """What sections are called elsewhere."""
 
 LEFT_TO_THE_SCHEDULER = ("object_storage_server",)

@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from scaler_protocol.program_options import earlier as earlier_options
+from scaler_protocol.program_options.earlier import Earlier
 from scaler_protocol.program_options.kinds import Kind, Whole
 from scaler_protocol.program_options.sources import ConfigurationError, choose_entry, nearest, read_sections
 
@@ -92,6 +94,7 @@ class Program:
         faults: what is wrong with values that are each right; may change nothing.
         is_configured: it has a `--config`, a `--check` and a `--print-config`, which `read` sees to.
         commands: programs that are this one with a word behind it, such as "scaler dev" of "scaler"; for completion.
+        earlier: options of earlier generations.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Program:
     faults: Optional[Callable[[argparse.Namespace], List[str]]] = None
     is_configured: bool = True
     commands: Sequence[Program] = ()
+    earlier: Sequence[Earlier] = ()
 
     def option(self, key: str) -> Optional[Option]:
         """The option of a name that files may use; None when there is none."""
@@ -147,6 +151,8 @@ class Program:
         reading = Reading(self, vars(given))
         if self.is_configured and (given.check or given.print_config):
             sys.exit(self._check(parser.prog, reading, given) if given.check else self._print(parser.prog, reading))
+        for warning in reading.warnings:
+            print(f"{parser.prog}: warning: {warning}", file=sys.stderr)
         missing = reading.missing()
         faults = [*reading.faults, *filter(None, missing.values())]
         if faults:
@@ -175,7 +181,7 @@ class Program:
             fault = option.kind.fault_here(value) if value is not None else ""
             if fault:
                 faults.append(f"{reading.place(option)}: {fault}")
-        for fault in faults:
+        for fault in [*faults, *(f"warning: {warning}" for warning in reading.warnings)]:
             print(f"{name}: {fault}")
         if not faults:
             print(f"{name}: {given.config or 'the configuration'} is valid")
@@ -204,9 +210,11 @@ class Reading:
         self.values = argparse.Namespace()
         self.origins: Dict[str, str] = {}  # by key
         self.faults: List[str] = []
+        self.warnings: List[str] = []
         self._sections: Sections = {}
         self._found: Set[str] = set()  # keys of values that nobody has given
         self._not_found: Dict[str, str] = {}  # why, by key
+        given = {**given, **self._translated(given.get(earlier_options.DESTINATION, ()), given, False)}
         in_file = self._read_file(given.get("config_entry"))
         for option in program.options:
             value, self.origins[option.key] = self._value_of(option, given, in_file)
@@ -224,9 +232,23 @@ class Reading:
             self.faults.append(str(error))
             return {}
         values: Dict[str, Any] = {}
+        earlier = []
         for key, value in section.items():
-            self._read_key(key, value, values)
-        return values
+            found = earlier_options.find(self._program, key) if self._program.option(key) is None else None
+            if found is None:
+                self._read_key(key, value, values)
+            else:
+                earlier.append((found, f"{self._path}: [{name}] {key}", value))
+        return {**values, **self._translated(earlier, values, True)}
+
+    def _translated(
+        self, earlier: Sequence[Tuple[Earlier, str, Any]], known: Mapping[str, Any], is_file: bool
+    ) -> Dict[str, Any]:
+        """What options of earlier generations mean."""
+        translated = earlier_options.translate(self._program, earlier, list(known), is_file)
+        self.warnings += translated.warnings
+        self.faults += translated.faults
+        return translated.values
 
     def _read_key(self, key: str, value: Any, values: Dict[str, Any]) -> None:
         place = f"{self._path}: [{self._program.section}]"

@@ -1,0 +1,36 @@
+"""Attributes of a local cluster that tests of the second generation use, to start workers of their own beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scaler.compat.names import AddressConfig
+    from scaler.compat.settings import NativeWorkerManager
+
+
+class EarlierHooks:
+    """Base of `SchedulerClusterCombo`."""
+
+    _n_workers: int
+
+    def get_address(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def _address(self) -> AddressConfig:
+        from scaler.compat.names import AddressConfig
+
+        return AddressConfig.from_string(self.get_address())
+
+    @property
+    def _object_storage_address(self) -> AddressConfig:
+        return self._address
+
+    @property
+    def _worker_manager(self) -> NativeWorkerManager:
+        """One whose configuration can be copied for more workers; it runs none itself."""
+        from scaler.compat.settings import NativeWorkerManager, NativeWorkerManagerConfig, WorkerManagerConfig
+
+        manager = WorkerManagerConfig(self._address, "combo", max_task_concurrency=self._n_workers)
+        return NativeWorkerManager(NativeWorkerManagerConfig(manager))
