@@ -8,6 +8,8 @@ Rules:
 
 from __future__ import annotations
 
+import warnings
+
 __all__ = [
     "ClientShutdownException",
     "DeserializeObjectError",
@@ -30,6 +32,7 @@ __all__ = [
     "TaskMemoryLimitError",
     "TaskRejectedError",
     "TaskTimeoutError",
+    "UnfinishedTasksWarning",
     "WorkerDiedError",
 ]
 
@@ -122,6 +125,15 @@ class TaskMemoryLimitError(ScalerError, MemoryError):
 
 class TaskRejectedError(ScalerError):
     """The scheduler did not accept the task."""
+
+
+class UnfinishedTasksWarning(ScalerError, RuntimeWarning):
+    """A `with` block of a client ended, and cancelled tasks that were not finished."""
+
+
+# Each time, not once for each place as others: a cell of a notebook is run again and again. Behind all other filters, so
+# that those of the user decide.
+warnings.simplefilter("always", UnfinishedTasksWarning, append=True)
 
 
 class RemoteTraceback(Exception):

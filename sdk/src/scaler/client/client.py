@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, Union
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
+from scaler.client.leaving import warn_of_cancelled
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
@@ -30,6 +31,7 @@ from scaler_protocol.addresses import parse_address
 from scaler_protocol.discovery import address_given_or_found, link_to
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
+LEAVE_TIMEOUT_SECONDS = 1.0
 
 _shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
 _shared_lock = threading.Lock()
@@ -58,7 +60,8 @@ class Client(Submitter):
         SchedulerRefusedError: the scheduler refused for another reason.
         ValueError: the address is none; or none is given, and no scheduler is found.
 
-    It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
+    It is a context manager: the end of the `with` block cancels unfinished tasks, with an UnfinishedTasksWarning. It may
+    be used by many threads, and can be passed to tasks. A client that nobody has a
     reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
@@ -205,7 +208,14 @@ class Client(Submitter):
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        self.disconnect()
+        cancelled = 0
+        try:
+            if kind is None:
+                cancelled = self._core.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
+        finally:
+            self.disconnect()
+        if cancelled:
+            warn_of_cancelled(cancelled)
 
     # Travelling into tasks ------------------------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ class ScalerFuture(_Future[R]):
     _profile: Tuple[int, ...] = ()
     _stack = ""  # where the task was when it was cancelled
     _is_cancel_asked = False  # and not answered
+    _is_unwanted = False  # somebody asked to cancel it at some time
     _source: Optional[Run] = None  # what its task is sent again from; while it has no outcome
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
@@ -173,6 +174,7 @@ class ScalerFuture(_Future[R]):
             return True
         if self._state == FINISHED:
             return False
+        self._is_unwanted = True
         if timeout_seconds is None:
             timeout_seconds = CANCEL_TIMEOUT_SECONDS if asyncio._get_running_loop() is None else 0.0
         return self._client._core.cancel(self, timeout_seconds, force)

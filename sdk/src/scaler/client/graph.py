@@ -83,7 +83,10 @@ def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict
                 future.result()
         return {key: future.result() for key, future in futures.items()}
     finally:
-        unfinished = array("Q", [future.task_id for future in futures.values() if not future.done()])
+        rest = [future for future in futures.values() if not future.done()]
+        for future in rest:
+            future._is_unwanted = True
+        unfinished = array("Q", [future.task_id for future in rest])
         if unfinished:
             with client._core.lock:
                 client._core.send(m.TaskCancel(ids=unfinished))
