@@ -27,6 +27,7 @@ from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphO
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.client.progress import Bar, wait
+from scaler.coroutines import awaited
 from scaler.exceptions import GraphKeyError, SerializeObjectError, TaskRejectedError
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
@@ -152,12 +153,12 @@ class _Call:
 
 def call_nested(function: Callable[..., Any], *arguments: Any) -> Any:
     """The function of a task that has calls inside its arguments."""
-    return function(*map(_evaluate, arguments))
+    return awaited(function)(*map(_evaluate, arguments))
 
 
 def _evaluate(value: Any) -> Any:
     if type(value) is _Call:
-        return value.function(*map(_evaluate, value.arguments))
+        return awaited(value.function)(*map(_evaluate, value.arguments))
     if type(value) is list or type(value) is tuple:
         return type(value)(map(_evaluate, value))
     return value
