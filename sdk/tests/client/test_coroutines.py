@@ -195,6 +195,10 @@ async def ask_in_a_thread(client: Client) -> int:
     return await asyncio.get_running_loop().run_in_executor(None, client.submit(add, 1).result)
 
 
+async def wrap(client: Client) -> List[int]:
+    return list(await asyncio.gather(*[asyncio.wrap_future(client.submit(add, number)) for number in range(3)]))
+
+
 @pytest.fixture(scope="module")
 def only_slot() -> Iterator[Client]:
     with SchedulerClusterCombo(n_workers=1, logging_level="WARNING") as combo, Client(combo.get_address()) as client:
@@ -207,6 +211,7 @@ def test_coroutines_wait_for_tasks_of_their_own_on_a_single_slot(only_slot: Clie
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [[2, 3, 5]] * 5
     assert only_slot.map(fibonacci, [3, 4]) == [2, 3]
     assert only_slot.submit(give_up, only_slot).result(TIMEOUT_SECONDS) == 42
+    assert only_slot.submit(wrap, only_slot).result(TIMEOUT_SECONDS) == [1, 2, 3]
     assert only_slot.submit(ask_in_a_thread, only_slot).result(TIMEOUT_SECONDS) == 2
     assert only_slot.get({"a": (fibonacci, 4), "b": (add, "a")}, ["b"]) == {"b": 4}
 

@@ -62,6 +62,16 @@ class _Waiters(List[Any]):
         super().append(waiter)
 
 
+class _Callbacks(List[Any]):
+    """The callbacks of a future: the user's, and asyncio's."""
+
+    def append(self, callback: Any) -> None:
+        super().append(callback)
+        after = blocking.announce_callback(callback)
+        if after is not None:
+            super().append(after)
+
+
 class _ListMadeWhenAsked:
     """A list attribute that does not exist before its first use, which marks the future as watched."""
 
@@ -121,7 +131,7 @@ class ScalerFuture(_Future[R]):
     _source: Optional[Run] = None  # what its task is sent again from; while it has no outcome
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
-    _done_callbacks = _ListMadeWhenAsked(list)
+    _done_callbacks = _ListMadeWhenAsked(_Callbacks)
 
     # The base class's would make a lock for each future.
     def __init__(self, client: Submitter, task_id: int, function: Optional[FunctionRecord] = None) -> None:
