@@ -131,8 +131,8 @@ class UnfinishedTasksWarning(ScalerError, RuntimeWarning):
     """A `with` block of a client ended, and cancelled tasks that were not finished."""
 
 
-# Each time, not once for each place as others: a cell of a notebook is run again and again. Behind all other filters, so
-# that those of the user decide.
+# Each time, not once for each place as others: a cell of a notebook is run again and again. Behind all other filters,
+# so that those of the user decide.
 warnings.simplefilter("always", UnfinishedTasksWarning, append=True)
 
 

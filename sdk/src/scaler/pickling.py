@@ -1,4 +1,4 @@
-"""cloudpickle, and what it leaves open for code and classes that travel by value.
+"""cloudpickle, and what it leaves open for code and classes that travel by value, and for exceptions.
 
 Rules:
 - A code object says which Python it is for. Another one would load some of it and run something else, or die: it
@@ -6,6 +6,8 @@ Rules:
 - A class says which version of its attributes it comes with. In the process that made the class nothing that arrives
   changes it. Elsewhere it has the attributes of the version that arrived last, and a function that was loaded earlier
   gets those of its own version back before it runs (`ClassesOfLoad`).
+- Code that is in no file brings the lines that tracebacks show (`cell_sources`).
+- Exceptions are pickled as `exception_reduction` says.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import cloudpickle
 from cloudpickle import cloudpickle as by_value
 
 from scaler.captures import Captures, take
+from scaler.cell_sources import Source, register, source_of
+from scaler.exception_reduction import reduction_of
 
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 
@@ -53,8 +57,18 @@ def make_code(made_by: str, *arguments: Any) -> types.CodeType:
     return types.CodeType(*arguments)
 
 
+def make_code_of_cell(made_by: str, source: Source, *arguments: Any) -> types.CodeType:
+    """As `make_code`, of code that is in no file."""
+    code = make_code(made_by, *arguments)
+    name = register(code.co_filename, source)
+    return code if name == code.co_filename else code.replace(co_filename=name)
+
+
 def _reduce_code(code: types.CodeType) -> Tuple[Any, ...]:
     _, arguments = _reduce_to_arguments(code)
+    source = source_of(code)
+    if source is not None:
+        return make_code_of_cell, (THIS_PYTHON, source, *arguments)
     return make_code, (THIS_PYTHON, *arguments)
 
 
@@ -188,7 +202,7 @@ def _versioned(reduced: Tuple[Any, ...], made: type) -> Tuple[Any, ...]:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's, but for code objects and classes."""
+    """cloudpickle's, but for code objects, classes and exceptions."""
 
     # As many tables as before: each is asked for every object that is no builtin.
     dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
@@ -198,12 +212,17 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     if hasattr(cloudpickle.Pickler, "reducer_override"):
 
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, BaseException):
+                return reduction_of(obj)
             reduced = super().reducer_override(obj)
             if type(reduced) is tuple and reduced[-1] is by_value._class_setstate:
                 return _versioned(reduced, obj)
             return reduced
 
     else:  # PyPy's pickle is in Python: every class is saved by this method, metaclasses included
+
+        def reducer_override(self, obj: Any) -> Any:
+            return reduction_of(obj) if isinstance(obj, BaseException) else NotImplemented
 
         def save_global(self, obj: Any, name: Any = None, pack: Any = None) -> None:
             if name is None and isinstance(obj, type) and not by_value._should_pickle_by_reference(obj):

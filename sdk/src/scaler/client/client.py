@@ -60,9 +60,9 @@ class Client(Submitter):
         SchedulerRefusedError: the scheduler refused for another reason.
         ValueError: the address is none; or none is given, and no scheduler is found.
 
-    It is a context manager: the end of the `with` block cancels unfinished tasks, with an UnfinishedTasksWarning. It may
-    be used by many threads, and can be passed to tasks. A client that nobody has a
-    reference to any more disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
+    It is a context manager: the end of the `with` block cancels unfinished tasks, with an UnfinishedTasksWarning. It
+    may be used by many threads, and can be passed to tasks. A client that nobody has a reference to any more
+    disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
     """
 
     def __init__(
