@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -20,7 +21,7 @@ import types
 import uuid
 import weakref
 from collections import ChainMap
-from typing import Any, Callable, ClassVar, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 import cloudpickle
 from cloudpickle import cloudpickle as by_value
@@ -70,6 +71,17 @@ def _reduce_code(code: types.CodeType) -> Tuple[Any, ...]:
     if source is not None:
         return make_code_of_cell, (THIS_PYTHON, source, *arguments)
     return make_code, (THIS_PYTHON, *arguments)
+
+
+def _cached(function: Callable[..., Any], parameters: Dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_cached(cached: Any) -> Any:
+    """A function with a `functools.lru_cache`: as its function travels; what it has cached stays where it is."""
+    if by_value._lookup_module_and_qualname(cached) is not None:
+        return cached.__reduce__()
+    return _cached, (cached.__wrapped__, cached.cache_parameters())
 
 
 # Versions of classes -------------------------------------------------------------------------------------------------
@@ -201,12 +213,16 @@ def _versioned(reduced: Tuple[Any, ...], made: type) -> Tuple[Any, ...]:
     return (make_class, (make, *arguments), (_versions.of(made), state), None, None, set_class_state)
 
 
+_CACHED: Any = type(functools.lru_cache(make_code))
+_REDUCERS_OF_CACHED = {} if _CACHED is types.FunctionType else {_CACHED: _reduce_cached}  # in Python, it is a function
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle's, but for code objects, classes and exceptions."""
 
     # As many tables as before: each is asked for every object that is no builtin.
     dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
-        {**_TABLE.maps[0], types.CodeType: _reduce_code}, *_TABLE.maps[1:]
+        {**_TABLE.maps[0], types.CodeType: _reduce_code, **_REDUCERS_OF_CACHED}, *_TABLE.maps[1:]
     )
 
     if hasattr(cloudpickle.Pickler, "reducer_override"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
+import functools
 import os
 import sys
 import threading
+import tokenize
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NoReturn
+from typing import Any, Callable, Dict, Iterator, List, NoReturn
 
 import pytest
 from evil_objects import crash, run_and_count
@@ -493,3 +495,26 @@ def test_graphs_with_keys_that_cannot_be_shown(any_client: Client) -> None:
     with pytest.raises(GraphKeyError, match="<RaisesWhenShown whose repr fails> is not in the graph"):
         any_client.get({"a": 1}, [key])
     assert any_client.get({key: [bytes(2 * INLINE_BYTES)], "b": (len, key)}, ["b"]) == {"b": 1}
+
+
+# Functions with a cache -----------------------------------------------------------------------------------------------
+
+
+def test_a_cached_function_that_workers_cannot_import_is_sent_with_its_parameters_and_without_its_cache(
+    any_client: Client,
+) -> None:
+    namespace: Dict[str, Any] = {"__name__": "__main__", "lru_cache": functools.lru_cache}
+    exec(
+        "@lru_cache(maxsize=50, typed=True)\ndef fibonacci(n):\n"
+        "    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)",
+        namespace,
+    )
+    fibonacci = namespace["fibonacci"]
+    assert any_client.submit(fibonacci, 60).result(TIMEOUT_SECONDS) == fibonacci(60)
+    assert any_client.map(fibonacci, [10, 20]) == [55, 6765]
+    parameters = any_client.submit(lambda: (fibonacci.cache_parameters(), fibonacci.cache_info().currsize))
+    assert parameters.result(TIMEOUT_SECONDS) == ({"maxsize": 50, "typed": True}, 0)
+
+
+def test_a_cached_function_of_an_installed_module_stays_that_function(any_client: Client) -> None:
+    assert any_client.submit(lambda: tokenize._compile).result(TIMEOUT_SECONDS) is tokenize._compile  # type: ignore[attr-defined]
