@@ -76,6 +76,10 @@ bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tre
 bench-peers: .venv/.tools .venv-pypy/.packages  ## measure it beside comparable systems
 	@$(IN_VENV) benchmarks/run_peers.py $(ARGS)
 
+.PHONY: situations
+situations: .venv-situations/.packages  ## run everyday situations against comparable engines, and write docs/situations.md
+	@.venv-situations/bin/python sdk/tests/situations/run_situations.py --page docs/situations.md $(ARGS)
+
 .PHONY: dist
 dist: dist-wheels dist-pypy dist-pex dist-nuitka  ## build all forms that users download, in dist (nuitka takes minutes)
 
@@ -148,6 +152,9 @@ PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)
 
 .venv-pypy/.packages: $(PACKAGE_FILES) .ci/requirements-pypy.txt $(if $(call MADE_HERE,.venv-pypy/.packages),,.FORCE)
 	@$(PREPARE) pypy
+
+.venv-situations/.packages: $(PACKAGE_FILES) .ci/requirements-situations.txt $(if $(call MADE_HERE,.venv-situations/.packages),,.FORCE)
+	@$(PREPARE) situations
 
 .venv-packaging/.tools: .ci/prepare .ci/requirements-packaging.txt $(if $(call MADE_HERE,.venv-packaging/.tools),,.FORCE) | .venv/.packages
 	@$(PREPARE) packaging

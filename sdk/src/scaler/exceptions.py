@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import warnings
 from graphlib import CycleError
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "TaskRejectedError",
     "TaskTimeoutError",
     "TooManyReferences",
+    "UnfinishedTasksWarning",
     "WorkerDiedError",
     "WrongArgumentsError",
 ]
@@ -210,6 +212,15 @@ class ProfileNotAvailableError(ScalerError, ValueError):
 
 class TaskRejectedError(ScalerError):
     """The scheduler did not accept the task."""
+
+
+class UnfinishedTasksWarning(ScalerError, RuntimeWarning):
+    """A `with` block of a client ended, and cancelled tasks that were not finished."""
+
+
+# Each time, not once for each place as others: a cell of a notebook is run again and again. Behind all other filters,
+# so that those of the user decide.
+warnings.simplefilter("always", UnfinishedTasksWarning, append=True)
 
 
 class RemoteTraceback(ScalerError):

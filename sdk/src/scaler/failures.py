@@ -9,21 +9,22 @@ Rules:
 
 from __future__ import annotations
 
-import pickle
 import traceback as traceback_module
 from typing import Any, Dict, Optional, Type
 
-import cloudpickle
-
 from scaler import exceptions
 from scaler.codecs import PYTHON_CODEC
+from scaler.exception_pickling import dump_exception, load_exception
 from scaler.exceptions import RemoteTraceback, ScalerError
+from scaler.payload import INLINE_BYTES
 from scaler.texts import description_of, shortened, text_of
 from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
 from scaler_protocol import messages as m
 
 TRACEBACK_CHARACTERS = 12_000
 """Of the traceback that travels as text: a failure travels inline, and must not lose its exception to a deep stack."""
+
+_MARGIN_BYTES = 1024
 
 _ERRORS: Dict[int, Type[ScalerError]] = {
     m.FailureKind.FUNCTION_NOT_LOADED: exceptions.DeserializeObjectError,
@@ -92,11 +93,9 @@ def failure_payload(
 
 def _attach_exception(failure: m.Failure, exception: BaseException) -> None:
     try:
-        data = cloudpickle.dumps(exception, protocol=pickle.HIGHEST_PROTOCOL)
-        if not isinstance(pickle.loads(data), BaseException):
-            raise pickle.PicklingError("its pickle loads as something that is no exception")
-        failure.exception, failure.codec = data, PYTHON_CODEC
-    except BaseException as error:  # a user's class may raise anything here, SystemExit included
+        failure.exception = dump_exception(exception, INLINE_BYTES - len(encode_struct(failure)) - _MARGIN_BYTES)
+        failure.codec = PYTHON_CODEC
+    except BaseException as error:
         failure.kind = m.FailureKind.EXCEPTION_NOT_SERIALIZABLE
         failure.message = (
             f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be sent"
@@ -134,7 +133,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
     message = failure.message
     if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == PYTHON_CODEC:
         try:
-            exception = _load_exception(failure.exception)
+            exception = load_exception(failure.exception)
         except KeyboardInterrupt:  # of the user, who waits for it
             raise
         except BaseException as error:
@@ -155,23 +154,29 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         advice = _ADVICE.get(int(failure.kind))
         exception = known(f"{_place(failure, function)}: {message}" + (f" ({advice})" if advice else ""))
     if failure.traceback:
-        _set_cause(exception, RemoteTraceback(f"{_place(failure, function)}:\n{failure.traceback}"))
+        _add_cause(exception, RemoteTraceback(f"{_place(failure, function)}:\n{failure.traceback}"))
     return exception
 
 
-def _load_exception(data: bytes) -> BaseException:
-    loaded = pickle.loads(data)
-    if not isinstance(loaded, BaseException):
-        raise pickle.UnpicklingError("its pickle loads as something that is no exception")
-    return loaded
-
-
 _CAUSE: Any = BaseException.__dict__["__cause__"]
+_SUPPRESS: Any = BaseException.__dict__["__suppress_context__"]
 
 
-def _set_cause(exception: BaseException, cause: BaseException) -> None:
-    """Set an exception's cause, also where its class forbids to set attributes, as frozen data classes do."""
-    _CAUSE.__set__(exception, cause)
+def _add_cause(exception: BaseException, remote: RemoteTraceback) -> None:
+    """Make the remote traceback the cause of an exception, or of the first of its causes if it has some.
+
+    Also where a class forbids to set attributes, as frozen data classes do.
+    """
+    first, seen = exception, {id(exception)}
+    while True:
+        cause = _CAUSE.__get__(first)
+        if cause is None or isinstance(cause, RemoteTraceback) or id(cause) in seen:
+            break
+        first = cause
+        seen.add(id(first))
+    is_suppressed = _SUPPRESS.__get__(first)
+    _CAUSE.__set__(first, remote)
+    _SUPPRESS.__set__(first, is_suppressed)
 
 
 def _place(failure: m.Failure, function: str) -> str:

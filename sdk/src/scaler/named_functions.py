@@ -16,6 +16,7 @@ import inspect
 from typing import Any, Callable, NoReturn, Sequence, Tuple, TypeVar
 
 from scaler.codecs import NEUTRAL_CODECS, Buffer, NeutralCodec
+from scaler.coroutines import awaited
 from scaler.exceptions import ArgumentTypeError, CodecNotTakenError, InvalidArgumentError
 
 MAXIMUM_NAME_BYTES = 255
@@ -77,7 +78,7 @@ class ServedFunction:
         taken = getattr(function, "_scaler_codecs", None)
         if taken is not None and codec not in taken:
             raise CodecNotTakenError(f"the function takes codec {' and '.join(map(repr, taken))}, not {codec!r}")
-        self.function = function
+        self.function = awaited(function)
         self.codec = NEUTRAL_CODECS[codec]
         try:
             self._signature: Any = inspect.signature(function)

@@ -1,4 +1,4 @@
-"""cloudpickle, and what it leaves open for code and classes that travel by value.
+"""cloudpickle, and what it leaves open for code and classes that travel by value, and for exceptions.
 
 Rules:
 - A code object says which Python it is for. Another one would load some of it and run something else, or die: it
@@ -6,10 +6,13 @@ Rules:
 - A class says which version of its attributes it comes with. In the process that made the class nothing that arrives
   changes it. Elsewhere it has the attributes of the version that arrived last, and a function that was loaded earlier
   gets those of its own version back before it runs (`ClassesOfLoad`).
+- Code that is in no file brings the lines that tracebacks show (`cell_sources`).
+- Exceptions are pickled as `exception_reduction` says.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -18,12 +21,14 @@ import types
 import uuid
 import weakref
 from collections import ChainMap
-from typing import Any, Callable, ClassVar, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 import cloudpickle
 from cloudpickle import cloudpickle as by_value
 
 from scaler.captures import Captures, take
+from scaler.cell_sources import Source, register, source_of
+from scaler.exception_reduction import reduction_of
 from scaler.exceptions import OtherPythonError
 
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
@@ -50,9 +55,30 @@ def make_code(made_by: str, *arguments: Any) -> types.CodeType:
     return types.CodeType(*arguments)
 
 
+def make_code_of_cell(made_by: str, source: Source, *arguments: Any) -> types.CodeType:
+    """As `make_code`, of code that is in no file."""
+    code = make_code(made_by, *arguments)
+    name = register(code.co_filename, source)
+    return code if name == code.co_filename else code.replace(co_filename=name)
+
+
 def _reduce_code(code: types.CodeType) -> Tuple[Any, ...]:
     _, arguments = _reduce_to_arguments(code)
+    source = source_of(code)
+    if source is not None:
+        return make_code_of_cell, (THIS_PYTHON, source, *arguments)
     return make_code, (THIS_PYTHON, *arguments)
+
+
+def _cached(function: Callable[..., Any], parameters: Dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_cached(cached: Any) -> Any:
+    """A function with a `functools.lru_cache`: as its function travels; what it has cached stays where it is."""
+    if by_value._lookup_module_and_qualname(cached) is not None:
+        return cached.__reduce__()
+    return _cached, (cached.__wrapped__, cached.cache_parameters())
 
 
 # Versions of classes -------------------------------------------------------------------------------------------------
@@ -184,23 +210,32 @@ def _versioned(reduced: Tuple[Any, ...], made: type) -> Tuple[Any, ...]:
     return (make_class, (make, *arguments), (_versions.of(made), state), None, None, set_class_state)
 
 
+_CACHED: Any = type(functools.lru_cache(make_code))
+_REDUCERS_OF_CACHED = {} if _CACHED is types.FunctionType else {_CACHED: _reduce_cached}  # in Python, it is a function
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's, but for code objects and classes."""
+    """cloudpickle's, but for code objects, classes and exceptions."""
 
     # As many tables as before: each is asked for every object that is no builtin.
     dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
-        {**_TABLE.maps[0], types.CodeType: _reduce_code}, *_TABLE.maps[1:]
+        {**_TABLE.maps[0], types.CodeType: _reduce_code, **_REDUCERS_OF_CACHED}, *_TABLE.maps[1:]
     )
 
     if hasattr(cloudpickle.Pickler, "reducer_override"):
 
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, BaseException):
+                return reduction_of(obj)
             reduced = super().reducer_override(obj)
             if type(reduced) is tuple and reduced[-1] is by_value._class_setstate:
                 return _versioned(reduced, obj)
             return reduced
 
     else:  # PyPy's pickle is in Python: every class is saved by this method, metaclasses included
+
+        def reducer_override(self, obj: Any) -> Any:
+            return reduction_of(obj) if isinstance(obj, BaseException) else NotImplemented
 
         def save_global(self, obj: Any, name: Any = None, pack: Any = None) -> None:
             if name is None and isinstance(obj, type) and not by_value._should_pickle_by_reference(obj):

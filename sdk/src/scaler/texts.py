@@ -7,10 +7,18 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 TEXT_CHARACTERS = 4_000
 """Of an exception's text, or of an object's repr."""
+
+_UNPICKLABLE = re.compile(r"^can(?:no|')t pickle '?(generator|coroutine|async_generator)'? object")
+_ADVICE = {
+    "generator": "; a generator cannot leave its process: use list(...) of it",
+    "coroutine": "; a coroutine cannot leave its process: make the task's function `async def` and await it there",
+    "async_generator": "; an asynchronous generator cannot leave its process: use a list, [item async for item in ...]",
+}
 
 
 def text_of(error: BaseException) -> str:
@@ -24,6 +32,9 @@ def text_of(error: BaseException) -> str:
 def description_of(error: BaseException) -> str:
     """An exception's type and what it says."""
     name, text = type(error).__name__, text_of(error)
+    found = _UNPICKLABLE.search(text)
+    if found is not None:
+        text += _ADVICE[found[1]]
     return text if text.startswith(name) else f"{name}: {text}"
 
 

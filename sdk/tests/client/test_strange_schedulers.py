@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 import threading
+import warnings
 from array import array
 from pathlib import Path
 from typing import Any, Callable, List, Tuple
@@ -313,3 +314,18 @@ def test_a_result_for_which_there_is_no_memory_is_an_error_of_its_task_alone() -
 def test_a_directory_that_can_be_none_is_not_shared() -> None:
     objects = ObjectChannel(m.Welcome(session=1, object_directory="/tmp/a\0b", object_directory_token=bytes(16)))
     assert objects.open(5) is None
+
+
+def test_an_outcome_that_is_on_its_way_when_the_block_ends_is_not_cancelled() -> None:
+    def part(script: Script) -> None:
+        script.send(m.Welcome(session=1))
+        task = script.expect(m.Task)
+        cancel = script.expect(m.TaskCancel)
+        script.send(result(task.ids), m.TaskCancelConfirm(ids=cancel.ids, outcomes=bytes([m.CancelOutcome.RUNNING])))
+        script.serve()
+
+    with Script(part) as script, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Client(script.address) as client:
+            future = client.submit(ECHO, 1)
+    assert future.result() == 7

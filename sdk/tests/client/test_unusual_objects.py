@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
+import functools
 import os
 import sys
 import threading
+import tokenize
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NoReturn
+from typing import Any, Callable, Dict, Iterator, List, NoReturn
 
 import pytest
 from evil_objects import crash, run_and_count
@@ -127,6 +129,17 @@ class NeedsArgumentsError(Exception):
         super().__init__(f"{first} and {second}")
 
 
+def class_with_a_lock() -> Any:
+    return type("HasLockInItsClassError", (Exception,), {"lock": threading.Lock(), "__module__": "__main__"})
+
+
+class HasLockInItsClassError:
+    """Raises an exception of a class that cannot be pickled."""
+
+    def __new__(cls) -> Any:
+        return class_with_a_lock()()
+
+
 class NotesNothingError(Exception):
     def add_note(self, note: str) -> None:
         raise RuntimeError("no notes")
@@ -154,16 +167,17 @@ def in_a_graph(client: Client, *arguments: Any) -> BaseException:
 @pytest.mark.parametrize(
     ("arguments", "kinds"),
     [
-        ((FrozenError, 1), [TaskExceptionNotSerializableError]),
-        ((SetsNoAttributesError,), [SetsNoAttributesError, TaskExceptionNotSerializableError]),
+        ((FrozenError, 1), [FrozenError]),
+        ((SetsNoAttributesError,), [SetsNoAttributesError]),
         ((HasNoTextError,), [HasNoTextError]),
-        ((ReducesToNonsenseError,), [TaskExceptionNotSerializableError]),
-        ((LoadsAsNumberError,), [TaskExceptionNotSerializableError]),
-        ((HoldsLockError,), [TaskExceptionNotSerializableError]),
-        ((NeedsArgumentsError, 1, 2), [TaskExceptionNotSerializableError]),
+        ((ReducesToNonsenseError,), [ReducesToNonsenseError]),
+        ((LoadsAsNumberError,), [LoadsAsNumberError]),
+        ((HoldsLockError,), [HoldsLockError]),
+        ((NeedsArgumentsError, 1, 2), [NeedsArgumentsError]),
         ((NotesNothingError,), [NotesNothingError]),
         ((OSError, "\udc80"), [OSError]),
-        ((ValueError, "x" * INLINE_BYTES), [TaskExceptionNotSerializableError]),
+        ((ValueError, "x" * INLINE_BYTES), [ValueError]),
+        ((HasLockInItsClassError,), [TaskExceptionNotSerializableError]),
         ((5,), [TypeError]),
     ],
     ids=lambda value: getattr(value[0], "__name__", value[0]) if type(value) is tuple else "",
@@ -481,3 +495,26 @@ def test_graphs_with_keys_that_cannot_be_shown(any_client: Client) -> None:
     with pytest.raises(GraphKeyError, match="<RaisesWhenShown whose repr fails> is not in the graph"):
         any_client.get({"a": 1}, [key])
     assert any_client.get({key: [bytes(2 * INLINE_BYTES)], "b": (len, key)}, ["b"]) == {"b": 1}
+
+
+# Functions with a cache -----------------------------------------------------------------------------------------------
+
+
+def test_a_cached_function_that_workers_cannot_import_is_sent_with_its_parameters_and_without_its_cache(
+    any_client: Client,
+) -> None:
+    namespace: Dict[str, Any] = {"__name__": "__main__", "lru_cache": functools.lru_cache}
+    exec(
+        "@lru_cache(maxsize=50, typed=True)\ndef fibonacci(n):\n"
+        "    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)",
+        namespace,
+    )
+    fibonacci = namespace["fibonacci"]
+    assert any_client.submit(fibonacci, 60).result(TIMEOUT_SECONDS) == fibonacci(60)
+    assert any_client.map(fibonacci, [10, 20]) == [55, 6765]
+    parameters = any_client.submit(lambda: (fibonacci.cache_parameters(), fibonacci.cache_info().currsize))
+    assert parameters.result(TIMEOUT_SECONDS) == ({"maxsize": 50, "typed": True}, 0)
+
+
+def test_a_cached_function_of_an_installed_module_stays_that_function(any_client: Client) -> None:
+    assert any_client.submit(lambda: tokenize._compile).result(TIMEOUT_SECONDS) is tokenize._compile  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from scaler.arguments import Duration, seconds, whole
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
+from scaler.client.leaving import warn_of_cancelled
 from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
@@ -42,6 +43,7 @@ from scaler_protocol.discovery import DiscoveryError, address_given_or_found, li
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 MINIMUM_INTERVAL_SECONDS = 0.001  # as it travels, in milliseconds
 MAXIMUM_SECONDS = 1e6  # of what is waited for, far from what the system can count
+LEAVE_TIMEOUT_SECONDS = 1.0
 
 _shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
 _shared_lock = threading.Lock()
@@ -74,8 +76,9 @@ class Client(Submitter):
         SchedulerRefusedError: the scheduler refused for another reason.
         InvalidArgumentError, ArgumentTypeError: another argument is invalid.
 
-    It is a context manager, may be used by many threads, and can be passed to tasks. A client without any reference
-    left disconnects by itself once its tasks are done. In a fork of its process it is disconnected.
+    It is a context manager: the end of the `with` block cancels unfinished tasks, with an UnfinishedTasksWarning. It
+    may be used by many threads, and can be passed to tasks. A client without any reference left disconnects by itself
+    once its tasks are done. In a fork of its process it is disconnected.
     """
 
     _identity: Optional[bytes] = None
@@ -241,7 +244,14 @@ class Client(Submitter):
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        self.disconnect()
+        cancelled = 0
+        try:
+            if kind is None:
+                cancelled = self._core.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
+        finally:
+            self.disconnect()
+        if cancelled:
+            warn_of_cancelled(cancelled)
 
     # Travelling into tasks ------------------------------------------------------------------------------------------
 

@@ -263,6 +263,26 @@ class ClientCore:
             self.outcomes.settle([future], CANCELLED_AND_NOTIFIED, None)
         return self.outcomes.await_cancel(future, timeout_seconds, force)
 
+    def cancel_unfinished(self, timeout_seconds: float) -> int:
+        """Cancel all unfinished tasks; how many were cancelled that nobody had asked to cancel before.
+
+        A task that has ended on its worker keeps its outcome: it is on its way here, and arrives before the answer.
+        """
+        with self.lock:
+            if self.closed_because is not None or not self.futures:
+                return 0
+            futures = list(self.futures.values())
+            if self.is_connected:
+                self.send(m.TaskCancel(ids=array("Q", [future.task_id for future in futures]), force=True))
+            else:
+                timeout_seconds = 0.0
+        deadline = time.monotonic() + timeout_seconds
+        cancelled = 0
+        for future in futures:
+            is_cancelled = self.outcomes.await_cancel(future, max(0.0, deadline - time.monotonic()), force=True)
+            cancelled += is_cancelled and not future._is_unwanted
+        return cancelled
+
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once, after the first word about it."""
         self._first_echo.wait(timeout_seconds)

@@ -65,6 +65,16 @@ class _Waiters(List[Any]):
         super().append(waiter)
 
 
+class _Callbacks(List[Any]):
+    """The callbacks of a future: the user's, and asyncio's."""
+
+    def append(self, callback: Any) -> None:
+        super().append(callback)
+        after = blocking.announce_callback(callback)
+        if after is not None:
+            super().append(after)
+
+
 class _ListMadeWhenAsked:
     """A list attribute that does not exist before its first use, which marks the future as watched."""
 
@@ -120,10 +130,11 @@ class ScalerFuture(_Future[R]):
     _profile: Tuple[int, ...] = ()
     _stack = ""  # where the task was when it was cancelled
     _is_cancel_asked = False  # and not answered
+    _is_unwanted = False  # somebody asked to cancel it at some time
     _source: Optional[Run] = None  # what its task is sent again from; while it has no outcome
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
-    _done_callbacks = _ListMadeWhenAsked(list)
+    _done_callbacks = _ListMadeWhenAsked(_Callbacks)
 
     # The base class's would make a lock for each future.
     def __init__(self, client: Submitter, task_id: int, function: Optional[FunctionRecord] = None) -> None:
@@ -180,6 +191,7 @@ class ScalerFuture(_Future[R]):
             return True
         if self._state == FINISHED:
             return False
+        self._is_unwanted = True
         if timeout_seconds is None:
             timeout_seconds = CANCEL_TIMEOUT_SECONDS if asyncio._get_running_loop() is None else 0.0
         else:

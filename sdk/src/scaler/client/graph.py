@@ -27,6 +27,7 @@ from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphO
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.client.progress import Bar, wait
+from scaler.coroutines import awaited
 from scaler.exceptions import (
     ArgumentTypeError,
     GraphKeyError,
@@ -89,7 +90,10 @@ def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict
                 future.result()
         return {key: future.result() for key, future in futures.items()}
     finally:
-        unfinished = array("Q", [future.task_id for future in futures.values() if not future.done()])
+        rest = [future for future in futures.values() if not future.done()]
+        for future in rest:
+            future._is_unwanted = True
+        unfinished = array("Q", [future.task_id for future in rest])
         if unfinished:
             with client._core.lock:
                 client._core.send(m.TaskCancel(ids=unfinished))
@@ -155,12 +159,12 @@ class _Call:
 
 def call_nested(function: Callable[..., Any], *arguments: Any) -> Any:
     """The function of a task that has calls inside its arguments."""
-    return function(*map(_evaluate, arguments))
+    return awaited(function)(*map(_evaluate, arguments))
 
 
 def _evaluate(value: Any) -> Any:
     if type(value) is _Call:
-        return value.function(*map(_evaluate, value.arguments))
+        return awaited(value.function)(*map(_evaluate, value.arguments))
     if type(value) is list or type(value) is tuple:
         return type(value)(map(_evaluate, value))
     return value

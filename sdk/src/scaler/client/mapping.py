@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.progress import Bar
+from scaler.coroutines import Runner, in_loop
 from scaler.exceptions import ArgumentTypeError, ScalerError, SerializeObjectError, TooManyReferences
 
 if TYPE_CHECKING:
@@ -76,12 +77,13 @@ class Chunk:
 
     def __call__(self, first: int, items: Sequence[Tuple[Any, ...]]) -> Tuple[float, List[Any]]:
         """Returns how long it took, in seconds, and the results."""
-        function = self.function
         begin = time.perf_counter()
         results: List[Any] = []
         try:
-            for item in items:
-                results.append(function(*item))
+            with Runner() as runner:
+                function = in_loop(self.function, runner)
+                for item in items:
+                    results.append(function(*item))
         except BaseException as error:
             if self.is_unpacked and type(error) is TypeError and _was_raised_by_call(error):
                 reason = f"the items of map are tuples, and this one was unpacked into {len(item)} arguments"

@@ -20,6 +20,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
+    Coroutine,
     Dict,
     Hashable,
     Iterable,
@@ -125,6 +126,11 @@ class Submitter:
 
     @overload
     def submit(self, fn: Callable[..., R], /, *args: Any, profiling: bool, **kwargs: Any) -> ScalerFuture[R]: ...
+
+    @overload
+    def submit(
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ScalerFuture[R]: ...
 
     @overload
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ScalerFuture[R]: ...

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import pickle
@@ -20,8 +21,10 @@ import sys
 import time
 from array import array
 from itertools import accumulate, chain
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
 
+from scaler import coroutines
 from scaler.exceptions import CodecNotTakenError, MissingObjects, ObjectStorageFullError, WrongArgumentsError
 from scaler.failures import failure_payload
 from scaler.named_functions import ServedFunction
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
 PICKLE_PROTOCOL = 5
 FLUSH_INTERVAL_SECONDS = 0.001
 """Finished results wait no longer than this for others to travel with them, unless a task runs meanwhile."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_OF_CALLERS = (os.path.join(_PACKAGE, "client", "mapping.py"), os.path.join(_PACKAGE, "client", "graph.py"))
+_OWN_FILES = (__file__, *_OF_CALLERS, *coroutines.OWN_FILES)
 
 _PICKLE_MARK = 0x80
 _SCALARS = frozenset({int, float, bool, complex})
@@ -253,14 +260,17 @@ def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, seriali
         full = ObjectStorageFullError(f"the task ran, but its result cannot be stored: {error.strerror}")
         return _failure(processor, chunk, FailureKind.TASK_RAISED, full)
     except BaseException as error:
+        if inspect.iscoroutine(result):
+            result.close()  # else Python says, too, that nobody awaited it
         return _failure(processor, chunk, FailureKind.RESULT_NOT_SERIALIZABLE, error)
 
 
 def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error: BaseException) -> FailurePayload:
     frames = error.__traceback__
-    if frames is not None and frames.tb_next is not None:
-        # The user's frames, not this module's; also for an exception that lets nobody set its attributes.
-        BaseException.with_traceback(error, frames.tb_next)
+    while frames is not None and frames.tb_next is not None and _is_own(frames.tb_frame):
+        frames = frames.tb_next
+    # The user's frames alone; also for an exception that lets nobody set its attributes.
+    BaseException.with_traceback(error, frames)
     attempts = chunk.tasks.attempt
     payload = failure_payload(
         kind, exception=error, worker=processor.name, attempts=attempts, is_neutral=chunk.is_neutral
@@ -274,6 +284,11 @@ def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error
         kind = FailureKind.EXCEPTION_NOT_SERIALIZABLE
         payload = failure_payload(kind, exception=error, message=text, worker=processor.name, attempts=attempts)
     return FailurePayload(payload)
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether a frame at the beginning of a traceback is not the user's."""
+    return frame.f_code.co_filename.endswith(_OWN_FILES)
 
 
 def _fail_all(processor: Processor, chunk: RunningChunk, payload: FailurePayload) -> None:

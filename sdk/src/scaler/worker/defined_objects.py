@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Tuple, Union
 
+from scaler.coroutines import awaited
 from scaler.exceptions import MissingObjects
 from scaler.named_functions import ServedFunction
 from scaler.payload import Loader, load_function, load_value
@@ -61,7 +62,7 @@ class DefinedObjects:
         return object_id in self._functions or object_id in self._function_errors
 
     def function(self, object_id: int) -> Tuple[Callable[..., Any], Optional[Reader]]:
-        """A function, and its Serializer or how it is served.
+        """A function, which returns its result also if it is `async def`, and its Serializer or how it is served.
 
         Raises whatever loading it raised, the same exception each time.
         """
@@ -77,7 +78,8 @@ class DefinedObjects:
             is_served = len(content) and content[0] == served_functions.MARK
             load = served_functions.load_served if is_served else load_function
             with ClassesOfLoad() as classes:
-                known = self._functions[object_id] = load(content)
+                function, reader = load(content)
+                known = self._functions[object_id] = awaited(function), reader
             if classes:
                 self._classes[object_id] = classes
         except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything

@@ -1,0 +1,110 @@
+"""`async def` functions as tasks: their coroutines run in an event loop, to an end.
+
+Rules:
+- As with `asyncio.run`: what a call leaves behind is cancelled when it ends, asynchronous generators and the default
+  executor are shut down, and the next call has nothing of it. No event loop stays set in the thread.
+- The calls of a chunk of `map` run one after the other in one loop, each in a context of its own: a loop costs several
+  times what it costs to run a coroutine.
+- What a plain function returns is its result, awaitable or not.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, Type
+
+if TYPE_CHECKING:
+    import asyncio
+
+OWN_FILES = (__file__, os.path.join("asyncio", "base_events.py"))
+"""How the names of those files end whose frames are between who runs a coroutine and the coroutine."""
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call of the function makes a coroutine. Never fails, whatever the function makes of its attributes."""
+    try:
+        while isinstance(function, functools.partial):
+            function = function.func
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    except Exception:
+        return False
+
+
+class Runner:
+    """An event loop for several calls, one after the other; made with the first of them."""
+
+    def __init__(self) -> None:
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        try:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            loop.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine returns."""
+        if self._loop is None:
+            import asyncio  # which most processors never need, and takes long
+
+            self._loop = asyncio.new_event_loop()
+        try:
+            return self._loop.run_until_complete(coroutine)
+        finally:
+            _cancel_all(self._loop)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what a call left behind, and wait until it has taken notice."""
+    import asyncio
+
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    for task in tasks:
+        if not task.cancelled() and task.exception() is not None:
+            context = {"message": "a task failed after its coroutine had ended", "exception": task.exception()}
+            loop.call_exception_handler({**context, "task": task})
+
+
+class Awaited:
+    """An `async def` function as one that returns its result."""
+
+    __slots__ = ("function", "__weakref__")
+
+    def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with Runner() as runner:
+            return runner.run(self.function(*args, **kwargs))
+
+
+def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself; one that is `async def` as one that returns its result."""
+    return Awaited(function) if is_async(function) else function
+
+
+def in_loop(function: Callable[..., Any], runner: Runner) -> Callable[..., Any]:
+    """The function itself; one that is `async def` as one that runs in the runner's loop."""
+    if not is_async(function):
+        return function
+    return lambda *args: runner.run(function(*args))

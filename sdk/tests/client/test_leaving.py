@@ -1,0 +1,149 @@
+"""The end of a `with` block: it cancels what is unfinished, and says so where the user can see it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+from sdk_tasks import identity, wait_for_file, wait_until
+
+from scaler import Client
+from scaler.exceptions import ScalerError, UnfinishedTasksWarning
+
+TIMEOUT_SECONDS = 30.0
+
+
+def fail_first(number: int) -> None:
+    if number == 0:
+        raise ZeroDivisionError(number)
+    time.sleep(300)
+
+
+def leave_tasks_to_a_client(address: str) -> None:
+    with Client(address) as client:
+        client.submit(time.sleep, 300)
+
+
+def test_one_warning_at_the_with_statement_counts_the_tasks_that_were_cancelled(any_address: str) -> None:
+    with pytest.warns(UnfinishedTasksWarning) as caught:
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        with Client(any_address) as client:
+            done = client.submit(identity, 5)
+            assert done.result(TIMEOUT_SECONDS) == 5
+            futures = [client.submit(time.sleep, 300) for _ in range(4)]
+    assert len(caught) == 1
+    assert "4 unfinished tasks were cancelled" in str(caught[0].message) and "wait for the futures" in str(
+        caught[0].message
+    )
+    assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+    assert all(future.cancelled() for future in futures) and done.result() == 5
+    assert issubclass(UnfinishedTasksWarning, (ScalerError, RuntimeWarning))
+
+
+def test_an_exit_stack_is_not_blamed(any_address: str) -> None:
+    with pytest.warns(UnfinishedTasksWarning) as caught:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(Client(any_address)).submit(time.sleep, 300)
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_each_run_of_one_line_warns_again_by_default(any_address: str, tmp_path: Path) -> None:
+    """As a cell of a notebook is run again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time, sys\n"
+        "from scaler import Client\n"
+        "for _ in range(2):\n"
+        "    with Client(sys.argv[1]) as client:\n"
+        "        client.submit(time.sleep, 300)\n"
+    )
+    arguments = [sys.executable, str(script), any_address]
+    said = subprocess.run(arguments, stderr=subprocess.PIPE, text=True, timeout=60, check=True).stderr
+    assert said.count(f"{script}:4: UnfinishedTasksWarning: 1 unfinished task was cancelled") == 2
+    arguments[1:1] = ["-W", "ignore"]
+    assert not subprocess.run(arguments, stderr=subprocess.PIPE, text=True, timeout=60, check=True).stderr
+
+
+def test_the_warning_as_an_error_leaves_the_client_disconnected(any_address: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UnfinishedTasksWarning):
+            with Client(any_address) as client:
+                client.submit(time.sleep, 300)
+    assert "disconnected" in repr(client)
+
+
+def cancelled_by_the_user(client: Client, running: Path) -> None:
+    waiting = [client.submit(time.sleep, 300) for _ in range(10)]
+    for future in waiting:
+        assert future.cancel()
+    client.submit(time.sleep, 300).cancel(0.0)
+    future = client.submit(wait_for_file, "/never", str(running))
+    wait_until(running)
+    assert not future.cancel(force=False)
+
+
+def left_over_by_map(client: Client, running: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        client.map(fail_first, range(100))
+
+
+def left_over_by_get(client: Client, running: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        client.get({"a": (fail_first, 1), "b": (fail_first, 0)}, ["a", "b"])
+
+
+def cleared(client: Client, running: Path) -> None:
+    client.submit(time.sleep, 300)
+    client.clear()
+
+
+def disconnected(client: Client, running: Path) -> None:
+    client.submit(time.sleep, 300)
+    client.disconnect()
+
+
+def an_exception_leaves(client: Client, running: Path) -> None:
+    client.submit(time.sleep, 300)
+    raise InterruptedError
+
+
+def a_result_that_is_not_looked_at(client: Client, running: Path) -> None:
+    futures: List[Any] = [client.submit(identity, number) for number in range(1000)]
+    client.wait(futures, TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        cancelled_by_the_user,
+        left_over_by_map,
+        left_over_by_get,
+        cleared,
+        disconnected,
+        an_exception_leaves,
+        a_result_that_is_not_looked_at,
+    ],
+    ids=lambda block: block.__name__,
+)
+def test_no_false_alarm(any_address: str, tmp_path: Path, block: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with contextlib.suppress(InterruptedError), Client(any_address) as client:
+            block(client, tmp_path / "running")
+
+
+def test_a_client_inside_a_task_warns_of_its_own_tasks_alone(any_address: str) -> None:
+    output: List[Any] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Client(any_address, stream_output=output.append) as client:
+            client.submit(leave_tasks_to_a_client, any_address).result(TIMEOUT_SECONDS)
+    assert "1 unfinished task was cancelled" in "".join(each.text for each in output)
