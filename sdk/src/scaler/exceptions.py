@@ -27,6 +27,7 @@ __all__ = [
     "InvalidArgumentError",
     "MissingObjects",
     "MissingPackageError",
+    "ModuleUploadError",
     "NamedFunctionError",
     "NoWorkerError",
     "NotASchedulerError",
@@ -170,6 +171,10 @@ class TooManyReferences(ScalerError, ValueError):
 
 class ObjectStorageFullError(ScalerError, OSError):
     """Neither memory nor disk has room for a large argument, object or result, or the scheduler takes none so large."""
+
+
+class ModuleUploadError(ScalerError, ImportError):
+    """Code that is to be shipped to workers cannot be found here, or cannot be shipped."""
 
 
 class GraphKeyError(ScalerError, KeyError):

@@ -48,6 +48,7 @@ from scaler.exceptions import (
     ArgumentTypeError,
     DisconnectedError,
     MissingObjects,
+    ModuleUploadError,
     SerializeObjectError,
     TooManyReferences,
 )
@@ -203,7 +204,7 @@ class Submitter:
         self._core.check_open()
         try:
             return self._core.functions.add(fn)
-        except (DisconnectedError, OSError):
+        except (DisconnectedError, ModuleUploadError, OSError):
             raise
         except Exception as error:
             raise SerializeObjectError(

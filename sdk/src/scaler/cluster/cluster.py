@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 from scaler.arguments import Duration, Size, whole
 from scaler.cluster.program import Program, option_arguments
@@ -82,8 +82,7 @@ class Cluster(Program):
                     capabilities=_capability_list(capabilities),
                 ),
             ],
-            # Tasks import what this program can import, also from beside its script.
-            environment={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
+            environment=_environment(),
             is_replaced=True,
         )
         self._address = address
@@ -99,6 +98,14 @@ class Cluster(Program):
 
     def _repr_html_(self) -> str:
         return card("Cluster", [("scheduler", self._address), ("slots", self._n_workers), ("state", self.state)])
+
+
+def _environment() -> Dict[str, str]:
+    """Tasks import what this program can import, also from beside its script; and write compiled code if it does."""
+    environment = {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
+    if sys.dont_write_bytecode:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return environment
 
 
 def _capability_list(capabilities: Optional[Mapping[str, float]]) -> Optional[str]:

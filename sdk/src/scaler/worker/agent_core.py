@@ -24,7 +24,7 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
-from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
+from scaler.worker.effects import CodeError, CodeSource, Deliver, Effect, ObjectSource, Send
 from scaler.worker.frames import Buffer, Results
 from scaler.worker.outcomes import NOT_RUN, Outcomes, Ran
 from scaler.worker.output_outbox import OutputOutbox
@@ -83,6 +83,7 @@ class AgentCore:
         objects: where functions and values come from and large results go to.
         effects: shared with the object store; the agent performs and clears it.
         resident_bytes: resident memory of a process by id, 0 when unknown.
+        code: where code of clients comes from; None: there is none.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class AgentCore:
         objects: ObjectSource,
         effects: List[Effect],
         resident_bytes: Callable[[int], int],
+        code: Optional[CodeSource] = None,
     ) -> None:
         self.effects = effects
         self.queue = TaskQueue()
@@ -99,6 +101,7 @@ class AgentCore:
         self.pool = ProcessorPool(settings.slots, progress, effects)
         self._settings = settings
         self._objects = objects
+        self._code = code
         self._durations = TaskDurations()
         self._outcomes = Outcomes(objects, settings.name)
         self._output = OutputOutbox()
@@ -122,16 +125,30 @@ class AgentCore:
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
         if not missing:
             # SCL-WRK-001
-            self.queue.append(batch)
+            self._enqueue(batch)
             return
         for ready in self.waiting.add(batch, missing):
-            self.queue.append(ready)
+            self._enqueue(ready)
+        for object_id in missing:
+            self._objects.fetch(object_id)
+
+    def _enqueue(self, batch: TaskBatch) -> None:
+        """All objects of a batch are here: it can run, unless its function needs code that is not."""
+        try:
+            missing = self._code.missing(batch.traits.function) if self._code is not None else set()
+        except CodeError as error:
+            self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, str(error))
+            return
+        if not missing:
+            self.queue.append(batch)
+            return
+        self.waiting.add_whole(batch, missing)
         for object_id in missing:
             self._objects.fetch(object_id)
 
     def on_object_available(self, object_id: int) -> None:
         for batch in self.waiting.arrived(object_id):
-            self.queue.append(batch)
+            self._enqueue(batch)
 
     def on_object_missing(self, object_id: int) -> None:
         for batch in self.waiting.lost(object_id):
@@ -152,6 +169,13 @@ class AgentCore:
                 for object_id in dropped:
                     del state.defined[object_id]
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
+        if self._code is not None:
+            self.pool.retire(self._code.forget(object_ids))
+            self._sweep_code()
+
+    def _sweep_code(self) -> None:
+        if self._code is not None:
+            self._code.sweep({folder for state in self.pool.states() for folder in state.code_folders})
 
     def on_object_served(self, object_id: int) -> None:
         """The scheduler has fetched a large result to its end."""
@@ -211,6 +235,9 @@ class AgentCore:
                     chunk.reported = chunk.count  # what it may still send is of no interest
                 # SCL-WRK-029
                 self.pool.kill(state)
+        if self._code is not None:
+            self.pool.retire(self._code.forget_all())
+            self._sweep_code()
 
     # From processors ----------------------------------------------------------------------------------------
 
@@ -296,6 +323,8 @@ class AgentCore:
         self.pool.remove(state)
         busy_since = now if state in self._reporting else state.busy_since
         death = _Death(description, stack, max(0, int((now - busy_since) * 1e6)))
+        if state.code_folders:
+            self._sweep_code()
         for chunk in reversed(state.chunks):
             if chunk.reported < chunk.count:
                 self._settle_chunk_of_dead(state, chunk, death)
@@ -423,10 +452,11 @@ class AgentCore:
         """Give one processor its next chunk; False when none may have one."""
         head = self.queue.head()
         mean = self._durations.mean_seconds(head.traits.function)
+        code_key = self._code.key(head.traits.function) if self._code is not None else ""
         # SCL-WRK-003
-        state = self.pool.take_idle(head.traits.priority)
+        state = self.pool.take_idle(head.traits.priority, code_key)
         if state is None and mean is not None and mean < PIPELINE_TASK_SECONDS:
-            state = self.pool.pipelinable()
+            state = self.pool.pipelinable(code_key)
         if state is None:
             return False
         chunk = Chunk(self.queue.take(self._chunk_size(head, mean)), state.next_position)
@@ -435,6 +465,7 @@ class AgentCore:
             state.busy_since = now
         state.chunks.append(chunk)
         self._limits.dealt(chunk)
+        self._dedicate(state, code_key, head.traits.function)
         self._define_objects(state, chunk.batch, now)
         batch = chunk.batch
         buffers = frames.tasks_frame(
@@ -452,6 +483,14 @@ class AgentCore:
         )
         self.effects.append(Deliver(state.number, buffers))
         return True
+
+    def _dedicate(self, state: ProcessorState, code_key: str, function: int) -> None:
+        """From now on a processor runs tasks with this code alone."""
+        if state.code_key is None:
+            state.code_key = code_key
+            if code_key and self._code is not None:
+                client_key, state.code_folders = self._code.contents(function)
+                self.effects.append(Deliver(state.number, frames.code_frame(client_key, state.code_folders)))
 
     def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
         traits = batch.traits

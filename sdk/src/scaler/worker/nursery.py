@@ -37,6 +37,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.exceptions import PreloadError
+from scaler.source_versions import versions
 from scaler.worker import stacks
 from scaler.worker.preload import preload
 from scaler.worker.processor import Processor, ProcessorSettings
@@ -209,6 +210,7 @@ class _Nursery:
             logger.error("%s", error, exc_info=error.__cause__)
             self._report(Event.FAILED, text=str(error))
             return 1
+        versions.start()  # before its files are edited: processors inherit which versions were preloaded
         _freeze()
         try:
             self._serve()
