@@ -10,6 +10,7 @@ from __future__ import annotations
 
 __all__ = [
     "ClientShutdownException",
+    "DependencyError",
     "DeserializeObjectError",
     "DisconnectedError",
     "GraphKeyError",
@@ -68,6 +69,10 @@ class SerializeObjectError(ScalerError, TypeError):
 
 class DeserializeObjectError(ScalerError):
     """A function or argument cannot be loaded by the worker, or a result by the client."""
+
+
+class DependencyError(ScalerError):
+    """The task was not run, because one whose result it needs has failed; `__cause__` is the exception of that one."""
 
 
 class ResultNotSerializableError(ScalerError):

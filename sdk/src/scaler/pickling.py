@@ -10,6 +10,8 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import itertools
 import os
 import sys
@@ -187,6 +189,21 @@ def _versioned(reduced: Tuple[Any, ...], made: type) -> Tuple[Any, ...]:
     return (make_class, (make, *arguments), (_versions.of(made), state), None, None, set_class_state)
 
 
+def _refuse_foreign_future(obj: Any) -> None:
+    """Raises TypeError for a future that nobody would ever give its result in another process."""
+    kind = type(obj)
+    is_from_dask = kind.__module__.partition(".")[0] == "distributed"
+    if is_from_dask or (
+        isinstance(obj, (concurrent.futures.Future, asyncio.Future))
+        and kind.__reduce__ is object.__reduce__
+        and kind.__reduce_ex__ is object.__reduce_ex__
+    ):
+        raise TypeError(
+            f"{kind.__module__}.{kind.__qualname__} is a future of another library, which cannot be waited for in a task:"
+            " pass its result()"
+        )
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle's, but for code objects and classes."""
 
@@ -198,6 +215,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     if hasattr(cloudpickle.Pickler, "reducer_override"):
 
         def reducer_override(self, obj: Any) -> Any:
+            if hasattr(type(obj), "add_done_callback"):
+                _refuse_foreign_future(obj)
             reduced = super().reducer_override(obj)
             if type(reduced) is tuple and reduced[-1] is by_value._class_setstate:
                 return _versioned(reduced, obj)

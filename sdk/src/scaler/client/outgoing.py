@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.objects import KeptObject
 from scaler.codecs import PYTHON_CODEC
 from scaler.named_functions import NamedFunction
 from scaler.payload import Buffer
 from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler.client.future import ScalerFuture
 
 MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
@@ -38,7 +41,7 @@ class TaskRun:
 
     __slots__ = (
         "function", "function_object", "options", "first_id", "payloads", "payload_bytes", "dependency_counts",
-        "dependencies", "_payload", "_sizes",
+        "dependencies", "predecessor_counts", "predecessors", "futures_needed", "_payload", "_sizes",
     )  # fmt: skip
 
     def __init__(self, function: FunctionKey, options: Optional[m.TaskOptions], first_id: int) -> None:
@@ -50,6 +53,9 @@ class TaskRun:
         self.payload_bytes = 0
         self.dependency_counts: Optional[array[int]] = None
         self.dependencies: array[int] = array("Q")
+        self.predecessor_counts: Optional[array[int]] = None
+        self.predecessors: array[int] = array("Q")  # ids of the tasks whose results the tasks need
+        self.futures_needed: Dict[int, Tuple[ScalerFuture, ...]] = {}  # of these, by task that needs them
         self._payload: Optional[bytes] = None  # all payloads, once it was sent
         self._sizes: array[int] = array("I")
 
@@ -68,6 +74,14 @@ class TaskRun:
             self.dependency_counts = array("H", bytes(2 * (len(self.payloads) - 1)))
         self.dependency_counts.append(len(dependencies))
         self.dependencies.extend(dependencies)
+
+    def add_predecessors(self, task_id: int, predecessors: Sequence[ScalerFuture]) -> None:
+        """Set whose results the task added last needs."""
+        if self.predecessor_counts is None:
+            self.predecessor_counts = array("H", bytes(2 * (len(self.payloads) - 1)))
+        self.predecessor_counts.append(len(predecessors))
+        self.predecessors.extend([future.task_id for future in predecessors])
+        self.futures_needed[task_id] = tuple(predecessors)
 
     def sizes_of(self, task_ids: List[int]) -> List[int]:
         """The payload bytes of each of some tasks."""
@@ -97,6 +111,9 @@ class TaskRun:
             self.dependency_counts.extend([0] * (len(self._sizes) - len(self.dependency_counts)))
             task.dependency_counts = self.dependency_counts
             task.dependencies = array("Q", map(wire_id, self.dependencies))
+        if self.predecessor_counts is not None:
+            self.predecessor_counts.extend([0] * (len(self._sizes) - len(self.predecessor_counts)))
+            task.predecessor_counts, task.predecessors = self.predecessor_counts, self.predecessors
         return task, [self._payload]
 
     def part(self, task_ids: List[int], wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
@@ -108,15 +125,21 @@ class TaskRun:
         offsets = list(accumulate(task.payload_sizes, initial=0))
         positions = [task_id - self.first_id for task_id in task_ids]
         if task.dependency_counts:
-            places = list(accumulate(task.dependency_counts, initial=0))
-            dependencies = array("Q")
-            for position in positions:
-                dependencies.extend(task.dependencies[places[position] : places[position + 1]])
-            task.dependencies = dependencies
-            task.dependency_counts = array("H", [task.dependency_counts[position] for position in positions])
+            task.dependency_counts, task.dependencies = _part(task.dependency_counts, task.dependencies, positions)
+        if task.predecessor_counts:
+            task.predecessor_counts, task.predecessors = _part(task.predecessor_counts, task.predecessors, positions)
         task.ids = array("Q", task_ids)
         task.payload_sizes = array("I", [task.payload_sizes[position] for position in positions])
         return task, [content[offsets[position] : offsets[position + 1]] for position in positions]
+
+
+def _part(counts: array[int], entries: array[int], positions: List[int]) -> Tuple[array[int], array[int]]:
+    """What some of the tasks have of a column with several entries each."""
+    places = list(accumulate(counts, initial=0))
+    found = array("Q")
+    for position in positions:
+        found.extend(entries[places[position] : places[position + 1]])
+    return array("H", [counts[position] for position in positions]), found
 
 
 class GraphRun:
@@ -235,6 +258,7 @@ class Outbox:
         payload: bytes,
         dependencies: Sequence[int] = (),
         options: Optional[m.TaskOptions] = None,
+        predecessors: Sequence[ScalerFuture] = (),
     ) -> TaskRun:
         """Add a task; returns the run that it has joined."""
         # SCL-CLT-010
@@ -257,8 +281,13 @@ class Outbox:
             run.add_dependencies(dependencies)
         elif run.dependency_counts is not None:
             run.dependency_counts.append(0)
+        if predecessors:
+            run.add_predecessors(task_id, predecessors)
+        elif run.predecessor_counts is not None:
+            run.predecessor_counts.append(0)
         if len(run.payloads) >= MAXIMUM_BATCH_TASKS or (
-            dependencies and len(run.dependencies) >= MAXIMUM_BATCH_DEPENDENCIES
+            (dependencies or predecessors)
+            and len(run.dependencies) + len(run.predecessors) >= MAXIMUM_BATCH_DEPENDENCIES
         ):
             self._close_run()
         return run
@@ -273,6 +302,10 @@ class Outbox:
         if run.dependency_counts is not None:
             del run.dependency_counts[len(run.payloads) :]
             del run.dependencies[sum(run.dependency_counts) :]
+        if run.predecessor_counts is not None:
+            del run.predecessor_counts[len(run.payloads) :]
+            del run.predecessors[sum(run.predecessor_counts) :]
+            run.futures_needed.pop(task_id, None)
         if not run.payloads:
             self._items = [item for item in self._items if item is not run]
         self._close_run()
