@@ -193,14 +193,11 @@ def _refuse_foreign_future(obj: Any) -> None:
     """Raises TypeError for a future that nobody would ever give its result in another process."""
     kind = type(obj)
     is_from_dask = kind.__module__.partition(".")[0] == "distributed"
-    if is_from_dask or (
-        isinstance(obj, (concurrent.futures.Future, asyncio.Future))
-        and kind.__reduce__ is object.__reduce__
-        and kind.__reduce_ex__ is object.__reduce_ex__
-    ):
+    has_own_reduction = any("__reduce__" in each.__dict__ for each in kind.__mro__[:-1])
+    if is_from_dask or (isinstance(obj, (concurrent.futures.Future, asyncio.Future)) and not has_own_reduction):
         raise TypeError(
-            f"{kind.__module__}.{kind.__qualname__} is a future of another library, which cannot be waited for in a task:"
-            " pass its result()"
+            f"{kind.__module__}.{kind.__qualname__} is a future of another library, which a task cannot wait for: pass"
+            " its result()"
         )
 
 

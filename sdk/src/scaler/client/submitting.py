@@ -116,6 +116,22 @@ class Submitter:
     @overload
     def submit(self, fn: Callable[..., R], /, *args: Any, profiling: bool, **kwargs: Any) -> ScalerFuture[R]: ...
 
+    # A future stands for its result, which no signature of a function can say.
+    @overload
+    def submit(
+        self, fn: Callable[..., R], first: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+    ) -> ScalerFuture[R]: ...
+
+    @overload
+    def submit(
+        self, fn: Callable[..., R], first: Any, second: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+    ) -> ScalerFuture[R]: ...
+
+    @overload
+    def submit(
+        self, fn: Callable[..., R], first: Any, second: Any, third: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+    ) -> ScalerFuture[R]: ...
+
     @overload
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ScalerFuture[R]: ...
 
@@ -223,8 +239,8 @@ class Submitter:
         count = len(references) + len(needed)
         if count >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
             raise TooManyReferences(
-                f"the arguments of {function_name(fn)} refer to {count} objects and futures, and a task can have at most"
-                f" {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
+                f"the arguments of {function_name(fn)} refer to {count} objects and futures, and a task can have at"
+                f" most {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
             )
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0
