@@ -465,7 +465,6 @@ class ClientCore:
 
     def _on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
         self.outcomes.on_task_result(message, payload)
-        # SCL-CLT-015
         given_back, self.outcomes.given_back = self.outcomes.given_back, []
         for future in given_back:
             run = future._source
