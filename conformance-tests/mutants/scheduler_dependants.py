@@ -56,14 +56,14 @@ class DependantKeeper:
 
     def dependant_payload(self, task: Task) -> Tuple[bytes, List[int]]:
         """Payload and dependencies as a worker gets them."""
-        results = self.in_order([each.result for each in task.needed])
+        results = self.results_in_order([each.result for each in task.needed])
         objects = [each for each in results if isinstance(each, int)]
         own = task.dependencies[: len(task.dependencies) - len(objects)]
         sizes = [IS_OBJECT if isinstance(each, int) else len(each) for each in results]
         head = struct.pack(f"<II{len(sizes)}I", NODE_MARK, len(sizes), *sizes)
         return head + b"".join(each for each in results if isinstance(each, bytes)) + task.payload, own + objects
 
-    def in_order(self, results: List[Any]) -> List[Any]:
+    def results_in_order(self, results: List[Any]) -> List[Any]:
         return results
 
     def on_predecessor_ended(self, task: Task, status: Optional[int], payload: bytes, codec: str, origin: int) -> None:

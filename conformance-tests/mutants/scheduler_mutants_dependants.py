@@ -27,7 +27,7 @@ class GivesResultsByAge(ReferenceScheduler):
 
 @mutant(breaks="SCL-SCH-039", caught_by="scheduler/predecessors/large-results-that-tasks-need-are-dependencies")
 class ForgetsLargeResults(ReferenceScheduler):
-    def in_order(self, results: List[Any]) -> List[Any]:
+    def results_in_order(self, results: List[Any]) -> List[Any]:
         return [each if isinstance(each, bytes) else b"" for each in results]
 
 

@@ -90,6 +90,7 @@ def test_a_large_result_stays_an_object_until_its_dependants_are_done(
     worker.finish(worker.take_tasks(), [b""], objects=[large])
     assert client.take(m.TaskResult).objects[0] == large
     client.delete(large)
+    assert list(worker.take(m.ObjectInstruction).ids) == [large], "it is announced to the worker as any other"
     (instance,) = worker.take_tasks()
     assert list(worker.task.dependencies) == [large]
     assert results_of(worker.payload) == [b"", b"1"]
@@ -287,7 +288,7 @@ def test_what_waits_for_others_counts_as_in_flight_and_as_waiting() -> None:
     assert lost[0] == 3 and lost[1].kind == m.FailureKind.REJECTED
     assert harness.state.waiting() == 3
     worker = harness.worker()
-    for _ in range(3):
+    while worker.inbox:
         worker.finish(worker.take_tasks())
         client.inbox.clear()
     assert harness.state.waiting() == 0
