@@ -285,8 +285,9 @@ class ClientCore:
             if self.value_objects:
                 self._delete_objects(sorted(self.value_objects))
                 self.value_objects.clear()
-        # First those that wait here for others, the last ones of a chain before what they wait for.
-        futures = sorted(reversed(futures), key=lambda future: type(future._source) is not DeferredTask)
+        # First those that wait here for others, the end of a chain before what it waits for.
+        waiting = [future for future in reversed(futures) if type(future._source) is DeferredTask]
+        futures = [*waiting, *(future for future in futures if type(future._source) is not DeferredTask)]
         # Taken one by one: Ctrl-C leaves the others where their outcomes will find them.
         taken = (future for future in futures if self.futures.pop(future.task_id, None) is not None)
         self.outcomes.settle(taken, CANCELLED_AND_NOTIFIED, None)

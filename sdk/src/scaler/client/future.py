@@ -237,6 +237,9 @@ class ScalerFuture(_Future[R]):
         payload = self._payload
         if payload is None:
             return  # another thread was faster
+        content = payload
+        if self._keeps_content:
+            payload = memoryview(payload).toreadonly()  # whoever writes to the result has arrays of his own
         if self._inherited_from is not None:
             self._exception = dependency_error(self, self._inherited_from[0], bytes(payload))
         elif self._has_failed:
@@ -249,7 +252,7 @@ class ScalerFuture(_Future[R]):
             except BaseException as error:
                 self._exception = _not_loadable(error)
         if self._keeps_content:
-            self._content = payload
+            self._content = content
         self._payload = None
 
     def __reduce__(self) -> Any:

@@ -57,8 +57,9 @@ class NeededFutures:
     def place_of(self, future: ScalerFuture) -> Optional[int]:
         """The future's place among the predecessors; None when it has its result."""
         if id(future) not in self._positions:
-            future._keeps_content = True  # from now on: its result may be loaded meanwhile
+            before, future._keeps_content = future._keeps_content, True  # its result may be loaded at any moment
             if future._state == FINISHED and not has_failed(future):
+                future._keeps_content = before
                 return None
             self._positions[id(future)] = len(self.futures)
             self.futures.append(future)
