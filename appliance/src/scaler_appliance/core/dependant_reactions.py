@@ -46,6 +46,7 @@ class DependantReactions:
         client.unfinished += 1
         self._state.nodes_waiting += 1
         client.flow.submit(1, len(dependant.payload))
+        self._state.touch_session(client)
         # As with other tasks, whatever exists is referenced.
         missing = [each for each in dependant.references() if not self._state.objects.refer(each)]
         client.dependants.add(dependant)
@@ -191,6 +192,7 @@ class DependantReactions:
         batch.is_charged, batch.has_results = True, True
         client.add_released_batch(batch)
         client.touch()
+        self._state.touch_session(client)
         self._state.nodes_waiting -= len(members)
         function = self._state.objects.find(batch.function)
         self._state.changes.begin(batch, function.name if function is not None else "")
