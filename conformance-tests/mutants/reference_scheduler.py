@@ -17,8 +17,8 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
-from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_dependants import DependantKeeper
+from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_graphs import GraphKeeper
 from mutants.scheduler_monitors import MonitorKeeper
 from mutants.scheduler_objects import ObjectKeeper

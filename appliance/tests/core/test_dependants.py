@@ -8,6 +8,7 @@ from typing import Any, Callable, List
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Status, Worker, options, split, task
 
+from scaler_appliance.core import dependant_reactions
 from scaler_appliance.core.shared_results import FAN_OUT_BYTES, SHARED_RESULT_BYTES
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
@@ -306,6 +307,19 @@ def test_an_explanation_names_the_task_that_is_waited_for(harness: Harness, clie
 
     assert explained(2) == "the task waits for task 0 of f"
     assert explained(3) == "the task waits for task 2 of f and 1 other task"
+
+
+def test_results_that_are_too_much_for_one_task_lose_it_and_what_needs_it(
+    harness: Harness, client: Client, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependant_reactions, "MAXIMUM_RESULTS_BYTES", 5)
+    client.submit([0])
+    client.submit_after(1, 0)
+    client.submit_after(2, 1)
+    worker.finish(worker.take_tasks(), [b"value!"])
+    result = client.take(m.TaskResult)
+    assert list(result.ids) == [0, 1, 2] and list(result.causes) == [0, 0, 2]
+    harness.nothing_else_was_sent()
 
 
 def test_a_missing_object_is_told_before_anything_is_waited_for(harness: Harness, client: Client) -> None:

@@ -73,8 +73,8 @@ class DependantReactions:
 
     def _advance(self, client: ClientSession) -> None:
         dependants = client.dependants
-        ready: List[Dependant] = []
         while dependants.endings:
+            ready: List[Dependant] = []
             endings, dependants.endings = dependants.endings, []
             for ending in endings:
                 followers = dependants.followers.pop(ending.task_id, {})
@@ -84,7 +84,7 @@ class DependantReactions:
                     continue
                 for follower in followers.values():
                     self._pass_failure_on(client, ending, follower)
-        self._release(client, ready)
+            self._release(client, ready)
 
     def _pass_result_on(self, client: ClientSession, ending: Ending, followers: List[Dependant]) -> List[Dependant]:
         """Give a result to those that wait for it; returns those that wait for nothing more."""

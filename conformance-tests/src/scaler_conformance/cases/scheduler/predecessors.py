@@ -83,7 +83,7 @@ def failures_spread_to_what_needs_them(bench: RoleBench) -> None:
 @case(covers=["SCL-SCH-040"], features=[FEATURE])
 def cancels_spread_to_what_needs_them(bench: RoleBench) -> None:
     """What needs a cancelled task is told as cancelled, once; cancelling what waits cancels nothing else."""
-    client = client_of(bench)
+    client, worker = client_of(bench), bench.worker(slots=9)
     first, other = client.submit_payloads([b"0", b"1"])
     ids: List[int] = [first]
     for _ in range(2):
@@ -91,9 +91,14 @@ def cancels_spread_to_what_needs_them(bench: RoleBench) -> None:
     alone = submit_after(client, b"3", [other])
     client.cancel(alone)
     client.expect_confirmation(alone, "cancelled")
+    task = worker.expect_task(b"0")
     client.cancel(first)
+    worker.expect_cancel(task.id)
+    worker.confirm(task.id, 0)
     for id_ in ids:
         client.expect_confirmation(id_, "cancelled")
+    worker.succeed(worker.expect_task(b"1"))
+    client.expect_outcome(other, "success")
     client.expect_nothing_more()
 
 
@@ -118,7 +123,15 @@ def tasks_that_need_what_was_told_are_given_back(bench: RoleBench) -> None:
 def predecessors_that_disagree_are_malformed(bench: RoleBench) -> None:
     """Columns of predecessors that do not fit, and tasks that need themselves, later ones or one twice, are refused."""
     worker, client = bench.worker(slots=9), client_of(bench)
-    for counts, offsets in (([1], []), ([], [-1]), ([2], [-1]), ([1, 0], [-1]), ([1], [0]), ([1], [1]), ([2], [-1, -1])):
+    for counts, offsets in (
+        ([1], []),
+        ([], [-1]),
+        ([2], [-1]),
+        ([1, 0], [-1]),
+        ([1], [0]),
+        ([1], [1]),
+        ([2], [-1, -1]),
+    ):
         (first,) = client.submit_payloads([b"0"])
         task = worker.expect_task(b"0")
         id_ = client.next_id
