@@ -130,12 +130,11 @@ class ClientCore:
         dependencies: Sequence[int],
         future: ScalerFuture,
         options: Optional[m.TaskOptions] = None,
-        predecessors: Sequence[ScalerFuture] = (),
     ) -> None:
         """Give the future its id and queue its task; wait while the scheduler takes no more. The lock is held.
 
         Parameters:
-            predecessors: of tasks whose results the scheduler puts in front of the payload.
+            dependencies: ids of objects; TaskNeeds: and what it needs of other tasks.
 
         Raises DisconnectedError when the client's end ends such a wait.
         """
@@ -149,7 +148,7 @@ class ClientCore:
             self.futures[task_id] = future
             if dependencies:
                 self.outcomes.needs[task_id] = self.objects.need(dependencies)
-            future._source = self._outbox.add_task(function, task_id, payload, dependencies, options, predecessors)
+            future._source = self._outbox.add_task(function, task_id, payload, dependencies, options)
             if is_alone and self._send_at_once():
                 return
         except BaseException:

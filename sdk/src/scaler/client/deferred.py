@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import content_of, has_failed, is_cancelled, origin_of
 from scaler.client.objects import KeptObject
-from scaler.client.outgoing import FunctionKey, TaskRun
+from scaler.client.outgoing import FunctionKey, TaskNeeds, TaskRun
 from scaler.exceptions import DisconnectedError
 from scaler.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, Buffer
 from scaler_protocol import MalformedMessageError, decode_struct
@@ -250,7 +250,7 @@ def submit_after(
         if PREDECESSORS in core.welcome.features and not any(
             type(each._source) is DeferredTask for each in predecessors
         ):
-            core.submit(function, payload, dependencies, future, options, predecessors)
+            core.submit(function, payload, TaskNeeds(dependencies, predecessors), future, options)
             if arguments_bytes:
                 core.hand_over_arguments(dependencies[0], arguments_bytes)
             return

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.objects import KeptObject
@@ -36,12 +36,28 @@ FunctionKey = Union[int, NamedFunction]
 WireId = Callable[[int], int]
 
 
+class TaskNeeds(List[int]):
+    """The objects that a task needs, and the tasks whose results it needs.
+
+    Parameters:
+        object_ids: may be none; it is true all the same.
+        predecessors: in the order of their places in the task's arguments.
+    """
+
+    def __init__(self, object_ids: Sequence[int], predecessors: Sequence[ScalerFuture]) -> None:
+        super().__init__(object_ids)
+        self.predecessors = tuple(predecessors)
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class TaskRun:
     """Tasks of one function with consecutive ids, on their way."""
 
     __slots__ = (
         "function", "function_object", "options", "first_id", "payloads", "payload_bytes", "dependency_counts",
-        "dependencies", "predecessor_counts", "predecessors", "futures_needed", "_payload", "_sizes",
+        "dependencies", "futures_needed", "predecessor_count", "_ids_needed", "_payload", "_sizes",
     )  # fmt: skip
 
     def __init__(self, function: FunctionKey, options: Optional[m.TaskOptions], first_id: int) -> None:
@@ -53,9 +69,9 @@ class TaskRun:
         self.payload_bytes = 0
         self.dependency_counts: Optional[array[int]] = None
         self.dependencies: array[int] = array("Q")
-        self.predecessor_counts: Optional[array[int]] = None
-        self.predecessors: array[int] = array("Q")  # ids of the tasks whose results the tasks need
-        self.futures_needed: Dict[int, Tuple[ScalerFuture, ...]] = {}  # of these, by task that needs them
+        self.futures_needed: Dict[int, Tuple[ScalerFuture, ...]] = {}  # by task that needs their results
+        self.predecessor_count = 0
+        self._ids_needed: Dict[int, List[int]] = {}  # of their tasks, as these were numbered then
         self._payload: Optional[bytes] = None  # all payloads, once it was sent
         self._sizes: array[int] = array("I")
 
@@ -74,14 +90,16 @@ class TaskRun:
             self.dependency_counts = array("H", bytes(2 * (len(self.payloads) - 1)))
         self.dependency_counts.append(len(dependencies))
         self.dependencies.extend(dependencies)
+        if type(dependencies) is TaskNeeds:
+            task_id = self.first_id + len(self.payloads) - 1
+            self._ids_needed[task_id] = [future.task_id for future in dependencies.predecessors]
+            self.futures_needed[task_id] = dependencies.predecessors
+            self.predecessor_count += len(dependencies.predecessors)
 
-    def add_predecessors(self, task_id: int, predecessors: Sequence[ScalerFuture]) -> None:
-        """Set whose results the task added last needs."""
-        if self.predecessor_counts is None:
-            self.predecessor_counts = array("H", bytes(2 * (len(self.payloads) - 1)))
-        self.predecessor_counts.append(len(predecessors))
-        self.predecessors.extend([future.task_id for future in predecessors])
-        self.futures_needed[task_id] = tuple(predecessors)
+    def forget_predecessors(self, task_id: int) -> None:
+        """A task that was being added is taken back."""
+        self.futures_needed.pop(task_id, None)
+        self._ids_needed.pop(task_id, None)
 
     def sizes_of(self, task_ids: List[int]) -> List[int]:
         """The payload bytes of each of some tasks."""
@@ -111,9 +129,10 @@ class TaskRun:
             self.dependency_counts.extend([0] * (len(self._sizes) - len(self.dependency_counts)))
             task.dependency_counts = self.dependency_counts
             task.dependencies = array("Q", map(wire_id, self.dependencies))
-        if self.predecessor_counts is not None:
-            self.predecessor_counts.extend([0] * (len(self._sizes) - len(self.predecessor_counts)))
-            task.predecessor_counts, task.predecessors = self.predecessor_counts, self.predecessors
+        if self._ids_needed:
+            rows = [self._ids_needed.get(task_id, ()) for task_id in task.ids]
+            task.predecessor_counts = array("H", map(len, rows))
+            task.predecessors = array("Q", chain.from_iterable(rows))
         return task, [self._payload]
 
     def part(self, task_ids: List[int], wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
@@ -258,7 +277,6 @@ class Outbox:
         payload: bytes,
         dependencies: Sequence[int] = (),
         options: Optional[m.TaskOptions] = None,
-        predecessors: Sequence[ScalerFuture] = (),
     ) -> TaskRun:
         """Add a task; returns the run that it has joined."""
         # SCL-CLT-010
@@ -281,13 +299,8 @@ class Outbox:
             run.add_dependencies(dependencies)
         elif run.dependency_counts is not None:
             run.dependency_counts.append(0)
-        if predecessors:
-            run.add_predecessors(task_id, predecessors)
-        elif run.predecessor_counts is not None:
-            run.predecessor_counts.append(0)
         if len(run.payloads) >= MAXIMUM_BATCH_TASKS or (
-            (dependencies or predecessors)
-            and len(run.dependencies) + len(run.predecessors) >= MAXIMUM_BATCH_DEPENDENCIES
+            dependencies and len(run.dependencies) + run.predecessor_count >= MAXIMUM_BATCH_DEPENDENCIES
         ):
             self._close_run()
         return run
@@ -302,10 +315,7 @@ class Outbox:
         if run.dependency_counts is not None:
             del run.dependency_counts[len(run.payloads) :]
             del run.dependencies[sum(run.dependency_counts) :]
-        if run.predecessor_counts is not None:
-            del run.predecessor_counts[len(run.payloads) :]
-            del run.predecessors[sum(run.predecessor_counts) :]
-            run.futures_needed.pop(task_id, None)
+        run.forget_predecessors(task_id)
         if not run.payloads:
             self._items = [item for item in self._items if item is not run]
         self._close_run()
