@@ -57,6 +57,7 @@ class RunsWhatComesLate(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-SCH-002", caught_by="scheduler/predecessors/predecessors-that-disagree-are-malformed")
-class BelievesPredecessors(ReferenceScheduler):
+class TakesPredecessorsTwice(ReferenceScheduler):
     def check_predecessors(self, message: Message) -> None:
-        pass
+        if not any(len(set(needed)) < len(needed) for needed in self.predecessors_of(message)):
+            super().check_predecessors(message)
