@@ -171,13 +171,21 @@ def _columns(columns: Dict[str, Any]) -> Dict[str, Any]:
     return {name: column if isinstance(column, bytes) else array("Q", column) for name, column in columns.items()}
 
 
+_TASK_COLUMNS = (
+    ("dependency_counts", "H"),
+    ("dependencies", "Q"),
+    ("predecessor_counts", "H"),
+    ("predecessors", "Q"),
+)
+
+
 def task(ids: Iterable[int], payloads: Sequence[bytes] = (), **fields: Any) -> Tuple[m.Task, bytes]:
     """A batch of tasks of the function named `f`, unless said otherwise."""
     ids = array("Q", ids)
     payloads = payloads or [b"%d" % task_id for task_id in ids]
     if "function" not in fields:
         fields.setdefault("function_name", "f")
-    for name, typecode in (("dependency_counts", "H"), ("dependencies", "Q")):
+    for name, typecode in _TASK_COLUMNS:
         fields[name] = array(typecode, fields.get(name, ()))
     return m.Task(ids=ids, payload_sizes=array("I", map(len, payloads)), **fields), b"".join(payloads)
 
@@ -193,6 +201,10 @@ class Client(Peer):
     def submit(self, ids: Iterable[int], payloads: Sequence[bytes] = (), **fields: Any) -> None:
         self.send(*task(ids, payloads, **fields))
 
+    def submit_after(self, task_id: int, *predecessors: int, **fields: Any) -> None:
+        """Submit a task that needs the results of others."""
+        self.submit([task_id], predecessor_counts=[len(predecessors)], predecessors=predecessors, **fields)
+
     def cancel(self, *ids: int, force: bool = False) -> None:
         self.send(m.TaskCancel(ids=array("Q", ids), force=force))
 
@@ -205,6 +217,7 @@ class Client(Peer):
     def take_losses(self) -> Dict[int, m.Failure]:
         """Of one TaskResult, all lost: the failure by task id."""
         result = self.take(m.TaskResult)
+        self.causes = dict(zip(result.ids, result.causes))
         assert set(result.statuses) == {Status.LOST}, result
         payloads = split(self.payload, result.payload_sizes)
         return {task_id: decode_struct(m.Failure, data) for task_id, data in zip(result.ids, payloads)}

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
+from mutants.scheduler_dependants import DependantKeeper
 from mutants.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler_graphs import GraphKeeper
 from mutants.scheduler_monitors import MonitorKeeper
@@ -39,7 +40,7 @@ MAJOR, MINOR = 1, 0
 FAREWELL_SECONDS = 5.0
 
 
-class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper, MonitorKeeper):
+class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
     """One scheduler.
 
     Parameters:
@@ -254,6 +255,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, ObjectKeeper, MonitorKeeper):
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
+            "features": ["predecessors"],
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,

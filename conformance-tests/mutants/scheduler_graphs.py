@@ -26,6 +26,7 @@ class GraphKeeper:
     queue: List[Task]
     tell_outcome: Any
     confirm: Any
+    dependant_payload: Any
     end_task: Any
 
     def on_graph_task(self, client: Client, message: Message) -> None:
@@ -90,6 +91,8 @@ class GraphKeeper:
 
     def node_payload(self, task: Task) -> Tuple[bytes, List[int]]:
         """Payload and dependencies as a worker gets them."""
+        if task.needed:
+            return self.dependant_payload(task)
         if not task.predecessors:
             return task.payload, task.dependencies
         results = [each.result for each in task.predecessors]

@@ -97,6 +97,8 @@ class Task:
         self.is_target = True
         self.predecessors: List[Task] = []
         self.successors: List[Task] = []
+        self.needed: List[Task] = []  # tasks whose results it needs, outside of graphs
+        self.followers: List[Task] = []  # that need its result
         self.result: Any = None  # of a node that succeeded: bytes, or the id of an object
 
     @property

@@ -24,6 +24,10 @@ class TaskKeeper:
     objects: Dict[int, Object]
     node_payload: Any
     on_node_ended: Any
+    check_predecessors: Any
+    predecessors_of: Any
+    accept_dependant: Any
+    on_predecessor_ended: Any
     announce: Any
     let_go: Any
     end_need: Any
@@ -45,10 +49,12 @@ class TaskKeeper:
 
     def on_task(self, client: Client, message: Message) -> None:
         self.check_task_columns(message)
+        self.check_predecessors(message)
         self.check_order(client, message.ids)
         self.check_amounts(message.options)
-        for task in self.tasks_of(client, message, [message.function] * len(message.ids)):
-            self.accept_task(task)
+        tasks = self.tasks_of(client, message, [message.function] * len(message.ids))
+        for task, needed in zip(tasks, self.predecessors_of(message)):
+            self.accept_dependant(client, task, needed)
 
     def check_amounts(self, options: Any) -> None:
         raise NotImplementedError
@@ -310,6 +316,7 @@ class TaskKeeper:
         self.end_task(task)
         if task.is_node:
             self.on_node_ended(task, status, payload, codec)
+        self.on_predecessor_ended(task, status, payload, codec, task.id)
         self.renew(task.client)
 
     def keep_result(self, task: Task, payload: bytes, object_id: int) -> None:
@@ -318,7 +325,7 @@ class TaskKeeper:
         if not object_id:
             return
         kept = self.objects[object_id]
-        waiting = [each for each in task.successors if each.state == "waiting"]
+        waiting = [each for each in (*task.successors, *task.followers) if each.state == "waiting"]
         kept.needs += len(waiting)
         for each in waiting:
             each.dependencies.append(object_id)
@@ -407,6 +414,7 @@ class TaskKeeper:
         self.end_task(task)
         if task.is_node:
             self.on_node_ended(task, None, b"", "")
+        self.on_predecessor_ended(task, None, b"", "", task.id)
         self.renew(task.client)
 
     def on_task_cancel_confirm(self, worker: Worker, message: Message) -> None:

@@ -54,6 +54,7 @@ enum FailureKind {
   memoryLimit @9;
   rejected @10;  # the scheduler did not accept the task
   codecUnknown @11;  # no worker understands the codec
+  predecessorGone @12;  # the outcome of a task that this one needs left the scheduler before: submit it with the result
 }
 
 struct Failure {

@@ -21,6 +21,8 @@ struct Task {
   attempt @8 :UInt16;  # scheduler to worker: 1 for the first
   client @9 :UInt32;  # scheduler to worker: session of the client it runs for
   parentInstance @10 :UInt64;  # client to scheduler: 0, or the instance of the task that submits
+  predecessorCounts @11 :List(UInt16);  # client to scheduler: how many entries of `predecessors` each task has
+  predecessors @12 :List(UInt64);  # ids of earlier tasks, whose results the tasks need
 }
 
 struct TaskEcho {

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Status, Worker, options, split
 
-from scaler_appliance.core import graph_reactions
+from scaler_appliance.core import graph_reactions, shared_results
 from scaler_appliance.core.effects import RemoveObject
 from scaler_appliance.core.task_states import TaskState
 from scaler_protocol import decode_struct, encode_struct
@@ -152,8 +152,8 @@ def test_a_large_result_that_is_wanted_belongs_to_the_client_as_well(
 
 
 def test_a_result_that_many_need_goes_to_each_worker_once(harness: Harness, client: Client, worker: Worker) -> None:
-    content = bytes(graph_reactions.SHARED_RESULT_BYTES)
-    count = graph_reactions.FAN_OUT_BYTES // len(content) + 1
+    content = bytes(shared_results.SHARED_RESULT_BYTES)
+    count = shared_results.FAN_OUT_BYTES // len(content) + 1
     dependants = range(2, 2 + count)
     submit(client, {1: [], **{each: [1] for each in dependants}}, list(dependants))
     (instance,) = taken(worker).values()

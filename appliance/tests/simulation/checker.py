@@ -11,6 +11,8 @@ What it holds the scheduler to:
   that does not read is given nothing, nor are tasks of a client that does not.
 - A node of a graph runs after its predecessors, with their results; a target whose predecessor has no result ends as
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
+- The same holds for tasks that need others. One is given back to its client if what it needs is not known, or was told
+  before, and only then.
 - A worker is told of objects before it needs them and of their end once; a well-behaved peer is never refused.
 """
 
@@ -27,10 +29,11 @@ from scaler_protocol import messages as m
 
 Outcome = m.CancelOutcome
 LOST = int(m.TaskStatus.LOST)
-WORKER_LOST, OBJECT_MISSING, REJECTED = (
+WORKER_LOST, OBJECT_MISSING, REJECTED, PREDECESSOR_GONE = (
     m.FailureKind.WORKER_LOST,
     m.FailureKind.OBJECT_MISSING,
     m.FailureKind.REJECTED,
+    m.FailureKind.PREDECESSOR_GONE,
 )
 
 Reactions = Dict[type, Callable[..., None]]
@@ -104,20 +107,29 @@ class Checker:
 
     def _on_task(self, client: Party, message: m.Task, payload: bytes) -> None:
         counts = message.dependency_counts or [0] * len(message.ids)
+        before = iter(message.predecessors)
+        predecessor_counts = message.predecessor_counts or [0] * len(message.ids)
         offset = first = 0
-        for task_id, size, count in zip(message.ids, message.payload_sizes, counts):
+        for task_id, size, count, predecessors in zip(message.ids, message.payload_sizes, counts, predecessor_counts):
             needed = set(message.dependencies[first : first + count])
             if message.function:
                 needed.add(message.function)
-            task = Task(client, task_id, payload[offset : offset + size], message.options, needed)
+            data = payload[offset : offset + size]
+            if predecessors:
+                known = [client.tasks.get(next(before)) for _ in range(predecessors)]
+                task: Task = Node(client, task_id, data, message.options, needed, list(filter(None, known)), True)
+            else:
+                task = Task(client, task_id, data, message.options, needed)
             task.codec, task.name = message.codec, message.function_name
             offset, first = offset + size, first + count
             client.tasks[task_id] = task
             self._new.append(task)
-            if needed <= self._held:
-                self._waiting[task] = None
-            else:
+            if not needed <= self._held:
                 self._decide(task, Due(LOST, kind=OBJECT_MISSING))
+            elif not isinstance(task, Node):
+                self._waiting[task] = None
+            elif len(task.predecessors) < predecessors or any(_is_told(each) for each in task.predecessors):
+                self._decide(task, Due(LOST, kind=PREDECESSOR_GONE))
 
     def _on_graph_task(self, client: Party, message: m.GraphTask, payload: bytes) -> None:
         nodes: List[Node] = []
@@ -346,9 +358,10 @@ class Checker:
             if message.causes and message.causes[position]:
                 assert isinstance(task, Node) and task.worker is None
                 self._decide(task, self._inherited(task, client.tasks[message.causes[position] - 1], status, data))
-            elif status == LOST and task.is_new and self._has_waiting_limit:
-                if decode_struct(m.Failure, data).kind == REJECTED:  # also if a cancel came right behind it
-                    self._decide(task, Due(LOST, kind=REJECTED))
+            elif status == LOST and task.is_new and self._is_rejected(data):  # also if a cancel came right behind it
+                self._decide(task, Due(LOST, kind=REJECTED))
+            elif status == LOST and task.due is None and isinstance(task, Node):
+                self._decide(task, Due(LOST, kind=self._why_lost(task, data)))
             self._settle(task, status)
             due = task.due
             assert due is not None
@@ -360,6 +373,19 @@ class Checker:
                 failure = decode_struct(m.Failure, data)
                 assert (status, failure.kind, failure.attempts) == (LOST, due.kind, due.attempts), (task, failure, due)
         assert offset == len(payload)
+
+    def _is_rejected(self, data: bytes) -> bool:
+        return self._has_waiting_limit and decode_struct(m.Failure, data).kind == REJECTED
+
+    def _why_lost(self, node: Node, data: bytes) -> m.FailureKind:
+        """The reason that a task is told which needs others and is not given to anybody."""
+        kind = decode_struct(m.Failure, data).kind
+        if kind == PREDECESSOR_GONE:  # consequences may have been drawn already when it came
+            assert node.is_new and any(each.is_asked or each.due for each in node.ancestors()), f"{node} is given back"
+        else:
+            results = {each.due.object_id for each in node.predecessors if each.due is not None}
+            assert kind == OBJECT_MISSING and not results - {0} <= self._held, f"{node} is lost: {kind}"
+        return kind
 
     def _inherited(self, node: Node, origin: Task, status: int, data: bytes) -> Due:
         """What a target must be told that ends because of another node."""
@@ -465,3 +491,8 @@ class Checker:
         assert not self._clients and not self._waiting and not self._held
         for worker in self._workers.values():
             assert not worker.tasks and not worker.known
+
+
+def _is_told(task: Task) -> bool:
+    """Whether nothing will be told of a task from now on."""
+    return not task.is_wanted or task.outcome is not None or task.due is not None

@@ -6,6 +6,7 @@ What a client may rely on, and checks here:
 - each cancel is answered, `cancelled` means that nothing ran to its end, `notFound` that the outcome came before;
 - a task that may run once was started once at most;
 - of a graph it hears of the targets, and of nodes whose cancel it asked for; a result is made of the predecessors'.
+- a task that needs others gets their results, shares their failures, or is given back if it was too late for one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Submitted:
         self.is_cancel_asked = False
         self.is_wanted = True  # its outcome is to be told
         self.content = payload  # of its result
-        self.ancestors: Set[int] = set()  # ids of the nodes that it needs
+        self.predecessors: List[int] = []  # that a Task names
+        self.ancestors: Set[int] = set()  # ids of the tasks that it needs
 
     @property
     def is_lost_with_session(self) -> bool:
@@ -101,6 +103,8 @@ class Client(Peer):
             self.on_joined()
         elif self.world.chance(self.world.rates.cancel):
             self.cancel_some()
+        if self.world.needs and self.world.needs_random.random() < self.world.needs:
+            self.submit_after_others()
         self.misfortune()
 
     def make_object(self) -> None:
@@ -164,6 +168,42 @@ class Client(Peer):
             needed.append(self.random.choice(self.deleted))
         task = self.tasks[self.next_id] = Submitted(f"{name} {self.next_id}".encode(), options, needed, is_lost)
         return task
+
+    def submit_after_others(self) -> None:
+        """Submit tasks that need others, mostly unfinished ones: plain tasks, targets of graphs, and their like."""
+        random = self.world.needs_random
+        for _ in range(self.may_submit(random.choice((1, 1, 3)))):
+            known = [each for each in list(self.tasks)[-30:] if self.tasks[each].is_wanted]
+            if not known:
+                return
+            unfinished = [each for each in known if not self.tasks[each].outcome] or known
+            among = known if random.random() < 0.1 else unfinished
+            predecessors = random.sample(among, min(len(among), random.choice((1, 1, 2, 4))))
+            task = self.new_task(random.choice(FUNCTIONS), m.TaskOptions(at_most_once=random.random() < 0.1))
+            if random.random() < 0.03:
+                predecessors.append(self.next_id - 1 if self.next_id - 1 not in self.tasks else predecessors.pop())
+            message = m.Task(
+                ids=column([self.next_id]),
+                function=self.function,
+                codec="json",
+                options=task.options,
+                dependencies=column(task.dependencies),
+                predecessors=column(predecessors),
+            )
+            message.payload_sizes.append(len(task.payload))
+            message.dependency_counts.append(len(task.dependencies))
+            message.predecessor_counts.append(len(predecessors))
+            task.predecessors = predecessors
+            inputs = []
+            for each in filter(self.tasks.__contains__, predecessors):
+                task.ancestors |= {each, *self.tasks[each].ancestors}
+                task.dependencies = task.dependencies + self.tasks[each].dependencies
+                task.must_be_lost |= self.tasks[each].must_be_lost
+                inputs.append(self.tasks[each].content)
+            task.content = result_content(task.payload, inputs)
+            self.unfinished += 1
+            self.bytes_submitted += len(task.payload)
+            self.send(message, task.payload)
 
     def submit_graph(self) -> None:
         """Submit a graph of any form: nodes that nobody wants, and nodes that need one twice, included."""
@@ -231,10 +271,12 @@ class Client(Peer):
             status = message.statuses[position] if message.statuses else m.TaskStatus.SUCCESS
             large = message.objects[position] if message.objects else 0
             self.finish(task_id, m.TaskStatus(status).name)
+            origin = task = self.tasks[task_id]
             if message.causes and message.causes[position]:
-                assert message.causes[position] - 1 in self.tasks[task_id].ancestors
+                assert message.causes[position] - 1 in task.ancestors
                 assert status != m.TaskStatus.SUCCESS
-            self.check_outcome(self.tasks[task_id], status, data, large)
+                origin = self.tasks[message.causes[position] - 1]
+            self.check_outcome(origin, status, data, large)
         assert offset == len(payload)
 
     def check_outcome(self, task: Submitted, status: int, data: bytes, large: int) -> None:
@@ -252,7 +294,11 @@ class Client(Peer):
         else:
             failure = decode_struct(m.Failure, data)
             if failure.kind == m.FailureKind.OBJECT_MISSING:
-                assert task.must_be_lost or not self.is_whole(task)
+                assert task.must_be_lost or not self.is_whole(task) or (task.predecessors and self.has_cleared)
+            elif failure.kind == m.FailureKind.PREDECESSOR_GONE:
+                needed = [self.tasks.get(each) for each in task.predecessors]
+                told = [each is None or bool(each.outcome or each.is_cancel_asked) for each in needed]
+                assert any(told), "it has no outcome that was told before"
             elif failure.kind == m.FailureKind.WORKER_LOST:
                 limit = 1 if task.options.at_most_once else self.world.settings.maximum_attempts
                 assert failure.attempts == limit

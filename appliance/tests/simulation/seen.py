@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, List, NamedTuple, Optional, Set
+from typing import Dict, NamedTuple, Optional, Sequence, Set
 
 from scaler_protocol import messages as m
 
@@ -53,7 +53,7 @@ class Task:
 
 
 class Node(Task):
-    """A task of a graph."""
+    """A task of a graph, or one that needs tasks submitted before it."""
 
     __slots__ = ("predecessors", "is_target", "is_dropped")
 
@@ -64,7 +64,7 @@ class Node(Task):
         payload: bytes,
         options: m.TaskOptions,
         needed: Set[int],
-        predecessors: List[Node],
+        predecessors: Sequence[Task],
         is_target: bool,
     ) -> None:
         super().__init__(client, task_id, payload, options, needed)
@@ -81,10 +81,14 @@ class Node(Task):
         is_free = self.worker is None and self.due is None and self.outcome is None
         return is_free and all(each.due is not None and each.due.status == SUCCESS for each in self.predecessors)
 
-    def ancestors(self) -> Set[Node]:
-        found: Set[Node] = set()
-        for each in self.predecessors:
-            found |= {each, *each.ancestors()}
+    def ancestors(self) -> Set[Task]:
+        found: Set[Task] = set()
+        left = list(self.predecessors)
+        while left:
+            each = left.pop()
+            if each not in found:
+                found.add(each)
+                left += each.predecessors if isinstance(each, Node) else ()
         return found
 
 

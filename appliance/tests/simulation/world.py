@@ -172,6 +172,8 @@ class World:
         self.random = Random(seed)
         self._seed = seed
         self.rates = Rates.draw(self.random)
+        self.needs_random = Random(f"tasks that need others: {seed}")  # histories without them stay what they were
+        self.needs = self.needs_random.choice((0.0, 0.0, 0.3, 0.9))  # how often a client submits such tasks
         self.now = 0.0
         self.is_calm = False  # faults have stopped
         self.stopped = ""

@@ -16,6 +16,7 @@ FEATURES: Dict[str, str] = {
     "profiling": "measures each task when asked to",
     "shared-directory": "uses the scheduler's object directory when it sees it",
     "nested": "has tasks that use a client",
+    "predecessors": "scheduler: lets a task wait for the results of others",
     "signals": "ends properly on SIGTERM",
 }
 

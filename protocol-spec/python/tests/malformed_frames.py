@@ -184,6 +184,10 @@ def _tasks() -> Iterator[Fault]:
     wrong = {"dependency_counts": [1, 1], "dependencies": [9]}
     yield task("task-dependencies", "dependency counts whose sum is not the number of dependencies", b"abc", **wrong)
     yield task("task-dependencies-uncounted", "dependencies without counts", b"abc", dependencies=[9])
+    yield task("task-predecessor-counts", "fewer predecessor counts than ids", b"abc", predecessor_counts=[0])
+    yield task("task-predecessors-uncounted", "predecessors without counts", b"abc", predecessors=[0])
+    itself = {"predecessor_counts": [0, 1], "predecessors": [2]}
+    yield task("task-predecessor-of-itself", "a task that needs itself", b"abc", **itself)
     options = m.TaskOptions(capabilities=[m.Capability(name="gpu", amount=float("nan"))])
     yield task("task-capability-nan", "a capability whose amount is not a number", b"abc", options=options)
 

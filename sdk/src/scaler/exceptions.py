@@ -19,6 +19,7 @@ __all__ = [
     "ArgumentTypeError",
     "ClientShutdownException",
     "CodecNotTakenError",
+    "DependencyError",
     "DeserializeObjectError",
     "DisconnectedError",
     "GraphCycleError",
@@ -136,6 +137,10 @@ class DeserializeObjectError(ScalerError):
 
 class OtherPythonError(ScalerError):
     """Code was made by another version of Python than the one that is to run it."""
+
+
+class DependencyError(ScalerError):
+    """The task was not run, because one whose result it needs has failed; `__cause__` is the exception of that one."""
 
 
 class ResultNotSerializableError(ScalerError):

@@ -43,10 +43,10 @@ BY_DEPENDENCY = b"\x01"
 _PICKLE_MARK = 0x80
 _FRAMED_MARK = 0x02
 _CUSTOM_MARK = 0x03
-_RESULTS_MARK = 0x04
+RESULTS_MARK = 0x04
 _SLOTS_MARK = 0x05
 _SLOTS = bytes([_SLOTS_MARK])
-_RESULT_IS_OBJECT = 0xFFFFFFFF
+RESULT_IS_OBJECT = 0xFFFFFFFF  # in the place of a result's size
 _ALIGNMENT = 64
 
 PROTOCOL = 5
@@ -57,9 +57,9 @@ SMALL_CONTAINER_ITEMS = 32
 
 _pickling = threading.local()
 
-_Entry = Union[bytes, int, List[Any], Tuple[Any, ...]]
+_Entry = Union[bytes, int, List[Any], Tuple[Any, ...], Dict[Any, Any]]
 """An argument as a user's Serializer made it; the position of an object reference, or -1 - that of a predecessor's
-result; a list or tuple of entries that contains such a result."""
+result; a list, tuple or dictionary of entries that contains such a result."""
 
 
 class ObjectReference(NamedTuple):
@@ -258,6 +258,8 @@ def _dump_custom_arguments(
         if type(value) in (list, tuple) and _contains_result(value):
             entries = list(map(entry, value))
             return entries if isinstance(value, list) else tuple(entries)
+        if type(value) is dict and _contains_result(value):
+            return {key: entry(item) for key, item in value.items()}
         return serializer.serialize(value)
 
     entries = ([entry(value) for value in args], {name: entry(value) for name, value in kwargs.items()})
@@ -265,9 +267,17 @@ def _dump_custom_arguments(
 
 
 def _contains_result(value: Any) -> bool:
-    if type(value) in (list, tuple):
-        return any(map(_contains_result, value))
-    return type(value) is ResultOf
+    return contains(value, lambda item: type(item) is ResultOf)
+
+
+def contains(value: Any, is_one: Callable[[Any], bool], above: Tuple[int, ...] = ()) -> bool:
+    """Whether a value is one of those looked for, or a list, tuple or dictionary, which may hold itself, has one."""
+    if type(value) not in (list, tuple, dict):
+        return is_one(value)
+    if id(value) in above:
+        return False
+    items = value.values() if type(value) is dict else value
+    return any(contains(item, is_one, (*above, id(value))) for item in items)
 
 
 def dump_node_arguments(args: Tuple[Any, ...]) -> Optional[bytes]:
@@ -294,14 +304,14 @@ def dump_slots(slots: List[Tuple[int, int]], others: List[Any]) -> Optional[byte
 
 def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:
     """The results at the beginning of a node's payload, None for each that is an object, and its own payload."""
-    if not len(content) or content[0] != _RESULTS_MARK:
+    if not len(content) or content[0] != RESULTS_MARK:
         return [], content
     view = memoryview(content)
     (count,) = struct.unpack_from("<I", view, 4)
     position = 8 + 4 * count
     results: List[Optional[Buffer]] = []
     for size in struct.unpack_from(f"<{count}I", view, 8):
-        if size == _RESULT_IS_OBJECT:
+        if size == RESULT_IS_OBJECT:
             results.append(None)
         else:
             results.append(view[position : position + size])
@@ -341,7 +351,7 @@ def load_arguments(
     if len(content) == 0:
         return (), {}
     results: List[Callable[[], Any]] = []
-    if content[0] == _RESULTS_MARK:
+    if content[0] == RESULTS_MARK:
         found, content = split_results(content)
         first_object = len(dependencies) - found.count(None)
         results = _results_loaders(found, dependencies[first_object:], serializer)
@@ -377,6 +387,8 @@ def _load_dumped_arguments(
                 return dependencies[entry](True) if entry >= 0 else _resolve_result(-1 - entry)
             if isinstance(entry, bytes):
                 return serializer.deserialize(entry)
+            if isinstance(entry, dict):
+                return {key: value(item) for key, item in entry.items()}
             entries: Sequence[Any] = list(map(value, entry))
             return entries if isinstance(entry, list) else tuple(entries)
 

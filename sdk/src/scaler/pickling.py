@@ -12,6 +12,8 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import functools
 import itertools
 import os
@@ -214,6 +216,18 @@ _CACHED: Any = type(functools.lru_cache(make_code))
 _REDUCERS_OF_CACHED = {} if _CACHED is types.FunctionType else {_CACHED: _reduce_cached}  # in Python, it is a function
 
 
+def _refuse_foreign_future(obj: Any) -> None:
+    """Raises TypeError for a future that nobody would ever give its result in another process."""
+    kind = type(obj)
+    is_from_dask = kind.__module__.partition(".")[0] == "distributed"
+    has_own_reduction = any("__reduce__" in each.__dict__ for each in kind.__mro__[:-1])
+    if is_from_dask or (isinstance(obj, (concurrent.futures.Future, asyncio.Future)) and not has_own_reduction):
+        raise TypeError(
+            f"{kind.__module__}.{kind.__qualname__} is a future of another library, which a task cannot wait for: pass"
+            " its result()"
+        )
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle's, but for code objects, classes and exceptions."""
 
@@ -227,6 +241,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, BaseException):
                 return reduction_of(obj)
+            if hasattr(type(obj), "add_done_callback"):
+                _refuse_foreign_future(obj)
             reduced = super().reducer_override(obj)
             if type(reduced) is tuple and reduced[-1] is by_value._class_setstate:
                 return _versioned(reduced, obj)
@@ -235,7 +251,11 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     else:  # PyPy's pickle is in Python: every class is saved by this method, metaclasses included
 
         def reducer_override(self, obj: Any) -> Any:
-            return reduction_of(obj) if isinstance(obj, BaseException) else NotImplemented
+            if isinstance(obj, BaseException):
+                return reduction_of(obj)
+            if hasattr(type(obj), "add_done_callback"):
+                _refuse_foreign_future(obj)
+            return NotImplemented
 
         def save_global(self, obj: Any, name: Any = None, pack: Any = None) -> None:
             if name is None and isinstance(obj, type) and not by_value._should_pickle_by_reference(obj):

@@ -501,3 +501,23 @@ def test_a_task_that_kills_worker_after_worker_is_stopped_with_its_history() -> 
             assert str(raised.value).count("its connection was lost") == 4
             assert len(set(re.findall(r"process (\d+)", str(raised.value)))) == 4, "each attempt has a worker's name"
             assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1
+
+
+def test_tasks_that_wait_for_others_outlive_their_scheduler(
+    scheduler: Restarted, start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    """What they need of tasks that are done is kept by the client, which sends it along."""
+    go = tmp_path / "go"
+    with Client(address=scheduler.address) as client:
+        start_cluster(scheduler.address)
+        small, large = client.submit(identity, 1), client.submit(bytes, LARGE_BYTES)
+        slow = client.submit(wait_for_file, str(go))
+        both = client.submit(lambda *args: args, small, large, slow)
+        indirect = client.submit(len, both)
+        assert small.result() == 1 and len(large.result()) == LARGE_BYTES
+        scheduler.restart()
+        after = client.submit(identity, [small, slow])
+        go.touch()
+        assert indirect.result() == 3
+        assert both.result() == (1, bytes(LARGE_BYTES), str(go))
+        assert after.result() == [1, str(go)]

@@ -46,6 +46,8 @@ n: List[ScalerFuture[float]] = [client.submit(scale, number) for number in range
 class Model:
     def __init__(self, name: str) -> None: ...
     def run(self, steps: int) -> bytes: return b""
+q: ScalerFuture[float] = client.submit(scale, client.submit(measured, 1, True))
+r: float = view.submit(scale, 1, client.submit(scale, 2), offset=1).result()
 o: Model = client.submit(Model, "name").result()
 p: bytes = client.submit(Model("name").run, 5).result()
 async def main() -> float:
@@ -56,6 +58,7 @@ q: str = client.submit(later, 1).result()
 """
 
 BAD = {
+    "wrong_d: str = client.submit(scale, client.submit(scale, 1)).result()": "Incompatible types in assignment",
     'client.submit(scale, "one")': "incompatible type|No overload",
     "client.submit(scale)": "Missing|Too few|No overload",
     "client.submit(scale, 1, 2.0, 3)": "Too many|No overload",

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Dict, Optional, Tuple
 
 from scaler_appliance.core.batches import Span, TaskBatch, consecutive_run
+from scaler_appliance.core.dependant_reactions import DependantReactions, split_batch
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.objects import text_of_missing
 from scaler_appliance.core.outcomes import Outcomes
@@ -30,10 +31,11 @@ Reason = Tuple[m.FailureKind, str]
 
 
 class Acceptance:
-    def __init__(self, state: State, placement: Placement, outcomes: Outcomes) -> None:
+    def __init__(self, state: State, placement: Placement, outcomes: Outcomes, dependants: DependantReactions) -> None:
         self._state = state
         self._placement = placement
         self._outcomes = outcomes
+        self._dependants = dependants
 
     def on_task(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
         """A client submits a batch."""
@@ -41,6 +43,22 @@ class Acceptance:
             return
         _check_batch(client, message, payload)
         client.last_task_id = message.ids[-1]
+        if message.predecessors:
+            self._accept_by_parts(client, message, payload)
+        else:
+            self._accept(client, message, payload)
+
+    def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+        """Those tasks of a batch first that need no others, since others may need them."""
+        dependants, others, content = split_batch(message, payload)
+        if others.ids:
+            self._accept(client, others, content)
+        for dependant in dependants:
+            waiting_room, allowed = self._room(1), client.flow.allowed(1, 0)
+            text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+            self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
+
+    def _accept(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
         batch = TaskBatch(client.number, message, payload)
         client.add_batch(batch)
         client.unfinished += len(batch)
@@ -122,11 +140,25 @@ def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> Non
         raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the ids")
     if sum(message.dependency_counts) != len(message.dependencies):
         raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the dependencies")
+    _check_predecessors(message)
     check_capabilities(message.options.capabilities)
     ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
     if not ascending or ids[0] <= client.last_task_id:
         # SCL-SCH-003
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "Task: ids must ascend within a session")
+
+
+def _check_predecessors(message: m.Task) -> None:
+    counts, predecessors = message.predecessor_counts, message.predecessors
+    if len(counts) not in (0, len(message.ids)) or sum(counts) != len(predecessors):
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: predecessor_counts do not fit the ids or the predecessors")
+    offset = 0
+    for task_id, count in zip(message.ids, counts):
+        before = predecessors[offset : offset + count]
+        offset += count
+        if count and (max(before) >= task_id or len(set(before)) != count):
+            text = "Task: a task must come after its predecessors, and name each once"
+            raise PeerError(m.RefusalReason.MALFORMED, text)
 
 
 def check_capabilities(capabilities: list[m.Capability]) -> None:

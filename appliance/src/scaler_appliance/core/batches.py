@@ -58,7 +58,7 @@ class TaskBatch:
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
         "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies", "graph", "nodes",
-        "is_charged", "tally", "_offsets", "_dependency_offsets", "_kept",
+        "is_charged", "has_results", "tally", "_offsets", "_dependency_offsets", "_kept",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.Task, payload: bytes) -> None:
@@ -83,6 +83,7 @@ class TaskBatch:
         self.graph: Optional[Graph] = None  # that the tasks are nodes of
         self.nodes: array[int] = _NO_NODES  # which ones
         self.is_charged = False  # to its client's flow
+        self.has_results = False  # of predecessors, in its payload, which is not charged then
         self.tally = UNTALLIED  # of its function
         self._kept = len(self.ids)  # tasks whose payload is still here
         self._offsets: Optional[array[int]] = None
@@ -102,6 +103,11 @@ class TaskBatch:
         if self._offsets is None:
             self._offsets = array("Q", accumulate(self.sizes, initial=0))
         return self._offsets
+
+    @property
+    def charged_bytes(self) -> int:
+        """What its client has in flight because of its payload."""
+        return len(self.payload) if self.is_charged and not self.has_results else 0
 
     def payload_of(self, start: int, stop: int) -> memoryview:
         """The payload bytes of tasks [start, stop)."""

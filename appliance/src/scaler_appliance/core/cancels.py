@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Optional, Tuple
 
 from scaler_appliance.core.batches import Dispatch, TaskBatch
+from scaler_appliance.core.dependant_reactions import DependantReactions
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.graph_reactions import Graphs
 from scaler_appliance.core.outcomes import Outcomes
@@ -22,15 +23,27 @@ from scaler_protocol import messages as m
 
 
 class Cancels:
-    def __init__(self, state: State, placement: Placement, outcomes: Outcomes, graphs: Graphs) -> None:
+    def __init__(
+        self,
+        state: State,
+        placement: Placement,
+        outcomes: Outcomes,
+        graphs: Graphs,
+        dependants: DependantReactions,
+    ) -> None:
         self._state = state
         self._placement = placement
         self._outcomes = outcomes
         self._graphs = graphs
+        self._dependants = dependants
 
     def on_task_cancel(self, client: ClientSession, message: m.TaskCancel) -> None:
         """A client asks to cancel tasks."""
         for task_id in message.ids:
+            dependant = client.dependants.waiting.get(task_id)
+            if dependant is not None:
+                self._dependants.cancel(client, dependant)
+                continue
             found = client.find_task(task_id)
             if found is None and client.graphs:
                 found = self._find_node(client, task_id, message.force)
@@ -104,6 +117,7 @@ class Cancels:
                 apply(batch.states, start, stop, TaskEvent.CONFIRM_CANCEL)
                 self._outcomes.finish_cancelled(client, batch, start, stop)
         self._graphs.drop_all(client)
+        self._dependants.drop_all(client)
         self._state.ready.remove_client(client.number)
 
 

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Dict, List, NamedTuple, Set, Tuple
 
 from scaler_appliance.core.batches import Needs, TaskBatch
+from scaler_appliance.core.dependants import Dependant
 from scaler_appliance.core.placement import LOSSES_OF_A_SUSPECT, Placement
 from scaler_appliance.core.ready import ReadyClass
 from scaler_appliance.core.sessions import Capabilities, ClientSession, WorkerSession
@@ -62,8 +63,11 @@ class Explanations:
     def on_request(self, client: ClientSession, message: m.ExplanationRequest) -> None:
         """A client asks what becomes of one of its tasks."""
         found, node = client.find_task(message.task_id), client.find_node(message.task_id)
+        dependant = client.dependants.waiting.get(message.task_id)
         text = "the task has ended: its outcome has left the scheduler"
-        if node is not None and node[0].states[node[1]] == TaskState.WAITING:
+        if dependant is not None:
+            text = f"the task waits for {self._text_of_predecessors(client, dependant)}"
+        elif node is not None and node[0].states[node[1]] == TaskState.WAITING:
             missing = node[0].missing[node[1]]
             text = f"the task waits for the results of {_count(missing, 'other task')} of its graph"
         elif node is not None and node[0].states[node[1]] == TaskState.QUEUED:
@@ -74,6 +78,23 @@ class Explanations:
             text = self._sentence(client, *found)
         # SCL-SCH-023
         self._state.send(client.peer, m.Explanation(request_id=message.request_id, text=text))
+
+    def _text_of_predecessors(self, client: ClientSession, dependant: Dependant) -> str:
+        """Which tasks it waits for: the first one by name."""
+        missing = [each for each in dependant.predecessors if each not in dependant.results]
+        others = f" and {_count(len(missing) - 1, 'other task')}" if len(missing) > 1 else ""
+        name = self._name_of_function(client, missing[0])
+        return f"task {missing[0]}{f' of {name}' if name else ''}{others}"
+
+    def _name_of_function(self, client: ClientSession, task_id: int) -> str:
+        """Of a task that is no node of a graph."""
+        found, dependant = client.find_task(task_id), client.dependants.waiting.get(task_id)
+        if found is not None:
+            return found[0].tally.name
+        if dependant is None:
+            return ""
+        function = self._state.objects.find(dependant.message.function)
+        return dependant.message.function_name if function is None else function.name
 
     def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:
         state = batch.states[index]

@@ -49,7 +49,7 @@ class Flow:
         """Give back the memory of finished tasks whose batches have stragglers, where a client may be short of it."""
         for client in self._state.clients.values():
             if client.flow.bytes_in_flight * 2 > client.flow.bytes_limit > 0:
-                freed_bytes = sum([batch.compact() for batch in client.batches() if batch.is_charged])
+                freed_bytes = sum([batch.compact() for batch in client.batches() if batch.charged_bytes])
                 client.flow.release(0, freed_bytes)
                 client.touch()
                 self._state.touch_session(client)

@@ -18,22 +18,16 @@ from scaler_appliance.core.acceptance import check_capabilities
 from scaler_appliance.core.batches import Span, TaskBatch, consecutive_run
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs import Failure, Graph
-from scaler_appliance.core.objects import FIRST_OWN_NUMBER, SESSION_SHIFT, ObjectRecord, text_of_missing
+from scaler_appliance.core.objects import text_of_missing
 from scaler_appliance.core.outcomes import Outcomes
 from scaler_appliance.core.placement import Placement
 from scaler_appliance.core.results import ResultSpan
 from scaler_appliance.core.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
 from scaler_appliance.core.state import State
 from scaler_appliance.core.task_states import TaskEvent, TaskState, apply, runs
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
-
-SHARED_RESULT_BYTES = 1024
-FAN_OUT_BYTES = 256 * 1024
-"""A result of the former size or more, which would fill the latter with its copies, is sent to each worker once."""
-
-MAXIMUM_RESULTS_BYTES = 1 << 30  # of one node's predecessors, inline
-MAXIMUM_OBJECTS = 0xFFFF  # of one task
 
 
 class Graphs:
@@ -161,20 +155,10 @@ class Graphs:
 
     def _kept(self, client: ClientSession, graph: Graph, node: int, content: bytes, codec: str) -> Union[bytes, int]:
         """What to keep of a small result: its bytes; where many need it, an object."""
-        dependants = graph.dependants[node]
-        size = len(content)
-        if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
-            if size > graph.largest_result_bytes:
-                graph.largest_result_bytes = size
-            return content
-        client.objects_made += 1
-        object_id = client.number << SESSION_SHIFT | FIRST_OWN_NUMBER | client.objects_made
-        record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
-        record.content = content
-        record.held = False
-        record.references = dependants
-        self._state.objects.add(record)
-        return object_id
+        result = keep_result(self._state, client, content, codec, graph.dependants[node])
+        if result is content and len(content) > graph.largest_result_bytes:
+            graph.largest_result_bytes = len(content)
+        return result
 
     # Consequences ---------------------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Outcomes:
                     self._state.count_ended(client, batch.tally, state, batch.states.count(state, start, stop))
         batch.unfinished -= stop - start
         if batch.is_charged:
-            client.flow.release(stop - start, 0 if batch.unfinished else len(batch.payload))
+            client.flow.release(stop - start, 0 if batch.unfinished else batch.charged_bytes)
         if batch.dependency_counts:
             for object_id in batch.dependencies_of(start, stop):
                 self.release(object_id)

@@ -3,8 +3,10 @@
 Rules:
 - Idle slots come first; then workers are given work ahead, so that no slot waits for a message.
 - How far ahead follows the measured duration of the function: about `prefetch_seconds` of work for each slot, never
-  more than the worker's queue holds. A function not measured yet gets two tasks a slot. So long tasks spread one by
-  one, and no-ops travel by the thousand.
+  more than the worker's queue holds. A function not measured yet gets two tasks a slot, or fewer if the worker holds
+  other work. So long tasks spread one by one, and no-ops travel by the thousand.
+- Where a worker has no credit for the tasks whose turn it is, it gets no others of this priority instead: it works off
+  what it holds, and then has. Whoever's turn it is waits for as much work as is sent ahead, and not for more.
 - A worker that has still half of that is left alone: few large messages, not many small ones. For the same reason a
   message carries LEAST_MESSAGE_MICROSECONDS of work, if there is as much, even when other workers are idle.
 - Only workers that may take something are looked at; the cost follows what changed, not how many workers there are.
@@ -45,6 +47,7 @@ class Placement:
         self._lending: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
         self._suiting: Dict[Needs, bool] = {}  # whether they suit every worker; of needs met since the last one came
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
+        self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
 
     def add_worker(self, worker: WorkerSession) -> None:
         self._suiting.clear()
@@ -93,13 +96,13 @@ class Placement:
         lending = dict(self._lending)
         # SCL-SCH-012
         for ready_class in self._state.ready.waiting():
-            is_served = False
+            waiting = ready_class.count
             for candidates in (self._idle, self._hungry):
                 while ready_class.count and self._place_round(ready_class, candidates):
-                    is_served = True
+                    pass
             if lending and ready_class.count:
-                is_served |= self._place_urgent(ready_class, lending)
-            if is_served:
+                self._place_urgent(ready_class, lending)
+            if ready_class.count < waiting:
                 self._state.ready.note_served(ready_class)
 
     def _able(self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
@@ -143,19 +146,17 @@ class Placement:
                 break
         return is_changed
 
-    def _place_urgent(self, ready_class: ReadyClass, lending: Dict[int, WorkerSession]) -> bool:
-        """Send tasks to workers that have lent slots and hold too few as urgent as these; whether there were any.
+    def _place_urgent(self, ready_class: ReadyClass, lending: Dict[int, WorkerSession]) -> None:
+        """Send tasks to workers that have lent slots and hold too few as urgent as these.
 
         The classes come by priority: who holds enough for one does so for the next, and is taken out of `lending`.
         """
-        is_changed = False
         for worker in list(self._able(lending, ready_class)):
             wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
                 del lending[worker.number]
             elif ready_class.count:
-                is_changed |= self._fill(worker, ready_class, min(wanted, ready_class.count), wanted) > 0
-        return is_changed
+                self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
 
     def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
         """Dispatch about `share` tasks of a class to a worker, as far as its credit goes; returns how many.
@@ -176,7 +177,9 @@ class Placement:
             if count < span.stop - span.start:
                 ready_class.add(Span(span.batch, span.start + count, span.stop), in_front=True)
             if count:
-                self._dispatch(worker, Span(span.batch, span.start, span.start + count), duration_microseconds)
+                estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
+                self._dispatch(worker, Span(span.batch, span.start, span.start + count), estimate)
+                ready_class.note_turn(count * estimate, self._unmeasured_microseconds)
                 placed += count
             if count == credit:
                 break
@@ -187,22 +190,18 @@ class Placement:
         free_slots = worker.slots - worker.assigned
         if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
-        elif duration_microseconds is None:
-            ahead = TASKS_AHEAD_OF_UNMEASURED * worker.slots - worker.assigned
         else:
+            estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
             free_microseconds = self._target_microseconds * worker.slots - worker.load_microseconds
-            ahead = max(int(free_microseconds / duration_microseconds), free_slots)
+            ahead = max(int(free_microseconds / estimate), free_slots)
         return max(0, min(MAXIMUM_TASKS_PER_DISPATCH, max(ahead, urgent)))
 
-    def _dispatch(self, worker: WorkerSession, span: Span, duration_microseconds: Optional[float]) -> None:
+    def _dispatch(self, worker: WorkerSession, span: Span, estimate_microseconds: float) -> None:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
         state.last_dispatch += 1
-        estimate = duration_microseconds
-        if estimate is None:
-            estimate = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED
-        dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate)
+        dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         worker.assign(dispatch)
         self._note_crowd(worker)

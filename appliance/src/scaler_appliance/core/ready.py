@@ -2,8 +2,10 @@
 
 Rules:
 - One queue per requirement class (priority and capabilities), so that a task nobody can run blocks nobody behind it.
-- Within a class clients take turns, span by span: one client's million tasks do not starve another's ten. Classes of
-  one priority take turns as well: the one served longest ago comes first.
+- Within a class clients take turns: one client's million tasks do not starve another's ten. A turn ends when tasks
+  were handed to workers, never before: a client whose tasks no worker has credit for now is the next one to get some.
+  Small spans share a turn, so that a client's turns do not get shorter if it submits task by task.
+- Classes of one priority take turns as well: the one served longest ago comes first.
 - Queues hold spans. Tasks cancelled meanwhile stay in their span and are passed over, but are never counted as
   waiting. A class without waiting tasks does not exist.
 - The tasks of a client that is held up are waiting, but nobody's turn: they are kept apart until it goes on.
@@ -21,7 +23,7 @@ from scaler_appliance.core.task_states import TaskState, first_run
 class ReadyClass:
     """The waiting tasks of one requirement class."""
 
-    __slots__ = ("requirement", "count", "held_count", "last_served", "_spans", "_turns", "_held")
+    __slots__ = ("requirement", "count", "held_count", "last_served", "_spans", "_turns", "_turn_microseconds", "_held")
 
     def __init__(self, requirement: Requirement) -> None:
         self.requirement = requirement
@@ -30,6 +32,7 @@ class ReadyClass:
         self.last_served = 0
         self._spans: Dict[int, Deque[Span]] = {}
         self._turns: Deque[int] = deque()
+        self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
         self._held: Dict[int, Deque[Span]] = {}
 
     def add(self, span: Span, *, in_front: bool = False) -> None:
@@ -58,7 +61,7 @@ class ReadyClass:
         """Keep the client's tasks apart."""
         if client in self._spans:
             spans = self._held[client] = self._spans.pop(client)
-            self._turns.remove(client)
+            self._leave_turns(client)
             count = _count(spans)
             self.count -= count
             self.held_count += count
@@ -74,23 +77,37 @@ class ReadyClass:
             self.count += count
 
     def take(self, limit: int) -> Optional[Span]:
-        """Remove and return up to `limit` waiting tasks of the client whose turn it is."""
+        """Remove and return up to `limit` waiting tasks of the client whose turn it is.
+
+        It stays this client's turn: what is not handed out is put back by `add`, the rest is told to `note_turn`.
+        """
         while self._turns:
             client = self._turns[0]
             span = _take_from(self._spans[client], limit)
             if span is not None:
                 self.count -= span.stop - span.start
-                self._turns.rotate(-1)
                 return span
             del self._spans[client]
-            self._turns.popleft()
+            self._leave_turns(client)
         assert self.count == 0, f"{self.count} tasks are counted but in no span"
         return None
+
+    def note_turn(self, microseconds: float, limit_microseconds: float) -> None:
+        """Tasks of the client whose turn it is were handed to a worker; with so much work its turn is over."""
+        self._turn_microseconds += microseconds
+        if self._turn_microseconds >= limit_microseconds:
+            self._turn_microseconds = 0.0
+            self._turns.rotate(-1)
+
+    def _leave_turns(self, client: int) -> None:
+        if self._turns[0] == client:
+            self._turn_microseconds = 0.0
+        self._turns.remove(client)
 
     def remove_client(self, client: int) -> None:
         """Forget the spans of a client that left; its tasks are cancelled and no longer counted."""
         if self._spans.pop(client, None) is not None:
-            self._turns.remove(client)
+            self._leave_turns(client)
         self._held.pop(client, None)
 
     def clients(self) -> List[int]:

@@ -22,6 +22,7 @@ from scaler_appliance.core.batches import position_in_dispatch
 from scaler_appliance.core.cancels import Cancels
 from scaler_appliance.core.client_flow import ClientFlow
 from scaler_appliance.core.cluster_info import LARGEST_COUNT, ClusterInfo
+from scaler_appliance.core.dependant_reactions import DependantReactions
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
 from scaler_appliance.core.explanations import Explanations
 from scaler_appliance.core.flow import Flow
@@ -42,6 +43,7 @@ from scaler_protocol import messages as m
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 SHUTDOWN_GRACE_SECONDS = 5.0
+PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
 MAXIMUM_SESSIONS = (1 << 24) - 1  # a session number is the upper part of object ids
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """What a peer may still send that has just left, because it had been asked to."""
@@ -61,11 +63,12 @@ class Scheduler:
         self.state = State(settings)
         self._placement = Placement(self.state)
         outcomes = Outcomes(self.state)
-        acceptance = Acceptance(self.state, self._placement, outcomes)
+        self._dependants = DependantReactions(self.state, outcomes)
+        acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants)
         self._flow = Flow(self.state, self._placement)
         self._graphs = Graphs(self.state, self._placement, outcomes)
         reports = Reports(self.state, self._placement, outcomes, self._graphs, self._flow)
-        self._cancels = Cancels(self.state, self._placement, outcomes, self._graphs)
+        self._cancels = Cancels(self.state, self._placement, outcomes, self._graphs, self._dependants)
         self._returns = Returns(self.state, self._placement, outcomes)
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
@@ -157,7 +160,9 @@ class Scheduler:
         self._now = self.state.now = now
         session = self.state.sessions.get(peer)
         if session is not None:
-            loses_nothing = isinstance(session, ClientSession) and not any(session.batches())
+            loses_nothing = isinstance(session, ClientSession) and not (
+                any(session.batches()) or session.dependants.waiting
+            )
             is_fault = not (session.leaving or loses_nothing)
             self._remove(session, "its connection was lost", is_fault)
 
@@ -205,6 +210,7 @@ class Scheduler:
             self.state.objects.memory.watch(now)
         if self.state.advancing:
             self._graphs.advance()
+        self._dependants.advance()
         self._placement.place()
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
@@ -320,6 +326,7 @@ class Scheduler:
             implementation=settings.implementation,
             scheduler_id=settings.scheduler_id,
             session=number,
+            features=[PREDECESSORS],
             limits=m.Limits(
                 maximum_message_bytes=settings.maximum_message_bytes,
                 maximum_object_bytes=settings.maximum_object_bytes,

@@ -14,6 +14,7 @@ from typing import ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from scaler_appliance.core.batches import Dispatch, Needs, Requirement, TaskBatch
 from scaler_appliance.core.client_flow import ClientFlow
+from scaler_appliance.core.dependants import Dependants
 from scaler_appliance.core.graphs import Graph
 from scaler_appliance.core.objects import ObjectRecord
 from scaler_appliance.core.results import ResultOutbox, ResultSpan
@@ -114,6 +115,7 @@ class ClientSession(Session):
         self.confirmed_ids: array[int] = array("Q")
         self.confirmed_outcomes = bytearray()
         self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id, ascending
+        self.dependants = Dependants()
         self.unasked_cancels: Set[int] = set()  # tasks of which nobody waits to hear that they are cancelled
         self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: to be told at the end of this burst
@@ -129,13 +131,24 @@ class ClientSession(Session):
         """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
         self._batches[batch.ids[0]] = batch
 
+    def add_released_batch(self, batch: TaskBatch) -> None:
+        """Add a batch of tasks that have waited for others, whose ids lie between those of other batches."""
+        self._batches[batch.ids[0]] = batch
+        for index, task_id in enumerate(batch.ids):
+            self.dependants.released[task_id] = batch, index
+
     def remove_batch(self, batch: TaskBatch) -> None:
         del self._batches[batch.ids[0]]
+        if batch.has_results:
+            for task_id in batch.ids:
+                del self.dependants.released[task_id]
         if len(self._starts) > 2 * len(self._batches) + 64:
             self._starts = [start for start in self._starts if start in self._batches]
 
     def find_task(self, task_id: int) -> Optional[Tuple[TaskBatch, int]]:
         """The batch and position of an unfinished batch's task."""
+        if task_id in self.dependants.released:
+            return self.dependants.released[task_id]
         place = bisect_right(self._starts, task_id) - 1
         batch = self._batches.get(self._starts[place]) if place >= 0 else None
         if batch is None:
@@ -160,12 +173,16 @@ class ClientSession(Session):
 
     def report(self, ids: array[int], span: ResultSpan) -> None:
         """Send outcomes at the end of this burst."""
+        if self.dependants.followers:
+            self.dependants.note_results(ids, span)
         self.outbox.add(ids, span)
         self._touched[self.number] = self
 
     # SCL-SCH-019
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
         """Answer a cancel at the end of this burst, if somebody asked."""
+        if outcome == m.CancelOutcome.CANCELLED and self.dependants.followers:
+            self.dependants.note_cancelled(task_id)
         if task_id in self.unasked_cancels:
             self.unasked_cancels.discard(task_id)
             return

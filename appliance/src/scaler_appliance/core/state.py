@@ -69,7 +69,7 @@ class State:
         self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes)
         self.ready = ReadyQueues()
         self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
-        self.nodes_waiting = 0  # nodes of graphs that wait for others
+        self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
         self.durations: Dict[object, float] = {}  # mean task duration in microseconds, by function
@@ -147,13 +147,19 @@ class State:
                 queued += self._check_batch(batch)
                 if batch.is_charged:
                     tasks_in_flight += batch.unfinished
-                    bytes_in_flight += len(batch.payload)
+                    bytes_in_flight += batch.charged_bytes
                 if batch.function:
                     references[batch.function] = references.get(batch.function, 0) + 1
                 if batch.dependency_counts:
                     for start, stop in runs(batch.states.translate(_IS_FINAL), 0, len(batch), False):
                         for object_id in batch.dependencies_of(start, stop):
                             references[object_id] = references.get(object_id, 0) + 1
+            client.dependants.check_invariants()
+            for dependant in client.dependants.waiting.values():
+                tasks_in_flight += 1
+                bytes_in_flight += len(dependant.payload)
+                for object_id in dependant.references():
+                    references[object_id] = references.get(object_id, 0) + 1
             self._check_client(client, tasks_in_flight, bytes_in_flight)
         self.ready.check_invariants(set(self.clients))
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
@@ -174,6 +180,7 @@ class State:
             ended = [before + more for before, more in zip(ended, client.ended)]
             open_nodes = sum(graph.unfinished for graph in client.graphs.values())
             open_tasks = sum(batch.unfinished for batch in client.batches() if batch.graph is None)
+            open_tasks += len(client.dependants.waiting)
             assert client.unfinished == open_tasks + open_nodes, f"{client.title}: {client.unfinished} counted"
             for batch in client.batches():
                 at_workers = sum(dispatch.open_count for dispatch in batch.dispatches.values())
@@ -238,6 +245,7 @@ class State:
         """The columns of graphs agree with their batches; adds what their waiting nodes refer to."""
         nodes_waiting = 0
         for client in self.clients.values():
+            nodes_waiting += len(client.dependants.waiting)
             for graph in client.graphs.values():
                 graph.check_invariants()
                 nodes_waiting += graph.states.count(TaskState.WAITING)

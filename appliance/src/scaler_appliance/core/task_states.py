@@ -7,7 +7,7 @@ Rules:
   so a whole span of tasks makes its transition in one call.
 - Nothing here knows who is connected or what time it is.
 
-    WAITING ──release──▶ QUEUED: a node of a graph whose predecessors have all succeeded
+    WAITING ──release──▶ QUEUED: its predecessors have all succeeded
        └────inherit_failure/lose/cancel──▶ FAILED / LOST / CANCELLED
 
     QUEUED ──place──▶ ASSIGNED ──succeed/fail/lose──▶ SUCCEEDED / FAILED / LOST
@@ -32,7 +32,7 @@ class TaskState(IntEnum):
     FAILED = 4
     LOST = 5
     CANCELLED = 6
-    WAITING = 7  # for predecessors in its graph
+    WAITING = 7  # for predecessors
 
 
 class TaskEvent(IntEnum):
@@ -95,16 +95,16 @@ TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
         for event in (_E.SUCCEED, _E.FAIL, _E.LOSE, _E.CANCEL, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL, _E.INHERIT_FAILURE)
     },
     **{
-        (_S.WAITING, event): Fault("a node that waits for predecessors was never at a worker")
+        (_S.WAITING, event): Fault("a task that waits for predecessors was never at a worker")
         for event in (_E.PLACE, _E.SUCCEED, _E.FAIL, _E.RETURN, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL)
     },
     (_S.WAITING, _E.LOSE): _S.LOST,
     (_S.WAITING, _E.CANCEL): _S.CANCELLED,
     (_S.WAITING, _E.RELEASE): _S.QUEUED,
     (_S.WAITING, _E.INHERIT_FAILURE): _S.FAILED,
-    **{(state, _E.RELEASE): Fault("a node is released once") for state in _S if state != _S.WAITING},
+    **{(state, _E.RELEASE): Fault("a task is released once") for state in _S if state != _S.WAITING},
     **{
-        (state, _E.INHERIT_FAILURE): Fault("all predecessors of a released node have succeeded")
+        (state, _E.INHERIT_FAILURE): Fault("all predecessors of a released task have succeeded")
         for state in (_S.QUEUED, _S.ASSIGNED, _S.CANCELLING)
     },
 }

@@ -61,6 +61,7 @@ class FailureKind(IntEnum):
     MEMORY_LIMIT = 9
     REJECTED = 10
     CODEC_UNKNOWN = 11
+    PREDECESSOR_GONE = 12
 
 
 _FAILURE_KIND: Dict[int, FailureKind] = {member.value: member for member in FailureKind}
@@ -2824,7 +2825,7 @@ class FailedRun(Struct):
         return self
 
 
-_TASK_WORDS = struct.Struct("<QHxxI8Q")
+_TASK_WORDS = struct.Struct("<QHxxI10Q")
 
 
 class Task(Struct):
@@ -2840,9 +2841,11 @@ class Task(Struct):
         "attempt",
         "client",
         "parent_instance",
+        "predecessor_counts",
+        "predecessors",
     )
     DATA_WORDS = 3
-    POINTER_WORDS = 7
+    POINTER_WORDS = 9
 
     ids: array[int]
     payload_sizes: array[int]
@@ -2855,6 +2858,8 @@ class Task(Struct):
     attempt: int
     client: int
     parent_instance: int
+    predecessor_counts: array[int]
+    predecessors: array[int]
 
     def __init__(
         self,
@@ -2870,6 +2875,8 @@ class Task(Struct):
         attempt: int = 0,
         client: int = 0,
         parent_instance: int = 0,
+        predecessor_counts: Column = NOTHING,
+        predecessors: Column = NOTHING,
     ) -> None:
         self.ids = array("Q") if ids is NOTHING else column("Q", ids)
         self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
@@ -2882,6 +2889,8 @@ class Task(Struct):
         self.attempt = attempt
         self.client = client
         self.parent_instance = parent_instance
+        self.predecessor_counts = array("H") if predecessor_counts is NOTHING else column("H", predecessor_counts)
+        self.predecessors = array("Q") if predecessors is NOTHING else column("Q", predecessors)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_WORDS.pack(
@@ -2896,15 +2905,17 @@ class Task(Struct):
             writer.struct(self.options, at + 4),
             writer.column(self.dependency_counts, "H", at + 5) if self.dependency_counts else 0,
             writer.column(self.dependencies, "Q", at + 6) if self.dependencies else 0,
+            writer.column(self.predecessor_counts, "H", at + 7) if self.predecessor_counts else 0,
+            writer.column(self.predecessors, "Q", at + 8) if self.predecessors else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Task:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 7:
+        if data_words == 3 and pointer_words == 9:
             words = _TASK_WORDS.unpack_from(reader.data, start)
         else:
-            words = _TASK_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 7))
+            words = _TASK_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 9))
         (
             self.function,
             self.attempt,
@@ -2917,6 +2928,8 @@ class Task(Struct):
             options,
             dependency_counts,
             dependencies,
+            predecessor_counts,
+            predecessors,
         ) = words
         at = start + data_words * 8
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
@@ -2928,6 +2941,10 @@ class Task(Struct):
             reader.column(dependency_counts, segment, at + 40, "H", 2) if dependency_counts else array("H")
         )
         self.dependencies = reader.column(dependencies, segment, at + 48, "Q", 8) if dependencies else array("Q")
+        self.predecessor_counts = (
+            reader.column(predecessor_counts, segment, at + 56, "H", 2) if predecessor_counts else array("H")
+        )
+        self.predecessors = reader.column(predecessors, segment, at + 64, "Q", 8) if predecessors else array("Q")
         return self
 
 

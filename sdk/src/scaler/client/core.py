@@ -27,6 +27,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 from scaler.client.archives import CodeSource
 from scaler.client.code import ClientCode
 from scaler.client.credit import Credit
+from scaler.client.deferred import PREDECESSORS, DeferredTask, Deferring
 from scaler.client.explaining import Explaining
 from scaler.client.forks import reset_lock
 from scaler.client.functions import FunctionRegistry
@@ -35,7 +36,7 @@ from scaler.client.info import Informing
 from scaler.client.notices import Notices
 from scaler.client.objects import ObjectChannel
 from scaler.client.outcomes import Outcomes
-from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
+from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing, TaskRun
 from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
@@ -71,7 +72,7 @@ class ClientCore:
         self.is_asleep = False
         self._timeout_seconds = timeout_seconds
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
-        hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}")
+        hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS])
         hello.heartbeat_interval_milliseconds = int(heartbeat_interval_seconds * 1000)
         self.address = address
         self._transport = Transport(address, hello, connect_timeout_seconds)
@@ -85,6 +86,7 @@ class ClientCore:
         self.credit = Credit(self.lock, self.welcome.limits, self._outbox)
         self.outcomes = Outcomes(self.lock, self.objects, self._transport.send)
         self.futures = self.outcomes.futures
+        self.deferring = Deferring(self)
         self._recovery = Recovery(self._transport, self.objects, self._outbox, self.outcomes.needs, timeout_seconds)
         self.code = ClientCode(code_sources, self._send_archive, self.delete_object, self.objects.find)
         self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object, self.code)
@@ -100,7 +102,7 @@ class ClientCore:
         self.worker_shutdowns = WorkerShutdowns()
         self.informing = Informing()
         self._reactions: Dict[type, Callable[..., None]] = {
-            m.TaskResult: self.outcomes.on_task_result,
+            m.TaskResult: self._on_task_result,
             m.TaskEcho: lambda message, payload: self.credit.on_task_echo(message),
             m.TaskCancelConfirm: lambda message, payload: self.outcomes.on_cancel_confirm(message),
             m.TaskLog: lambda message, payload: self._on_task_log(message),
@@ -137,6 +139,9 @@ class ClientCore:
         options: Optional[m.TaskOptions] = None,
     ) -> None:
         """Give the future its id and queue its task; wait while the scheduler takes no more. The lock is held.
+
+        Parameters:
+            dependencies: ids of objects; TaskNeeds: and what it needs of other tasks.
 
         Raises DisconnectedError when the client's end ends such a wait.
         """
@@ -260,13 +265,14 @@ class ClientCore:
         """Ask for a task's cancellation and wait for the answer; whether the future is cancelled now.
 
         By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
-        Without a scheduler nobody runs the task, nor ever will: it is cancelled at once.
+        Without a scheduler nobody runs the task, nor ever will: it is cancelled at once. So is one that waits here.
         """
         is_ours = False
         with self.lock:
             if self.closed_because is None:
                 future._is_cancel_asked = True
-                is_ours = not self.is_connected and self.futures.pop(future.task_id, None) is not None
+                is_here = not self.is_connected or type(future._source) is DeferredTask
+                is_ours = is_here and self.futures.pop(future.task_id, None) is not None
                 if not is_ours:
                     self.send(m.TaskCancel(ids=array("Q", [future.task_id]), force=force))
         if is_ours:
@@ -308,6 +314,9 @@ class ClientCore:
             if self.value_objects:
                 self._delete_objects(sorted(self.value_objects))
                 self.value_objects.clear()
+        # First those that wait here for others, the end of a chain before what it waits for.
+        waiting = [future for future in reversed(futures) if type(future._source) is DeferredTask]
+        futures = [*waiting, *(future for future in futures if type(future._source) is not DeferredTask)]
         # Taken one by one: Ctrl-C leaves the others where their outcomes will find them.
         taken = (future for future in futures if self.futures.pop(future.task_id, None) is not None)
         self.outcomes.settle(taken, CANCELLED_AND_NOTIFIED, None)
@@ -457,6 +466,8 @@ class ClientCore:
             self.is_connected = True
         for future, error in lost:
             self.outcomes.settle([future], FINISHED, error)
+        for task in self._recovery.take_deferred():
+            self.deferring.defer(task)
         self._last_heard = time.monotonic()
         self._next_heartbeat = 0.0
 
@@ -483,6 +494,17 @@ class ClientCore:
             self.close()
 
     # Reactions ------------------------------------------------------------------------------------------------------
+
+    def _on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
+        self.outcomes.on_task_result(message, payload)
+        given_back, self.outcomes.given_back = self.outcomes.given_back, []
+        for future in given_back:
+            run = future._source
+            if future._is_cancel_asked or type(run) is not TaskRun:
+                if self.futures.pop(future.task_id, None) is not None:
+                    self.outcomes.settle([future], CANCELLED_AND_NOTIFIED, None)
+            else:
+                self.deferring.defer(DeferredTask.taken_from(run, future))
 
     def _on_task_log(self, message: m.TaskLog) -> None:
         if message.stream == NOTICE_STREAM:

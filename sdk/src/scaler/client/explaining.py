@@ -14,6 +14,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Dict
 
+from scaler.client.deferred import DeferredTask
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Explaining:
     def explain(self, core: ClientCore, future: ScalerFuture, timeout_seconds: float) -> str:
         """The sentence about a future of this client."""
         if not future.done() and core.closed_because is None:
+            if type(future._source) is DeferredTask:
+                return _text_of_deferred(future._source)
             if not core.is_connected:
                 return "the client has lost its scheduler and tries to connect again; then the task is sent again"
             number = next(self._numbers)
@@ -59,6 +62,15 @@ class Explaining:
             if not future.done():
                 return text
         return _outcome_of(future)
+
+
+def _text_of_deferred(task: DeferredTask) -> str:
+    missing = [each for each in task.predecessors if not each.done()]
+    if not missing:
+        return "the task is about to be sent, with the results that it needs"
+    name = missing[0]._function.name if missing[0]._function is not None else ""
+    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return f"the task waits in this client for task {missing[0].task_id}{f' of {name}' if name else ''}{others}"
 
 
 def _outcome_of(future: Any) -> str:

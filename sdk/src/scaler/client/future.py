@@ -16,10 +16,11 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from math import inf
-from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type, Union
 
 from scaler import blocking
 from scaler.arguments import Duration, seconds
+from scaler.client.future_arguments import dependency_error, reduce_future
 from scaler.client.profiling import ProfileResult
 from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
@@ -31,6 +32,7 @@ from scaler.texts import description_of
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from scaler.client.deferred import DeferredTask
     from scaler.client.functions import FunctionRecord
     from scaler.client.outgoing import Run
     from scaler.client.submitting import Submitter
@@ -131,7 +133,12 @@ class ScalerFuture(_Future[R]):
     _stack = ""  # where the task was when it was cancelled
     _is_cancel_asked = False  # and not answered
     _is_unwanted = False  # somebody asked to cancel it at some time
-    _source: Optional[Run] = None  # what its task is sent again from; while it has no outcome
+    _source: Union[Run, DeferredTask, None] = None  # what its task is sent again from; while it has no outcome
+    _keeps_content = False  # of its result, when that is loaded: other tasks may need it
+    _content: Optional[Buffer] = None
+    _inherited_from: Optional[Tuple[Optional[ScalerFuture]]] = None  # whose failure this is, for a task that needed it
+    _is_neutral = False  # its result is in a codec that all languages read
+    _stands_for_its_result = True  # in the arguments of a task
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
     _done_callbacks = _ListMadeWhenAsked(_Callbacks)
@@ -251,7 +258,12 @@ class ScalerFuture(_Future[R]):
         payload = self._payload
         if payload is None:
             return  # another thread was faster
-        if self._has_failed:
+        content = payload
+        if self._keeps_content:
+            payload = memoryview(payload).toreadonly()  # whoever writes to the result has arrays of his own
+        if self._inherited_from is not None:
+            self._exception = dependency_error(self, self._inherited_from[0], bytes(payload))
+        elif self._has_failed:
             self._exception = load_failure(bytes(payload), self._function.name if self._function else "")
         else:
             try:
@@ -260,7 +272,12 @@ class ScalerFuture(_Future[R]):
                 raise
             except BaseException as error:
                 self._exception = _not_loadable(error)
+        if self._keeps_content:
+            self._content = content
         self._payload = None
+
+    def __reduce__(self) -> Any:
+        return reduce_future(self)
 
     def _load_result(self, payload: Buffer) -> Any:
         return load_value(payload, self._client._core.serializer)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 from scaler import blocking
 from scaler.client.functions import FunctionRecord
 from scaler.client.future import ScalerFuture
+from scaler.client.future_arguments import is_future
 from scaler.client.mapping import add_note
 from scaler.client.progress import Bar, wait
 from scaler.exceptions import ArgumentTypeError, SerializeObjectError
@@ -30,6 +31,7 @@ class NamedFuture(ScalerFuture[Any]):
     """The future of a call by name: its result is in the function's codec."""
 
     _named: NamedFunction
+    _is_neutral = True
 
     def _load_result(self, payload: Buffer) -> Any:
         return self._named.neutral_codec.load_result(payload)
@@ -49,6 +51,10 @@ def submit_named(
     if kwargs:
         names = ", ".join(kwargs)
         raise ArgumentTypeError(f"{function.name} is called by name, and takes no keyword arguments: {names}")
+    if any(map(is_future, args)):
+        raise ArgumentTypeError(
+            f"{function.name} is called by name, and takes no futures as arguments: pass their result()"
+        )
     try:
         payload = function.neutral_codec.dump_arguments(args)
     except Exception as error:

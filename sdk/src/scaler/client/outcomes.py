@@ -16,9 +16,12 @@ from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
+from scaler.client.deferred import is_predecessor_gone
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
+from scaler.client.future_arguments import has_failed, origin_of
 from scaler.client.objects import KeptObject, ObjectChannel
+from scaler.client.outgoing import TaskRun
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 
@@ -52,6 +55,7 @@ class Outcomes:
         self._lock = lock
         self._objects = objects
         self._send = send
+        self.given_back: List[ScalerFuture] = []  # their tasks have to be sent anew, with results of others
         self._cancels_waiting = 0
         self._callbacks: Optional[queue.SimpleQueue[Optional[ScalerFuture]]] = None
 
@@ -161,7 +165,20 @@ class Outcomes:
             if object_id and (future is None or not self._open_object(object_id, future)):
                 if future is None:
                     self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [object_id])))
+            elif (
+                future is not None
+                and message.statuses
+                and message.statuses[position] == m.TaskStatus.LOST
+                and type(future._source) is TaskRun
+                and task_id in future._source.futures_needed
+                and is_predecessor_gone(payload[offset:end])
+            ):
+                self.given_back.append(future)
             elif self.futures.pop(task_id, None) is not None and future is not None:
+                if message.causes and message.causes[position] and type(future._source) is TaskRun:
+                    needed = future._source.futures_needed.get(task_id, ())
+                    failed = next(filter(has_failed, needed), None)
+                    future._inherited_from = (None if failed is None else origin_of(failed),)
                 future._source = None
                 future._has_failed = bool(message.statuses and message.statuses[position])
                 if message.causes:

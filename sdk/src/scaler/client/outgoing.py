@@ -12,14 +12,17 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.objects import KeptObject
 from scaler.codecs import PYTHON_CODEC
 from scaler.named_functions import NamedFunction
 from scaler.payload import Buffer
 from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from scaler.client.future import ScalerFuture
 
 MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
@@ -33,12 +36,28 @@ FunctionKey = Union[int, NamedFunction]
 WireId = Callable[[int], int]
 
 
+class TaskNeeds(List[int]):
+    """The objects that a task needs, and the tasks whose results it needs.
+
+    Parameters:
+        object_ids: may be none; it is true all the same.
+        predecessors: in the order of their places in the task's arguments.
+    """
+
+    def __init__(self, object_ids: Sequence[int], predecessors: Sequence[ScalerFuture]) -> None:
+        super().__init__(object_ids)
+        self.predecessors = tuple(predecessors)
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class TaskRun:
     """Tasks of one function with consecutive ids, on their way."""
 
     __slots__ = (
         "function", "function_object", "options", "first_id", "payloads", "payload_bytes", "dependency_counts",
-        "dependencies", "_payload", "_sizes",
+        "dependencies", "futures_needed", "predecessor_count", "_ids_needed", "_payload", "_sizes",
     )  # fmt: skip
 
     def __init__(self, function: FunctionKey, options: Optional[m.TaskOptions], first_id: int) -> None:
@@ -50,6 +69,9 @@ class TaskRun:
         self.payload_bytes = 0
         self.dependency_counts: Optional[array[int]] = None
         self.dependencies: array[int] = array("Q")
+        self.futures_needed: Dict[int, Tuple[ScalerFuture, ...]] = {}  # by task that needs their results
+        self.predecessor_count = 0
+        self._ids_needed: Dict[int, List[int]] = {}  # of their tasks, as these were numbered then
         self._payload: Optional[bytes] = None  # all payloads, once it was sent
         self._sizes: array[int] = array("I")
 
@@ -68,6 +90,16 @@ class TaskRun:
             self.dependency_counts = array("H", bytes(2 * (len(self.payloads) - 1)))
         self.dependency_counts.append(len(dependencies))
         self.dependencies.extend(dependencies)
+        if type(dependencies) is TaskNeeds:
+            task_id = self.first_id + len(self.payloads) - 1
+            self._ids_needed[task_id] = [future.task_id for future in dependencies.predecessors]
+            self.futures_needed[task_id] = dependencies.predecessors
+            self.predecessor_count += len(dependencies.predecessors)
+
+    def forget_predecessors(self, task_id: int) -> None:
+        """A task that was being added is taken back."""
+        self.futures_needed.pop(task_id, None)
+        self._ids_needed.pop(task_id, None)
 
     def sizes_of(self, task_ids: List[int]) -> List[int]:
         """The payload bytes of each of some tasks."""
@@ -97,6 +129,10 @@ class TaskRun:
             self.dependency_counts.extend([0] * (len(self._sizes) - len(self.dependency_counts)))
             task.dependency_counts = self.dependency_counts
             task.dependencies = array("Q", map(wire_id, self.dependencies))
+        if self._ids_needed:
+            rows = [self._ids_needed.get(task_id, ()) for task_id in task.ids]
+            task.predecessor_counts = array("H", map(len, rows))
+            task.predecessors = array("Q", chain.from_iterable(rows))
         return task, [self._payload]
 
     def part(self, task_ids: List[int], wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
@@ -108,15 +144,21 @@ class TaskRun:
         offsets = list(accumulate(task.payload_sizes, initial=0))
         positions = [task_id - self.first_id for task_id in task_ids]
         if task.dependency_counts:
-            places = list(accumulate(task.dependency_counts, initial=0))
-            dependencies = array("Q")
-            for position in positions:
-                dependencies.extend(task.dependencies[places[position] : places[position + 1]])
-            task.dependencies = dependencies
-            task.dependency_counts = array("H", [task.dependency_counts[position] for position in positions])
+            task.dependency_counts, task.dependencies = _part(task.dependency_counts, task.dependencies, positions)
+        if task.predecessor_counts:
+            task.predecessor_counts, task.predecessors = _part(task.predecessor_counts, task.predecessors, positions)
         task.ids = array("Q", task_ids)
         task.payload_sizes = array("I", [task.payload_sizes[position] for position in positions])
         return task, [content[offsets[position] : offsets[position + 1]] for position in positions]
+
+
+def _part(counts: array[int], entries: array[int], positions: List[int]) -> Tuple[array[int], array[int]]:
+    """What some of the tasks have of a column with several entries each."""
+    places = list(accumulate(counts, initial=0))
+    found = array("Q")
+    for position in positions:
+        found.extend(entries[places[position] : places[position + 1]])
+    return array("H", [counts[position] for position in positions]), found
 
 
 class GraphRun:
@@ -258,7 +300,7 @@ class Outbox:
         elif run.dependency_counts is not None:
             run.dependency_counts.append(0)
         if len(run.payloads) >= MAXIMUM_BATCH_TASKS or (
-            dependencies and len(run.dependencies) >= MAXIMUM_BATCH_DEPENDENCIES
+            dependencies and len(run.dependencies) + run.predecessor_count >= MAXIMUM_BATCH_DEPENDENCIES
         ):
             self._close_run()
         return run
@@ -273,6 +315,7 @@ class Outbox:
         if run.dependency_counts is not None:
             del run.dependency_counts[len(run.payloads) :]
             del run.dependencies[sum(run.dependency_counts) :]
+        run.forget_predecessors(task_id)
         if not run.payloads:
             self._items = [item for item in self._items if item is not run]
         self._close_run()

@@ -24,9 +24,10 @@ from array import array
 from itertools import groupby
 from typing import Callable, Dict, List, Optional, Set, Tuple, Union
 
+from scaler.client.deferred import PREDECESSORS, DeferredTask
 from scaler.client.future import ScalerFuture
 from scaler.client.objects import KeptObject, ObjectChannel
-from scaler.client.outgoing import Outbox, Run
+from scaler.client.outgoing import Outbox, Run, TaskRun
 from scaler.client.transport import NotWantedError, Transport
 from scaler.exceptions import DisconnectedError, ProtocolVersionError, SchedulerRefusedError, SchedulerUnreachableError
 from scaler_protocol import messages as m
@@ -57,6 +58,7 @@ class Recovery:
         self._outbox = outbox
         self._needs = needs
         self._timeout_seconds = timeout_seconds
+        self._deferred: List[DeferredTask] = []
         self._lost_at: Optional[float] = None  # first, since a session has lasted
         self._welcomed_at = time.monotonic()
         self._outcomes_before = 0  # of all sessions before this one
@@ -123,12 +125,18 @@ class Recovery:
             self._announce(kept, announced)
         count = 0
         for run, group in groupby(list(futures.values()), lambda future: future._source):
+            if isinstance(run, DeferredTask):
+                continue  # no scheduler knows them
             again = list(group)
             why_not = self._why_not_again(run)
             if run is None or why_not:
                 taken = [future for future in again if futures.pop(future.task_id, None) is not None]
                 lost += [(future, _not_again(why_not)) for future in taken]
                 continue
+            if isinstance(run, TaskRun) and run.futures_needed:
+                again = [future for future in again if not self._defer(run, future, welcome)]
+                if not again:
+                    continue
             # SCL-CLT-006
             for function_object in run.function_objects:
                 self._announce(function_object, announced)
@@ -137,6 +145,29 @@ class Recovery:
         self._delete_unheld(announced)
         logger.warning("Client: connected again as session %d, %d tasks were sent again", welcome.session, count)
         return lost
+
+    def _defer(self, run: TaskRun, future: ScalerFuture, welcome: m.Welcome) -> bool:
+        """Whether a task cannot wait at the new scheduler for all that it needs, since that will not be run there."""
+        needed = run.futures_needed.get(future.task_id, ())
+        here = {task.future.task_id for task in self._deferred}
+        if not needed or (
+            PREDECESSORS in welcome.features
+            and not any(
+                each.done()
+                or each.task_id > future.task_id
+                or each.task_id in here
+                or type(each._source) is DeferredTask
+                for each in needed
+            )
+        ):
+            return False
+        self._deferred.append(DeferredTask.taken_from(run, future))
+        return True
+
+    def take_deferred(self) -> List[DeferredTask]:
+        """Tasks that have to wait in this client."""
+        deferred, self._deferred = self._deferred, []
+        return deferred
 
     def _why_not_again(self, run: Optional[Run]) -> str:
         if run is None:

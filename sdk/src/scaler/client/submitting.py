@@ -36,8 +36,10 @@ from typing import (
 from scaler import blocking, nesting
 from scaler.arguments import Duration, Size, seconds
 from scaler.client.core import ClientCore
+from scaler.client.deferred import ends_at_once, submit_after
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
+from scaler.client.future_arguments import dump_with_futures
 from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
 from scaler.client.mapping import calls_of_map, run_map
 from scaler.client.naming import map_named, submit_named
@@ -58,7 +60,6 @@ from scaler.payload import (
     INLINE_BYTES,
     PROTOCOL,
     ObjectReference,
-    dump_arguments,
     is_plain,
     join,
     parts_size,
@@ -128,6 +129,22 @@ class Submitter:
     @overload
     def submit(self, fn: Callable[..., R], /, *args: Any, profiling: bool, **kwargs: Any) -> ScalerFuture[R]: ...
 
+    # A future stands for its result, which no signature of a function can say.
+    @overload
+    def submit(
+        self, fn: Callable[..., R], first: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+    ) -> ScalerFuture[R]: ...
+
+    @overload
+    def submit(
+        self, fn: Callable[..., R], first: Any, second: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+    ) -> ScalerFuture[R]: ...
+
+    @overload
+    def submit(
+        self, fn: Callable[..., R], first: Any, second: Any, third: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+    ) -> ScalerFuture[R]: ...
+
     @overload
     def submit(
         self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
@@ -141,6 +158,8 @@ class Submitter:
 
         A NamedFunction runs on a worker that serves it, with arguments in its codec. For any other function,
         any argument may be, or contain, an ObjectReference from `send_object`; the function gets the object itself.
+        Likewise a future of this client: the task waits for it, and gets its result. If that task fails, this one's
+        future raises DependencyError; if it is cancelled, so is this one.
         `profiling=True` measures the task, unless the function has a parameter of that name.
 
         Raises:
@@ -237,15 +256,19 @@ class Submitter:
         core = self._core
         references: List[ObjectReference] = []
         try:
-            parts = dump_arguments(args, kwargs, self._serializer, references)
+            parts, needed = dump_with_futures(core, args, kwargs, self._serializer, references)
         except Exception as error:
             raise SerializeObjectError(
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
-        if len(references) >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
+        future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
+        if needed and ends_at_once(core, future, needed):
+            return future
+        count = len(references) + len(needed)
+        if count >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
             raise TooManyReferences(
-                f"the arguments of {function_name(fn)} refer to {len(references)} objects, and a task can have at most"
-                f" {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
+                f"the arguments of {function_name(fn)} refer to {count} objects and futures, and a task can have at"
+                f" most {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
             )
         dependencies = [self._check_reference(reference) for reference in references]
         arguments_id = 0
@@ -259,10 +282,14 @@ class Submitter:
             payload = BY_DEPENDENCY
         else:
             payload = join(parts)
-        future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
+        options = self._travelling_options()
+        if needed:
+            size = parts_size(parts) if arguments_id else 0
+            submit_after(core, record.object_id, payload, dependencies, future, options, needed, size)
+            return future
         with core.lock:
             core.check_open()
-            core.submit(record.object_id, payload, dependencies, future, self._travelling_options())
+            core.submit(record.object_id, payload, dependencies, future, options)
             if arguments_id:
                 core.hand_over_arguments(arguments_id, parts_size(parts))
         return future

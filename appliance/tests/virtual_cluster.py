@@ -1,0 +1,133 @@
+"""A scheduler core in virtual time, with workers that do what the agent does.
+
+Tasks are numbers; what each takes is given in advance. A clock jumps from event to event.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from scheduler_harness import Client, Harness, Worker
+
+from scaler_protocol import messages as m
+
+HOP_SECONDS = 0.0005
+"""From one process to the other."""
+
+PATIENCE_SECONDS = 1000.0
+
+
+class Machine:
+    """A worker in virtual time: first come, first served; asked for tasks, it gives back those that came last."""
+
+    def __init__(self, cluster: VirtualCluster, slots: int, queue_size: int, **capabilities: float) -> None:
+        self._cluster = cluster
+        self.slots = slots
+        self.peer: Worker = cluster.harness.worker(slots, queue_size, **capabilities)
+        self.running = 0
+        self.most_queued = 0
+        self._queue: Deque[Tuple[int, int]] = deque()  # instances, and the numbers of their tasks
+
+    def read(self) -> None:
+        """Messages arrive."""
+        while self.peer.inbox:
+            if isinstance(self.peer.inbox[0][0], m.Task):
+                instances = self.peer.take_tasks()
+                self._queue.extend(zip(instances, map(int, self.peer.payloads)))
+                continue
+            request, _ = self.peer.inbox.popleft()
+            if isinstance(request, m.ObjectInstruction):  # of a graph's function
+                continue
+            assert isinstance(request, m.BalanceRequest), f"tasks are moved by asking, not by {request}"
+            self._cluster.requests += 1
+            given = [self._queue.pop()[0] for _ in range(min(request.count, len(self._queue)))]
+            self._cluster.send(lambda request=request, given=given: self.peer.give_back(given, request.request_id))
+        self.most_queued = max(self.most_queued, len(self._queue))
+        self._start_some()
+
+    def _start_some(self) -> None:
+        while self._queue and self.running < self.slots:
+            instance, task = self._queue.popleft()
+            self.running += 1
+            self._cluster.starts.append(task)
+            seconds = self._cluster.durations[task]
+            self._cluster.after(seconds, lambda instance=instance, seconds=seconds: self._end(instance, seconds))
+
+    def _end(self, instance: int, seconds: float) -> None:
+        self.running -= 1
+        self._cluster.send(lambda: self.peer.finish([instance], busy_microseconds=int(seconds * 1e6)))
+        self._start_some()
+
+
+class VirtualCluster:
+    """A scheduler core, clients, machines; and a clock that jumps from event to event.
+
+    Parameters:
+        durations: by task, in seconds.
+    """
+
+    def __init__(self, durations: List[float]) -> None:
+        self.harness = Harness()
+        self.client: Client = self.harness.client()
+        self.clients = [self.client]
+        self.durations = durations
+        self.machines: List[Machine] = []
+        self.starts: List[int] = []
+        self.requests = 0
+        self.finished: Dict[int, float] = {}
+        self._events: List[Tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self.after(1.0, self._tick)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (self.harness.now + seconds, self._sequence, action))
+
+    def send(self, message: Callable[[], None]) -> None:
+        """To the scheduler; its answers arrive a moment later."""
+        self.after(HOP_SECONDS, lambda: (message(), self._deliver()))  # type: ignore[func-returns-value]
+
+    def _tick(self) -> None:
+        self.harness.tick()
+        self._deliver()
+        self.after(1.0, self._tick)
+
+    def _deliver(self) -> None:
+        for client in self.clients:
+            while client.inbox:
+                message, _ = client.inbox.popleft()
+                if isinstance(message, m.TaskResult):
+                    self.finished.update(dict.fromkeys(message.ids, self.harness.now))
+        for machine in self.machines:
+            if machine.peer.inbox:
+                self.after(HOP_SECONDS, machine.read)
+
+    def join(self, slots: int = 1, queue_size: int = 1000, **capabilities: float) -> None:
+        """One more worker."""
+        self.machines.append(Machine(self, slots, queue_size, **capabilities))
+        self.harness.tick()
+        self._deliver()
+
+    def add_client(self) -> Client:
+        """One more client."""
+        self.clients.append(self.harness.client())
+        return self.clients[-1]
+
+    def submit(self, numbers: range, client: Optional[Client] = None, batch: int = 100, **fields: Any) -> None:
+        """Submit tasks as clients do: in batches."""
+        for first in numbers[::batch]:
+            (client or self.client).submit(range(first, min(first + batch, numbers.stop)), **fields)
+        self._deliver()
+
+    def run(self) -> float:
+        """Until all tasks have their result; returns the time."""
+        while len(self.finished) < len(self.durations):
+            self.harness.now, _, action = heapq.heappop(self._events)
+            assert self.harness.now < PATIENCE_SECONDS, f"{len(self.finished)} of {len(self.durations)} are done"
+            for peer in self.harness.peers.values():
+                self.harness.state.sessions[peer.name].last_heard = self.harness.now
+            action()
+        assert sorted(self.starts) == sorted(range(len(self.durations))), "each task was started once"
+        return max(self.finished.values())
