@@ -63,7 +63,7 @@ def test_who_cannot_be_asked_is_named(unprotected: str, any_client: Client) -> N
         with pytest.raises(ValueError, match="no worker with session 4294967295"):
             client.shutdown_worker(0xFFFFFFFF)
         for nonsense in (0, "", None, True, 1.5):
-            with pytest.raises(TypeError, match="session number or its name"):
+            with pytest.raises(TypeError, match="worker must be a session number or a name"):
                 client.shutdown_worker(nonsense)  # type: ignore[arg-type]
 
 

@@ -91,6 +91,7 @@ def start(started: List[Dev], *options: str) -> Dev:
 def test_three_pasted_lines_print_their_result(started: List[Dev], folder: Path, tmp_path: Path) -> None:
     dev = start(started, "-n", "2", "--no-ui")
     greeting = dev.greeting()
+    assert "Ready: 2 slots on 1 worker, on this machine." in greeting
     begin = greeting.index("Start Python and paste:") + 2
     pasted = "\n".join(greeting[begin : begin + 3]) + "\n"
     ran = subprocess.run(
