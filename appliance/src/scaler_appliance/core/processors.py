@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.batches import Dispatch, dispatch_number, position_in_dispatch
 from scaler_appliance.core.sessions import RunningTask, WorkerSession
@@ -19,11 +19,10 @@ from scaler_appliance.core.sessions import RunningTask, WorkerSession
 NO_TASK = RunningTask()
 
 
-class ProcessorNow(NamedTuple):
-    """Of one processor of a heartbeat."""
+ProcessorNow = Tuple[bool, RunningTask]
+"""Whether a processor of a heartbeat has a task, and which one; NO_TASK: none, or not known."""
 
-    has_task: bool
-    task: RunningTask  # NO_TASK: none, or not known
+_IDLE: ProcessorNow = (False, NO_TASK)
 
 
 def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instance: int) -> Optional[Dispatch]:
@@ -37,24 +36,23 @@ def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instan
 
 def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[ProcessorNow]:
     """An entry for each processor of the worker's last heartbeat."""
-    heartbeat = worker.heartbeat
-    if heartbeat is None:
+    if worker.heartbeat is None:
         return []
-    processors = heartbeat.processors
+    processors, assigned = worker.heartbeat.processors, worker.assigned
+    if not assigned:
+        return [_IDLE] * len(processors)
     tasks = [
         task if task.instance and open_dispatch(dispatches, worker, task.instance) is not None else NO_TASK
         for task in worker.processor_tasks
     ]
-    if not worker.assigned:
-        return [ProcessorNow(False, NO_TASK)] * len(processors)
+    if assigned >= len(processors) <= worker.hello.slots:
+        return [(True, task) for task in tasks]
     # Suspended ones keep their task; the others have what the worker has besides, one each.
-    suspended = [place for place, each in enumerate(processors) if each.suspended][: worker.assigned]
+    suspended = [place for place, each in enumerate(processors) if each.suspended][:assigned]
     others = [place for place, each in enumerate(processors) if not each.suspended]
-    others.sort(
-        key=lambda place: (tasks[place] is NO_TASK, not processors[place].has_task, not processors[place].initialized)
-    )
-    busy = {*suspended, *others[: min(worker.assigned - len(suspended), worker.hello.slots)]}
-    return [ProcessorNow(place in busy, task if place in busy else NO_TASK) for place, task in enumerate(tasks)]
+    others.sort(key=lambda at: (tasks[at] is NO_TASK, not processors[at].has_task, not processors[at].initialized))
+    busy = {*suspended, *others[: min(assigned - len(suspended), worker.hello.slots)]}
+    return [(True, task) if place in busy else _IDLE for place, task in enumerate(tasks)]
 
 
 def where_it_ran(worker: WorkerSession, client: int, task_id: int, now: float) -> Tuple[int, float]:

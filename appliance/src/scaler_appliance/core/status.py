@@ -140,19 +140,20 @@ class Status:
         processors = list(chain.from_iterable([processors for _, processors in told]))
         dispatches = self._state.dispatches
         now = list(chain.from_iterable([running_now(worker, dispatches) for worker, _ in told]))
+        tasks = [task for _, task in now]
         return m.ProcessorColumns(
             workers=[worker.number for worker, processors in told for _ in processors],
             process_ids=[each.process_id for each in processors],
             states=bytes(
-                [each.initialized | state.has_task << 1 | each.suspended << 2 for each, state in zip(processors, now)]
+                [each.initialized | has_task << 1 | each.suspended << 2 for each, (has_task, _) in zip(processors, now)]
             ),
             cpu_permille=[each.cpu_permille for each in processors],
             resident_bytes=[each.resident_bytes for each in processors],
-            queued=[each.queued if state.has_task else 0 for each, state in zip(processors, now)],
-            task_clients=[state.task.client for state in now],
-            task_ids=[state.task.task_id for state in now],
-            task_functions=[state.task.function for state in now],
-            task_microseconds=[state.task.microseconds for state in now],
+            queued=[each.queued if has_task else 0 for each, (has_task, _) in zip(processors, now)],
+            task_clients=[task.client for task in tasks],
+            task_ids=[task.task_id for task in tasks],
+            task_functions=[task.function for task in tasks],
+            task_microseconds=[task.microseconds for task in tasks],
         )
 
     def _graph_columns(self, graphs: List[GraphTally]) -> m.GraphColumns:
