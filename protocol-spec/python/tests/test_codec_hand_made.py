@@ -72,7 +72,7 @@ def test_texts_and_structs_are_found_across_segments():
 def test_null_is_the_default_everywhere():
     assert decode(frame([0])) == m.Hello(), "a null root is a message of defaults"
     assert decode(frame([struct_pointer(0, 1, 1), TASK_CANCEL, 0])) == m.TaskCancel()
-    assert decode(frame(message(m.Task, *[0] * 10))) == m.Task()
+    assert decode(frame(message(m.Task, *[0] * (m.Task.DATA_WORDS + m.Task.POINTER_WORDS)))) == m.Task()
     assert decode_struct(m.Failure, frame([0])) == m.Failure()
 
 

@@ -270,7 +270,7 @@ def test_a_multitude_of_structs_without_size(count):
 
 def test_a_struct_that_contains_itself():
     # options -> the very Task; its capabilities -> a list that is the Task's own words
-    words = message(m.Task, *[0] * 10)
+    words = message(m.Task, *[0] * (m.Task.DATA_WORDS + m.Task.POINTER_WORDS))
     at = pointer_place(m.Task, "options")
     words[at] = struct_pointer(3 - at - 1, 3, 7)
     assert decode(frame(words)) == m.Task(), "there is no way down from TaskOptions but its capabilities"
