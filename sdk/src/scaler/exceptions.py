@@ -14,6 +14,7 @@ __all__ = [
     "DisconnectedError",
     "GraphKeyError",
     "MissingObjects",
+    "ModuleUploadError",
     "NamedFunctionError",
     "NoWorkerError",
     "NotASchedulerError",
@@ -91,6 +92,10 @@ class MissingObjects(ScalerError, KeyError):
 
 class ObjectStorageFullError(ScalerError, OSError):
     """Neither memory nor disk has room for a large argument, object or result, or the scheduler takes none so large."""
+
+
+class ModuleUploadError(ScalerError, ImportError):
+    """Code that is to be shipped to workers cannot be found here, or cannot be shipped."""
 
 
 class GraphKeyError(ScalerError, KeyError):

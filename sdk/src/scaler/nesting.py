@@ -1,4 +1,4 @@
-"""A place where a client learns that it submits from inside a task, and how urgent that task is.
+"""A place where a client learns that it submits from inside a task, how urgent that is, and with which code it runs.
 
 Rules:
 - What a task submits goes before the task itself and all its like: it is finished before others of them begin, so that
@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Tuple
 
 if TYPE_CHECKING:
     from scaler.client.options import Options
@@ -19,6 +19,22 @@ HIGHEST_PRIORITY = (1 << 31) - 1
 
 priority_of_task: Optional[Callable[[], Optional[int]]] = None
 """The priority of the task that runs in this process, None between tasks; None itself in a process that runs none."""
+
+
+class CodeOfTasks(NamedTuple):
+    """The code that all tasks of this process run with.
+
+    Parameters:
+        key: of processors with this code.
+        folders: in which archives were unpacked, in the order of the import path.
+    """
+
+    key: str
+    folders: Tuple[str, ...]
+
+
+code: Optional[CodeOfTasks] = None
+"""None in a process that runs no tasks, or tasks that need no code of their client."""
 
 
 def set_hook(priority: Callable[[], Optional[int]]) -> None:

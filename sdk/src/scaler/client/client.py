@@ -12,8 +12,10 @@ import threading
 import weakref
 from operator import index
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
+from scaler import nesting
+from scaler.client.archives import CodeSource, Uploadable, source_at
 from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
@@ -50,12 +52,15 @@ class Client(Submitter):
         connect_timeout_seconds: how long to wait for a scheduler at the address.
         stream_output: what tasks print comes here: True prints it, a function is called with each `TaskOutput`, in a
             thread of the client.
+        modules: Python code that the workers shall import as it is here, as names of modules and packages, paths, or
+            modules; see `upload`.
 
     Raises:
         SchedulerUnreachableError: nobody listens at the address.
         NotASchedulerError: who listens there is no Scaler scheduler.
         ProtocolVersionError: client and scheduler have no protocol version in common.
         SchedulerRefusedError: the scheduler refused for another reason.
+        ModuleUploadError: one of `modules` cannot be found here, or cannot be shipped.
         ValueError: the address is none; or none is given, and no scheduler is found.
 
     It is a context manager, may be used by many threads, and can be passed to tasks. A client that nobody has a
@@ -71,7 +76,9 @@ class Client(Submitter):
         serializer: Optional[Serializer] = None,
         connect_timeout_seconds: float = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
+        modules: Sequence[Uploadable] = (),
     ) -> None:
+        code_sources = [CodeSource(each) for each in modules]
         self._address = address or address_given_or_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
@@ -79,18 +86,19 @@ class Client(Submitter):
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._connect_timeout_seconds = connect_timeout_seconds
         self._serializer = serializer
-        self._core = self._make_core()
+        self._core = self._make_core(code_sources)
         weakref.finalize(self, self._core.abandon).atexit = False
         if callable(stream_output):
             self._core.output.callback = stream_output
 
-    def _make_core(self) -> ClientCore:
+    def _make_core(self, code_sources: Sequence[CodeSource]) -> ClientCore:
         core = ClientCore(
             self._address,
             self._serializer,
             self._timeout_seconds,
             self._connect_timeout_seconds,
             self._heartbeat_interval_seconds,
+            code_sources,
         )
         _open_cores.add(core)
         return core
@@ -149,6 +157,39 @@ class Client(Submitter):
         if wanted < 0:
             raise ValueError(f"maximum_workers must be at least 0, not {maximum_workers}")
         return self._core.informing.ask(self._core, self._address, wanted, timeout_seconds)
+
+    # Code -----------------------------------------------------------------------------------------------------------
+
+    def upload(self, *modules: Uploadable) -> None:
+        """Ship Python code to the workers, once to each, for what is submitted through this client from now on.
+
+        Tasks import it instead of what their worker has installed under the same names. What was uploaded before stays,
+        and is shipped anew if it has changed; `upload()` does that alone.
+
+        Parameters:
+            modules: names of modules or packages, as `import` finds them here; paths of Python files, of packages, or
+                of folders that contain such; or imported modules. All files of a package come along, but for compiled
+                and hidden ones, caches and virtual environments.
+
+        Raises:
+            ModuleUploadError: there is no such code; or it cannot be shipped, because a part of it is compiled for
+                this machine, or it is too large.
+            TypeError: one of `modules` is something else.
+        """
+        self._core.check_open()
+        self._core.code.upload(modules)
+
+    def restart_processors(self) -> None:
+        """Let what is submitted through this client from now on run in processors that have run nothing before.
+
+        That is for what no reload reaches: an extension module that was built anew, a package that was upgraded, or
+        what earlier tasks have left in memory. What runs is not disturbed, and neither are other clients. Processors
+        that are not needed any more end when they are idle. What a worker's `--preload` imported stays as it is.
+
+        Raises DisconnectedError when this client is disconnected.
+        """
+        self._core.check_open()
+        self._core.code.renew()
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
@@ -217,18 +258,23 @@ class Client(Submitter):
             "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
             "connect_timeout_seconds": self._connect_timeout_seconds,
             "serializer": self._serializer,
+            "code_roots": self._core.code.roots,
         }
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         """A client that arrives in a process shares one connection with all its like that arrived there before."""
+        state = dict(state)
+        code_roots = state.pop("code_roots", [])
+        if nesting.code is not None:
+            code_roots = []  # inside a task it has the task's code
         for name, value in state.items():
             setattr(self, f"_{name}", value)
         self._task_options = self._options.message()
-        key = (self._address, type(self._serializer))
+        key = (self._address, type(self._serializer), *(tuple(roots) for roots in code_roots))
         with _shared_lock:
             core = _shared_cores.get(key)
             if core is None or core.closed_because is not None:
-                core = _shared_cores[key] = self._make_core()
+                core = _shared_cores[key] = self._make_core([source_at(roots) for roots in code_roots])
             self._core = core
 
     def __repr__(self) -> str:

@@ -24,12 +24,15 @@ from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from scaler.client.archives import CodeSource
+from scaler.client.code import ClientCode
 from scaler.client.credit import Credit
 from scaler.client.explaining import Explaining
 from scaler.client.forks import reset_lock
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.info import Informing
+from scaler.client.notices import Notices
 from scaler.client.objects import ObjectChannel
 from scaler.client.outcomes import Outcomes
 from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
@@ -37,6 +40,7 @@ from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
 from scaler.client.worker_shutdowns import WorkerShutdowns
+from scaler.code_notes import NOTICE_STREAM
 from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.payload import Buffer, Parts
@@ -56,6 +60,7 @@ class ClientCore:
         timeout_seconds: float,
         connect_timeout_seconds: float,
         heartbeat_interval_seconds: float,
+        code_sources: Sequence[CodeSource] = (),
     ) -> None:
         self.serializer = serializer
         self.lock = threading.Lock()
@@ -74,13 +79,15 @@ class ClientCore:
         self.is_connected = True
         self.objects = ObjectChannel(self.welcome)
         self.output = OutputChannel()
+        self.notices = Notices()
         self._outbox = Outbox(self.objects.find)
         self._outbox.set_limits(self.welcome.limits)
         self.credit = Credit(self.lock, self.welcome.limits, self._outbox)
         self.outcomes = Outcomes(self.lock, self.objects, self._transport.send)
         self.futures = self.outcomes.futures
         self._recovery = Recovery(self._transport, self.objects, self._outbox, self.outcomes.needs, timeout_seconds)
-        self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object)
+        self.code = ClientCode(code_sources, self._send_archive, self.delete_object, self.objects.find)
+        self.functions = FunctionRegistry(serializer, self.send_object, self.delete_object, self.code)
         self.value_objects: Set[int] = set()
         self._last_heard = time.monotonic()
         self._next_heartbeat = 0.0
@@ -234,6 +241,9 @@ class ClientCore:
                 self.send(*self.objects.announcement(kept))
         return kept.object_id
 
+    def _send_archive(self, parts: Parts, name: str) -> int:
+        return self.send_object(parts, name, m.ObjectKind.VALUE)
+
     def delete_object(self, object_id: int) -> None:
         """Let go of an object; it lives on while unfinished tasks need it."""
         with self.lock:
@@ -313,6 +323,7 @@ class ClientCore:
             "this client belongs to the process that made it, and this one is a fork of that: make a new Client here"
         )
         self._is_closing = True
+        self.code.disown()
         self.functions.disown()
         self.objects.disown()
         self.outcomes.disown(self.closed_because)
@@ -447,12 +458,16 @@ class ClientCore:
         # SCL-SES-013
         self._transport.send(m.Heartbeat(sequence=self._sequence))
         self.functions.forget_dead()
+        self.code.delete_unneeded()
         if self._is_abandoned and not self.value_objects:  # of which others may have references
             self.close()
 
     # Reactions ------------------------------------------------------------------------------------------------------
 
     def _on_task_log(self, message: m.TaskLog) -> None:
+        if message.stream == NOTICE_STREAM:
+            self.notices.on_text(message.text)
+            return
         if message.stream != STACK_STREAM:
             self.output.on_task_log(message)
             return

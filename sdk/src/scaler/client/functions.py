@@ -6,6 +6,7 @@ Rules:
 - It dies with its last use: when the function object here is gone, the scheduler is told, and keeps it only until the
   tasks that need it are done. Of functions that have changed, the small ones used most recently are kept, since many
   change back and forth.
+- It is serialised again when the code changes that it needs to be imported (`scaler.client.code`).
 - A callable that allows no weak reference is known by digest only; of those the most recently used are kept.
 - A record may be deleted at any moment by another thread, which submits the same function with other captures. Whoever
   uses one looks at `is_deleted` with the client's lock held, and asks again when it is.
@@ -24,6 +25,7 @@ from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from scaler.captures import Captures, Reference, take
+from scaler.client.code import ClientCode
 from scaler.client.forks import reset_lock
 from scaler.payload import INLINE_BYTES, Parts, dump_function, parts_size
 from scaler.serializer import Serializer
@@ -37,7 +39,7 @@ SLOW_CHECKS_BEFORE_WARNING = 10
 
 
 class FunctionRecord:
-    __slots__ = ("object_id", "name", "digest", "takes_profiling", "is_small", "is_deleted", "uses")
+    __slots__ = ("object_id", "name", "digest", "takes_profiling", "is_small", "is_deleted", "uses", "code_stamp")
 
     def __init__(self, object_id: int, name: str, digest: bytes, takes_profiling: bool, is_small: bool = True) -> None:
         self.object_id = object_id
@@ -46,6 +48,7 @@ class FunctionRecord:
         self.takes_profiling = takes_profiling  # has a parameter named `profiling`
         self.is_small = is_small
         self.is_deleted = False  # the scheduler has been told, or is about to be, that it is not used any more
+        self.code_stamp = 0  # when it was serialised last
         self.uses = 0  # live function objects here, plus one while it is among the recent
 
 
@@ -87,6 +90,7 @@ class FunctionRegistry:
         serializer: the user's, or None.
         send: called with the parts of a new function; returns its object id.
         delete: called with the object id of a function that is not used any more.
+        code: what functions need to be imported.
     """
 
     def __init__(
@@ -94,7 +98,10 @@ class FunctionRegistry:
         serializer: Optional[Serializer],
         send: Callable[[Parts, str], int],
         delete: Callable[[int], None],
+        code: ClientCode,
     ) -> None:
+        self._code = code
+        code.on_changed = self.forget_all
         self._serializer = serializer
         self._send = send
         self._delete = delete
@@ -115,14 +122,16 @@ class FunctionRegistry:
             return self._find_method(function) if type(function) is types.MethodType else None
         reference, record, captures = known
         if reference() is function and captures is not None and captures.holds(function):
-            return record
+            return record if record.code_stamp == self._code.stamp() else None
         return None
 
     def _find_method(self, method: types.MethodType) -> Optional[FunctionRecord]:
         known = self._known.get((id(method.__self__), id(method.__func__)))
         if known is None or known.reference() is not method.__self__ or known.captures is None:
             return None
-        return known.record if known.captures.holds(method) else None
+        if not known.captures.holds(method) or known.record.code_stamp != self._code.stamp():
+            return None
+        return known.record
 
     def add(self, function: Callable[..., Any]) -> FunctionRecord:
         """Serialise a function, and send it unless an equal one was sent before.
@@ -130,8 +139,10 @@ class FunctionRegistry:
         Raises whatever serialising it raises: any exception at all.
         """
         self.forget_dead()
+        code_stamp = self._code.stamp()
         captures = take(function)
         parts = dump_function(function, self._serializer)
+        archives = self._code.note(parts)
         trusted = None if captures is None else self._trusted(captures, function)
         digest = hashlib.blake2b(digest_size=16)
         for part in parts:
@@ -143,7 +154,9 @@ class FunctionRegistry:
                 object_id = self._send(parts, name)
                 is_small = parts_size(parts) < INLINE_BYTES
                 record = FunctionRecord(object_id, name, digest.digest(), takes_profiling, is_small)
+                self._code.keep(object_id, archives)
                 self._by_digest[record.digest] = record
+            record.code_stamp = code_stamp
             self._hold(function, record, trusted)
             return record
 
@@ -202,6 +215,15 @@ class FunctionRegistry:
     def let_go(self, record: FunctionRecord) -> None:
         with self._lock:
             self._release(record)
+
+    def forget_all(self) -> None:
+        """Know no function any more: all are to be serialised again, with other code."""
+        with self._lock:
+            known = [*(each.record for each in self._known.values()), *self._recent.values()]
+            self._known.clear()
+            self._recent.clear()
+            for record in known:
+                self._release(record)
 
     def forget_dead(self) -> None:
         """Tell the scheduler of functions that do not exist here any more."""

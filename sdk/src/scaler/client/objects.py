@@ -55,6 +55,7 @@ class KeptObject:
         "path",
         "is_held",
         "references",
+        "needs",
         "_owner",
         "__weakref__",
     )
@@ -70,6 +71,7 @@ class KeptObject:
         self.path = ""
         self.is_held = False  # by the client or its user
         self.references = 0  # unfinished tasks that have it among their arguments
+        self.needs: Tuple[object, ...] = ()  # what has to be kept for as long
         self._owner = os.getpid()
 
     def read(self, offset: int, length: int) -> Buffer:

@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, List, Type
 from scaler.restarts import EXIT_ERROR
 from scaler.worker import frames
 from scaler.worker.agent_core import TICK_SECONDS, AgentCore, CoreSettings
+from scaler.worker.code_sets import CodeSets
 from scaler.worker.connection import SchedulerConnection
 from scaler.worker.effects import Deliver, Effect, Kill, Send, Spawn, Stop
 from scaler.worker.frames import Frame, Kind
@@ -78,7 +79,8 @@ class Agent:
         self._served = ServedFunctions(settings.functions)
         self._objects = ObjectStore(self._effects, nursery.remove_at_end)
         core_settings = CoreSettings(settings.slots, self._name, settings.task_timeout_seconds)
-        self._core = AgentCore(core_settings, page.entry, self._objects, self._effects, private_bytes)
+        code_sets = CodeSets(self._objects)
+        self._core = AgentCore(core_settings, page.entry, self._objects, self._effects, private_bytes, code_sets)
         self._objects.on_available = self._core.on_object_available
         self._objects.on_missing = self._core.on_object_missing
         self._objects.on_no_room = self._core.on_no_room_for_object

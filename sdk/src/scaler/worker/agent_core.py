@@ -24,7 +24,7 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
-from scaler.worker.effects import Deliver, Effect, ObjectSource, Send
+from scaler.worker.effects import CodeError, CodeSource, Deliver, Effect, ObjectSource, Send
 from scaler.worker.frames import Buffer, Results
 from scaler.worker.outcomes import Outcomes
 from scaler.worker.output_outbox import OutputOutbox
@@ -75,6 +75,7 @@ class AgentCore:
         objects: where functions and values come from and large results go to.
         effects: shared with the object store; the agent performs and clears it.
         resident_bytes: resident memory of a process by id, 0 when unknown.
+        code: where code of clients comes from; None: there is none.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class AgentCore:
         objects: ObjectSource,
         effects: List[Effect],
         resident_bytes: Callable[[int], int],
+        code: Optional[CodeSource] = None,
     ) -> None:
         self.effects = effects
         self.queue = TaskQueue()
@@ -91,6 +93,7 @@ class AgentCore:
         self.pool = ProcessorPool(settings.slots, progress, effects)
         self._settings = settings
         self._objects = objects
+        self._code = code
         self._durations = TaskDurations()
         self._outcomes = Outcomes(objects, settings.name)
         self._output = OutputOutbox()
@@ -113,16 +116,30 @@ class AgentCore:
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
         if not missing:
             # SCL-WRK-001
-            self.queue.append(batch)
+            self._enqueue(batch)
             return
         for ready in self.waiting.add(batch, missing):
-            self.queue.append(ready)
+            self._enqueue(ready)
+        for object_id in missing:
+            self._objects.fetch(object_id)
+
+    def _enqueue(self, batch: TaskBatch) -> None:
+        """All objects of a batch are here: it can run, unless its function needs code that is not."""
+        try:
+            missing = self._code.missing(batch.traits.function) if self._code is not None else set()
+        except CodeError as error:
+            self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, str(error))
+            return
+        if not missing:
+            self.queue.append(batch)
+            return
+        self.waiting.add_whole(batch, missing)
         for object_id in missing:
             self._objects.fetch(object_id)
 
     def on_object_available(self, object_id: int) -> None:
         for batch in self.waiting.arrived(object_id):
-            self.queue.append(batch)
+            self._enqueue(batch)
 
     def on_object_missing(self, object_id: int) -> None:
         for batch in self.waiting.lost(object_id):
@@ -143,6 +160,13 @@ class AgentCore:
                 for object_id in dropped:
                     del state.defined[object_id]
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
+        if self._code is not None:
+            self.pool.retire(self._code.forget(object_ids))
+            self._sweep_code()
+
+    def _sweep_code(self) -> None:
+        if self._code is not None:
+            self._code.sweep({folder for state in self.pool.states() for folder in state.code_folders})
 
     def on_object_served(self, object_id: int) -> None:
         """The scheduler has fetched a large result to its end."""
@@ -202,6 +226,9 @@ class AgentCore:
                     chunk.reported = chunk.count  # what it may still send is of no interest
                 # SCL-WRK-029
                 self.pool.kill(state)
+        if self._code is not None:
+            self.pool.retire(self._code.forget_all())
+            self._sweep_code()
 
     # From processors ----------------------------------------------------------------------------------------
 
@@ -283,6 +310,8 @@ class AgentCore:
         if state is None:
             return
         self.pool.remove(state)
+        if state.code_folders:
+            self._sweep_code()
         for chunk in reversed(state.chunks):
             if chunk.reported < chunk.count:
                 self._settle_chunk_of_dead(state, chunk, description, stack)
@@ -406,16 +435,18 @@ class AgentCore:
         """Give one processor its next chunk; False when none may have one."""
         head = self.queue.head()
         mean = self._durations.mean_seconds(head.traits.function)
+        code_key = self._code.key(head.traits.function) if self._code is not None else ""
         # SCL-WRK-003
-        state = self.pool.take_idle(head.traits.priority)
+        state = self.pool.take_idle(head.traits.priority, code_key)
         if state is None and mean is not None and mean < PIPELINE_TASK_SECONDS:
-            state = self.pool.pipelinable()
+            state = self.pool.pipelinable(code_key)
         if state is None:
             return False
         chunk = Chunk(self.queue.take(self._chunk_size(head, mean)), state.next_position)
         state.next_position += chunk.count
         state.chunks.append(chunk)
         self._limits.dealt(chunk)
+        self._dedicate(state, code_key, head.traits.function)
         self._define_objects(state, chunk.batch, now)
         batch = chunk.batch
         buffers = frames.tasks_frame(
@@ -433,6 +464,14 @@ class AgentCore:
         )
         self.effects.append(Deliver(state.number, buffers))
         return True
+
+    def _dedicate(self, state: ProcessorState, code_key: str, function: int) -> None:
+        """From now on a processor runs tasks with this code alone."""
+        if state.code_key is None:
+            state.code_key = code_key
+            if code_key and self._code is not None:
+                state.code_folders = self._code.folders(function)
+                self.effects.append(Deliver(state.number, frames.code_frame(code_key, state.code_folders)))
 
     def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
         traits = batch.traits

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pickle
 import sys
@@ -22,6 +23,7 @@ from array import array
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
 
+from scaler.code_notes import NOTICE_STREAM
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.failures import failure_payload
 from scaler.named_functions import CodecNotTakenError, ServedFunction, WrongArgumentsError
@@ -36,6 +38,8 @@ from scaler_protocol.spill import NoRoomError, write_where_room_is
 
 if TYPE_CHECKING:
     from scaler.worker.processor import Processor
+
+logger = logging.getLogger("scaler")
 
 PICKLE_PROTOCOL = 5
 FLUSH_INTERVAL_SECONDS = 0.001
@@ -97,6 +101,8 @@ def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
     except BaseException as error:
         # SCL-COD-004
         failure = _failure(processor, chunk, FailureKind.FUNCTION_NOT_LOADED, error)
+    if objects.notices and first is not None:
+        _send_notices(processor, first[0])
     if first is not None:
         chunk.remaining = chain((first,), chunk.remaining)
     chunk.busy_since = time.perf_counter()
@@ -106,6 +112,14 @@ def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
         run_plain(processor, chunk, function)
     else:
         run_general(processor, chunk, function, serializer)
+
+
+def _send_notices(processor: Processor, position: int) -> None:
+    """Say what the client of a task should know about the code that was loaded for it."""
+    notices, processor.objects.notices = processor.objects.notices, []
+    for notice in notices:
+        logger.warning("%s: %s", processor.name, notice.text)
+        processor.send_log(position, NOTICE_STREAM, notice.to_log())
 
 
 def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[..., Any]) -> None:

@@ -12,8 +12,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
+from scaler.code_notes import NO_CODE, Notice, read_note
 from scaler.exceptions import MissingObjects
 from scaler.named_functions import ServedFunction
 from scaler.payload import Loader, load_function, load_value
@@ -21,6 +22,7 @@ from scaler.pickling import ClassesOfLoad
 from scaler.serializer import Serializer
 from scaler.worker import served_functions
 from scaler.worker.frames import Place
+from scaler.worker.imported_code import ImportedCode
 from scaler_protocol.segments import map_object
 
 Buffer = Union[bytes, memoryview]
@@ -42,6 +44,8 @@ class DefinedObjects:
         self._function_errors: Dict[int, BaseException] = {}
         self._classes: Dict[int, ClassesOfLoad] = {}  # that travelled by value, of the functions that have some
         self._values: Dict[int, Any] = {}
+        self._code = ImportedCode()
+        self.notices: List[Notice] = []  # about code that was loaded, for the client of the task
 
     def define(self, object_id: int, place: int, content: memoryview) -> None:
         """Keep the content of an object, or the path of the file that has it, for later use."""
@@ -55,6 +59,10 @@ class DefinedObjects:
             self._function_errors.pop(object_id, None)
             self._classes.pop(object_id, None)
             self._values.pop(object_id, None)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._definitions
 
     def is_loaded(self, object_id: int) -> bool:
         """Whether a function can be had without running user code."""
@@ -75,15 +83,27 @@ class DefinedObjects:
         try:
             content = self.content(object_id)
             is_served = len(content) and content[0] == served_functions.MARK
+            note = NO_CODE if is_served else read_note(content)
+            if note.modules and self._code.before_loading(note):
+                self._unload_all()
             load = served_functions.load_served if is_served else load_function
             with ClassesOfLoad() as classes:
                 known = self._functions[object_id] = load(content)
             if classes:
                 self._classes[object_id] = classes
+            if note.modules:
+                self.notices += self._code.after_loading(note)
         except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything
             self._function_errors[object_id] = error
             raise
         return known
+
+    def _unload_all(self) -> None:
+        """Load everything again when it is used next: it may have parts of modules that are imported anew."""
+        self._functions.clear()
+        self._function_errors.clear()
+        self._classes.clear()
+        self._values.clear()
 
     def content(self, object_id: int) -> Buffer:
         """The bytes of an object.

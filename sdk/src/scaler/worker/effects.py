@@ -5,7 +5,7 @@ Rules: effects are values, which tests compare; nothing here does anything.
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Protocol, Set, Tuple, Union
+from typing import Callable, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple, Union
 
 from scaler.worker.frames import Buffer, Buffers, Place
 from scaler_protocol import messages as m
@@ -46,6 +46,35 @@ class Send(NamedTuple):
 
 
 Effect = Union[Deliver, Spawn, Kill, Stop, Send]
+
+
+class CodeSource(Protocol):
+    """Where the core asks what code of their client functions need (see `code_sets`)."""
+
+    def key(self, function: int) -> str:
+        """What tells processors with this code from others; empty: it needs none."""
+
+    def missing(self, function: int) -> Set[int]:
+        """The archives that have to be fetched before the function can run.
+
+        Raises CodeError when code cannot be had.
+        """
+
+    def folders(self, function: int) -> List[str]:
+        """Where processors import the code from, once nothing is missing."""
+
+    def forget(self, functions: Iterable[int]) -> Set[str]:
+        """These functions are gone; returns keys that no function has any more."""
+
+    def forget_all(self) -> Set[str]:
+        """All functions are gone; returns their keys."""
+
+    def sweep(self, folders_in_use: Set[str]) -> None:
+        """Remove what neither a function nor a processor needs any more."""
+
+
+class CodeError(Exception):
+    """Code that tasks need cannot be had here; the message says why."""
 
 
 class ObjectSource(Protocol):

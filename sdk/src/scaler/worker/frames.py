@@ -15,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import enum
+import json
 import socket
 import struct
 from array import array
@@ -55,6 +56,7 @@ class Kind(enum.IntEnum):
     SETTLED = 5  # "I have read that you gave tasks back: no more will come behind the running one"
     STOP = 6
     OBJECT_DIRECTORY = 7  # where large results go
+    CODE = 8  # with which code of a client all tasks of the processor run; before the first of them
     RESULTS = 32
     GIVEN_BACK = 33
     BLOCKED = 34  # the running task waits for other tasks: its slot is free
@@ -232,6 +234,17 @@ def object_directory_frame(prefix: str) -> Buffers:
 
 def parse_object_directory(body: bytes) -> str:
     return body.decode("utf-8", "surrogateescape")
+
+
+def code_frame(key: str, folders: Sequence[str]) -> Buffers:
+    """Which code of a client a processor runs: its key, and the folders to import from."""
+    return frame(Kind.CODE, 0, [json.dumps([key, list(folders)]).encode()])
+
+
+def parse_code(body: bytes) -> Tuple[str, Tuple[str, ...]]:
+    """Key and folders."""
+    key, folders = json.loads(body)
+    return str(key), tuple(folders)
 
 
 # Processor to agent -----------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from scaler.source_versions import versions
 from scaler.worker import stacks
 from scaler.worker.preload import PreloadError, preload
 from scaler.worker.processor import Processor, ProcessorSettings
@@ -208,6 +209,7 @@ class _Nursery:
             logger.error("%s", error, exc_info=error.__cause__)
             self._report(Event.FAILED, text=str(error))
             return 1
+        versions.start()  # before its files are edited: processors inherit which versions were preloaded
         _freeze()
         try:
             self._serve()

@@ -207,6 +207,17 @@ class ObjectStore:
         path = self._paths.get(object_id)
         return None if path is None else (kind, Place.FILE, os.fsencode(path))
 
+    def forget(self, object_id: int) -> None:
+        """Forget an object that is needed no more, though the scheduler may have it still."""
+        self._unlink_own(object_id)
+        for table in (self._kinds, self._inline, self._paths, self._last_uses):
+            table.pop(object_id, None)
+
+    def code_folder(self) -> str:
+        """Where code of clients is unpacked: on disk, if there is a place."""
+        directory = self._own_directory()
+        return os.path.join((directory.spill or directory).path, "code")
+
     def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
         """Forget what nobody has asked for in so long; it is fetched again when it is.
 

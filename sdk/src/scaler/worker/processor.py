@@ -31,7 +31,7 @@ from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler import blocking, nesting
-from scaler.worker import frames, resident_memory
+from scaler.worker import frames, imported_code, resident_memory
 from scaler.worker.chunk_runner import RunningChunk, outcome_columns, profile_columns, run_chunk
 from scaler.worker.defined_objects import DefinedObjects
 from scaler.worker.frames import Frame, FrameReader, Kind
@@ -124,10 +124,14 @@ class Processor:
             self.objects.define(object_id, place, content)
         elif frame.kind == Kind.DROP:
             self.objects.drop(frames.parse_drop(frame.body))
+            if nesting.code is not None and self.objects.is_empty:
+                gc.collect()  # clients that tasks left behind, whose functions would keep the code here
         elif frame.kind == Kind.COLLECT_GARBAGE:
             self._collect_garbage(frames.parse_collect_garbage(frame.body))
         elif frame.kind == Kind.OBJECT_DIRECTORY:
             self._object_prefix = frames.parse_object_directory(frame.body)
+        elif frame.kind == Kind.CODE:
+            imported_code.use(*frames.parse_code(frame.body))
         elif frame.kind == Kind.SETTLED:
             self._settle()
         else:

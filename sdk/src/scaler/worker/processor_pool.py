@@ -10,13 +10,15 @@ Rules:
   get it after LENDING_DELAY_SECONDS: else each task that waits would let another one begin to wait, and there would be
   as many processors as there are such tasks.
 - The processor that became idle last is used first: it is warm, and the others may sleep.
+- Processors are dedicated: one that has run tasks with some code of a client (see `code_sets`) runs no others. When
+  none with the right code is idle, a new one is forked, and the one that was idle for longest may have to go.
 - A processor that dies before it ran anything is replaced with growing delay: what kills it may not pass.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from scaler.worker.effects import Effect, Kill, Spawn, Stop
 from scaler.worker.shared_progress import FINISHED, LOADING, MAXIMUM_PROCESSORS
@@ -25,6 +27,9 @@ from scaler_protocol import messages as m
 
 MAXIMUM_SPARES = 8
 """Idle processors beyond the slots that are kept."""
+
+IDLE_ROUNDS = 2
+"""How often a processor is found idle before it is let go, when others with other code fill the slots."""
 
 LENDING_DELAY_SECONDS = 0.05
 """How long a slot that was lent is kept for more urgent tasks."""
@@ -73,6 +78,9 @@ class ProcessorState:
         "killed",
         "limit_position",
         "limit_since",
+        "code_key",
+        "code_folders",
+        "idle_rounds",
     )
 
     def __init__(self, number: int, progress: memoryview) -> None:
@@ -89,6 +97,9 @@ class ProcessorState:
         self.killed = False
         self.limit_position = 0  # the task that the limits are watched for, and since when it runs
         self.limit_since = 0.0
+        self.code_key: Optional[str] = None  # of the code that it runs; None: it has run nothing
+        self.code_folders: Sequence[str] = ()
+        self.idle_rounds = 0  # looks in a row that found it idle
 
     @property
     def started(self) -> int:
@@ -150,6 +161,7 @@ class ProcessorPool:
         self._just_suspended: List[ProcessorState] = []
         self._lending: List[ProcessorState] = []  # suspended for so short a time that their slots are kept
         self.keeps_a_slot = False  # from a task that is not urgent enough
+        self._retired_keys: Set[str] = set()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -200,8 +212,8 @@ class ProcessorPool:
                 and self._states.get(state.number) is state
             ]
 
-    def take_idle(self, priority: int) -> Optional[ProcessorState]:
-        """An idle processor to be given tasks of that priority, if a slot is free for them."""
+    def take_idle(self, priority: int, code_key: str = "") -> Optional[ProcessorState]:
+        """An idle processor to be given tasks of that priority and code, if a slot is free for them."""
         if self.busy >= self.slots or not self._idle:
             return None
         if self._lending:
@@ -209,8 +221,40 @@ class ProcessorPool:
             if kept and self.busy + kept >= self.slots:
                 self.keeps_a_slot = True
                 return None
+        if self._idle[-1].code_key != code_key and not self._put_last(code_key):
+            return None
         self.busy += 1
-        return self._idle.pop()
+        state = self._idle.pop()
+        state.idle_rounds = 0
+        return state
+
+    def _put_last(self, code_key: str) -> bool:
+        """Make the last idle processor one that can run tasks with that code; whether there is one."""
+        self._retired_keys.discard(code_key)
+        for wanted in (code_key, None):
+            for position in range(len(self._idle) - 1, -1, -1):
+                if self._idle[position].code_key == wanted:
+                    self._idle.append(self._idle.pop(position))
+                    return True
+        if len(self._states) - self.suspended >= self.slots + MAXIMUM_SPARES:
+            self._stop(self._idle.pop(0))
+        if self._closed or not (self._free_numbers or self._next_number < MAXIMUM_PROCESSORS):
+            return False  # there will be, when one has ended
+        self._spawn()
+        self._idle.append(self._idle.pop(0))
+        return True
+
+    def retire(self, code_keys: Set[str]) -> None:
+        """No function needs these kinds of code any more: let processors end that have run it, once they are idle."""
+        self._retired_keys |= code_keys
+        for state in [each for each in self._idle if each.code_key in code_keys]:
+            self._idle.remove(state)
+            self._stop(state)
+
+    def _stop(self, state: ProcessorState) -> None:
+        """Let a processor end that is idle, and not among the idle ones any more."""
+        state.killed = True
+        self._effects.append(Stop(state.number))
 
     def take_back(self, state: ProcessorState) -> None:
         """A processor has no task any more."""
@@ -221,15 +265,20 @@ class ProcessorPool:
             state.suspended = False
         else:
             self.busy -= 1
-        if not state.killed:
+        if state.killed:
+            return
+        if state.code_key in self._retired_keys:
+            self._stop(state)
+        else:
             self._idle.append(state)
 
-    def pipelinable(self) -> Optional[ProcessorState]:
+    def pipelinable(self, code_key: str) -> Optional[ProcessorState]:
         """A busy processor that may have one more chunk behind its present one."""
         for state in self._states.values():
             if (
                 len(state.chunks) == 1
                 and state.chunks[0].watched
+                and state.code_key == code_key
                 and not (state.handed_over or state.suspended or state.killed)
             ):
                 return state
@@ -273,12 +322,19 @@ class ProcessorPool:
             self._early_deaths += 1
 
     def retire_spares(self) -> None:
-        """Let processors end that have been idle beyond what the slots and a few spares need."""
-        surplus = len(self._states) - self.suspended - self.slots - MAXIMUM_SPARES
-        for state in self._idle[: max(0, surplus)]:
-            state.killed = True
-            self._effects.append(Stop(state.number))
-        del self._idle[: max(0, surplus)]
+        """Let processors end that have been idle beyond what the slots and a few spares need, or for long beyond the
+        slots with code of their own; called now and then."""
+        beyond_slots = len(self._states) - self.suspended - self.slots
+        has_keys = any(state.code_key for state in self._states.values())
+        stopped: List[ProcessorState] = []
+        for state in self._idle:
+            state.idle_rounds += 1
+            is_surplus = beyond_slots - len(stopped) > MAXIMUM_SPARES
+            if is_surplus or (has_keys and state.idle_rounds >= IDLE_ROUNDS and beyond_slots > len(stopped)):
+                stopped.append(state)
+        for state in stopped:
+            self._idle.remove(state)
+            self._stop(state)
 
     def close(self) -> None:
         """No processor is forked any more."""

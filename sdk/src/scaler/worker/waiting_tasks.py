@@ -31,18 +31,19 @@ class WaitingTasks:
     def add(self, batch: TaskBatch, missing: Set[int]) -> List[TaskBatch]:
         """Let those tasks of a batch wait that need `missing` objects; returns the others."""
         if batch.traits.function in missing or len(batch) == 1:
-            self._add(batch, missing)
+            self.add_whole(batch, missing)
             return []
         ready = []
         for task in batch.singles():
             needed = missing & task.needed_objects()
             if needed:
-                self._add(task, needed)
+                self.add_whole(task, needed)
             else:
                 ready.append(task)
         return ready
 
-    def _add(self, batch: TaskBatch, missing: Set[int]) -> None:
+    def add_whole(self, batch: TaskBatch, missing: Set[int]) -> None:
+        """Let all tasks of a batch wait."""
         waiting = _Waiting(batch, set(missing))
         self.count += len(batch)
         for object_id in missing:

@@ -1,0 +1,112 @@
+"""What a function's serialised form says of the code it needs: a note behind the pickle.
+
+    [ pickle, in any form of `payload` ][ note, as JSON ][ its size ][ mark ]
+
+Rules:
+- The note stands behind the pickle, where `pickle` ignores it: a worker that knows nothing of notes loads the function
+  as before.
+- A function that needs no code of its client has no note, and costs nothing.
+- A note is data that any process may read: nothing in it is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union
+
+Buffer = Union[bytes, bytearray, memoryview]
+Parts = List[Buffer]
+
+NOTICE_STREAM = 4
+"""The stream of a TaskLog that tells the client's user about the code that ran a task."""
+
+_MARK = b"\x00scaler\x01"
+_FOOTER = struct.Struct("<I8s")  # bytes of the note, mark
+
+
+class CodeNote(NamedTuple):
+    """What code a function needs.
+
+    Parameters:
+        key: tells processors apart: one that ran tasks of one key runs none of another. Empty: the ordinary ones.
+        archives: pairs of an object's number, among those of the function's client, and the digest of its content, in
+            the order of the import path.
+        modules: the digests of the sources of local modules, as the client has imported them.
+    """
+
+    key: str = ""
+    archives: Tuple[Tuple[int, str], ...] = ()
+    modules: Dict[str, str] = {}  # noqa: RUF012 - never changed
+
+
+NO_CODE = CodeNote()
+
+
+def add_note(parts: Parts, note: CodeNote) -> None:
+    """Append a note to a serialised function, if there is something to say."""
+    if note != NO_CODE or bytes(memoryview(parts[-1])[-len(_MARK) :]) == _MARK:
+        data = json.dumps([note.key, note.archives, note.modules]).encode()
+        parts.append(data + _FOOTER.pack(len(data), _MARK))
+
+
+def read_note(content: Buffer) -> CodeNote:
+    """The note of a serialised function; `NO_CODE` if it has none."""
+    size = _note_size(content[-_FOOTER.size :])
+    return _parse(content[-size - _FOOTER.size : -_FOOTER.size]) if size else NO_CODE
+
+
+def read_note_of_file(path: str) -> CodeNote:
+    """The note of a function whose serialised form is a file.
+
+    Raises OSError when it cannot be read.
+    """
+    with open(path, "rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(max(0, length - _FOOTER.size))
+        size = _note_size(file.read())
+        if not size:
+            return NO_CODE
+        file.seek(max(0, length - _FOOTER.size - size))
+        return _parse(file.read(size))
+
+
+def _note_size(footer: Buffer) -> int:
+    if len(footer) < _FOOTER.size:
+        return 0
+    size, mark = _FOOTER.unpack(footer)
+    return int(size) if mark == _MARK else 0
+
+
+def _parse(data: Buffer) -> CodeNote:
+    try:
+        key, archives, modules = json.loads(bytes(data))
+        return CodeNote(str(key), tuple((int(number), str(digest)) for number, digest in archives), dict(modules))
+    except (ValueError, TypeError):
+        return NO_CODE  # bytes of the user's own that look like a footer
+
+
+def add_to_digest(digest: hashlib.blake2b, name: str, content: bytes) -> None:
+    """Count one file for the digest of an archive: of names and contents, in the order of names."""
+    encoded = name.encode("utf-8", "surrogateescape")
+    digest.update(b"%d %d " % (len(encoded), len(content)) + encoded + content)
+
+
+class Notice(NamedTuple):
+    """Something that the user of a client should know about the code that ran a task."""
+
+    subject: str
+    """What it is about, a module for instance: it is said once for each."""
+
+    text: str
+
+    def to_log(self) -> str:
+        return f"{self.subject}\n{self.text}"
+
+
+def notice_from_log(text: str) -> Optional[Notice]:
+    """What `Notice.to_log` wrote; None when it did not."""
+    subject, line_end, rest = text.partition("\n")
+    return Notice(subject, rest.strip()) if line_end else None

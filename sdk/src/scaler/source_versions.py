@@ -1,0 +1,196 @@
+"""Which version of its local modules a process has imported: the digest of each one's source, taken at its import.
+
+    import, importlib.reload, %autoreload ──▶ find_spec ──▶ pending ──▶ refresh ──▶ versions by module
+
+Rules:
+- A module is local when its source is a file outside the standard library and outside `site-packages`: installed code
+  costs nothing here.
+- Python asks the finders of `sys.meta_path` about each module that it imports or reloads. The first of them is ours,
+  which only remembers the name. So an unchanged process pays a look at an empty queue, and a file is read once for each
+  import.
+- A module's version is that of its import. Editing a file changes nothing until the module is reloaded.
+- Which modules a function needs is found by words: a local module whose name stands in the function's pickle, or in the
+  source of another one that is needed. That is more than is needed, and never runs code of the user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import site
+import sys
+import sysconfig
+import threading
+import types
+from collections import deque
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+OWN_PACKAGES = frozenset({"scaler", "scaler_protocol", "scaler_appliance"})
+MAXIMUM_SEARCHED_BYTES = 1024 * 1024
+"""Larger parts of a pickle are data, in which no names are looked for."""
+
+_WORD = re.compile(rb"[^\W\d]\w*")
+
+
+class ImportedModule(NamedTuple):
+    """A local module as it was imported."""
+
+    spec: Any  # another object after each import and reload
+    path: str
+    digest: str
+
+
+class _ImportWatch:
+    """A finder that finds nothing, and remembers what was looked for."""
+
+    def __init__(self, pending: Deque[str]) -> None:
+        self._pending = pending
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        self._pending.append(name)
+
+
+class SourceVersions:
+    """The local modules of this process. Thread safe."""
+
+    def __init__(self) -> None:
+        self.number = 0  # grows when a module was imported again
+        self.pending: Deque[str] = deque()  # names that Python has looked for since `refresh`
+        self._modules: Dict[str, ImportedModule] = {}
+        self._words: Dict[str, Tuple[str, FrozenSet[bytes]]] = {}  # digest and words of sources, by path
+        self._watch: Optional[_ImportWatch] = None
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Look at what is imported already, and watch what is imported from now on."""
+        with self._lock:
+            if self._watch is None:
+                self._watch = _ImportWatch(self.pending)
+                self.pending.extend(list(sys.modules))
+            if sys.meta_path[:1] != [self._watch]:  # a finder that came later may hide imports from ours
+                with contextlib.suppress(ValueError):
+                    sys.meta_path.remove(self._watch)  # type: ignore[arg-type]
+                sys.meta_path.insert(0, self._watch)  # type: ignore[arg-type]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the modules that were imported or reloaded since the last time."""
+        with self._lock:
+            while self.pending:
+                name = self.pending.popleft()
+                known = self._modules.get(name)
+                found = _imported(name, known)
+                if found is None:
+                    self._modules.pop(name, None)
+                else:
+                    self._modules[name] = found
+                if known is not None and found is not known:
+                    self.number += 1
+
+    def get(self, name: str) -> Optional[ImportedModule]:
+        return self._modules.get(name)
+
+    def needed_by(self, parts: Sequence[Buffer], is_excluded: Callable[[str, str], bool]) -> Dict[str, str]:
+        """The digests of the local modules that a serialised function may need.
+
+        Parameters:
+            is_excluded: whether a module, by name and path, is of no interest.
+        """
+        with self._lock:
+            names: Dict[bytes, List[str]] = {}  # by their last part, which is all that relative imports mention
+            for name, module in self._modules.items():
+                if not is_excluded(name, module.path):
+                    names.setdefault(name.rpartition(".")[2].encode(), []).append(name)
+            needed: Set[str] = set()
+            new: Set[str] = set()
+            for part in parts if names else ():
+                if len(part) <= MAXIMUM_SEARCHED_BYTES:
+                    data = bytes(part)
+                    new.update(name for last, candidates in names.items() if last in data for name in candidates)
+            while new:
+                needed |= new
+                words = frozenset().union(*(self._words_of(name) for name in new))
+                new = {name for last in words & names.keys() for name in names[last]} - needed
+            return {name: self._modules[name].digest for name in sorted(needed)}
+
+    def _words_of(self, name: str) -> FrozenSet[bytes]:
+        module = self._modules[name]
+        digest, words = self._words.get(module.path, ("", frozenset()))
+        if digest != module.digest:
+            words = frozenset(_WORD.findall(_read(module.path) or b""))
+            self._words[module.path] = (module.digest, words)
+        return words.union(name.encode().split(b".")[:-1])  # and its parents
+
+
+versions = SourceVersions()
+"""Those of this process."""
+
+
+def digest_of(content: Buffer) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def digest_of_file(path: str) -> str:
+    """The digest of a file as it is now; empty when it cannot be read."""
+    content = _read(path)
+    return "" if content is None else digest_of(content)
+
+
+def _imported(name: str, known: Optional[ImportedModule]) -> Optional[ImportedModule]:
+    """A module that is imported now and local; the same object as before if it was not imported again."""
+    if name == "__main__" or name.partition(".")[0] in OWN_PACKAGES:
+        return None
+    module = sys.modules.get(name)
+    if not isinstance(module, types.ModuleType):
+        return None
+    # Not by `getattr`: asking a lazy module for an attribute would import it.
+    spec = types.ModuleType.__getattribute__(module, "__dict__").get("__spec__")
+    if known is not None and known.spec is spec:
+        return known
+    path = getattr(spec, "origin", None)
+    if not isinstance(path, str) or not path.endswith(".py") or not is_local(path):
+        return None
+    content = _read(path)
+    return None if content is None else ImportedModule(spec, path, digest_of(content))
+
+
+def _read(path: str) -> Optional[bytes]:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _library_folders() -> Tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    if hasattr(site, "getsitepackages"):  # a virtual environment of old has none
+        folders += site.getsitepackages()
+    with contextlib.suppress(Exception):  # of a user without a home
+        folders.append(site.getusersitepackages())
+    return tuple({each + os.sep for folder in folders for each in (folder, os.path.realpath(folder))})
+
+
+_LIBRARIES = _library_folders()
+_STANDARD_LIBRARY = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
+_LIBRARY_NAMES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def is_local(path: str) -> bool:
+    """Whether a file is neither of the standard library nor installed."""
+    return not (_is_of_library(path) or _is_of_library(os.path.realpath(path)))
+
+
+def is_standard_library(path: str) -> bool:
+    """Whether a file comes with Python."""
+    installed = any(name in path for name in _LIBRARY_NAMES)
+    return not installed and os.path.realpath(path).startswith(_STANDARD_LIBRARY)
+
+
+def _is_of_library(path: str) -> bool:
+    return path.startswith(_LIBRARIES) or any(name in path for name in _LIBRARY_NAMES)
