@@ -73,8 +73,8 @@ class SourceVersions:
                 self.pending.extend(list(sys.modules))
             if sys.meta_path[:1] != [self._watch]:  # a finder that came later may hide imports from ours
                 with contextlib.suppress(ValueError):
-                    sys.meta_path.remove(self._watch)  # type: ignore[arg-type]
-                sys.meta_path.insert(0, self._watch)  # type: ignore[arg-type]
+                    sys.meta_path.remove(self._watch)
+                sys.meta_path.insert(0, self._watch)
         self.refresh()
 
     def refresh(self) -> None:
