@@ -25,13 +25,13 @@ import sysconfig
 import threading
 import types
 from collections import deque
-from typing import Any, Callable, Deque, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 
 OWN_PACKAGES = frozenset({"scaler", "scaler_protocol", "scaler_appliance"})
 MAXIMUM_SEARCHED_BYTES = 1024 * 1024
-"""Larger parts of a pickle are data, in which no names are looked for."""
+"""In a larger pickle no names are looked for: all local modules may be needed."""
 
 _WORD = re.compile(rb"[^\W\d]\w*")
 
@@ -42,6 +42,19 @@ class ImportedModule(NamedTuple):
     spec: Any  # another object after each import and reload
     path: str
     digest: str
+
+
+class _OfInterest:
+    """The local modules that one client's functions may need, until one of them is another."""
+
+    def __init__(self, excluded: FrozenSet[str], modules: Iterable[str]) -> None:
+        self.excluded = excluded
+        self.by_last_part: Dict[bytes, List[str]] = {}  # of their names, which is all that relative imports mention
+        self.needed: Dict[FrozenSet[bytes], Dict[str, str]] = {}  # by what a function names
+        for name in modules:
+            parts = name.split(".")
+            if excluded.isdisjoint(".".join(parts[:count]) for count in range(1, len(parts) + 1)):
+                self.by_last_part.setdefault(parts[-1].encode(), []).append(name)
 
 
 class _ImportWatch:
@@ -62,6 +75,7 @@ class SourceVersions:
         self.pending: Deque[str] = deque()  # names that Python has looked for since `refresh`
         self._modules: Dict[str, ImportedModule] = {}
         self._words: Dict[str, Tuple[str, FrozenSet[bytes]]] = {}  # digest and words of sources, by path
+        self._of_interest: Optional[_OfInterest] = None
         self._watch: Optional[_ImportWatch] = None
         self._lock = threading.RLock()
 
@@ -88,34 +102,46 @@ class SourceVersions:
                     self._modules.pop(name, None)
                 else:
                     self._modules[name] = found
+                if found is not known:
+                    self._of_interest = None
                 if known is not None and found is not known:
                     self.number += 1
 
     def get(self, name: str) -> Optional[ImportedModule]:
         return self._modules.get(name)
 
-    def needed_by(self, parts: Sequence[Buffer], is_excluded: Callable[[str, str], bool]) -> Dict[str, str]:
+    def needed_by(self, parts: Sequence[Buffer], excluded: FrozenSet[str]) -> Dict[str, str]:
         """The digests of the local modules that a serialised function may need.
 
         Parameters:
-            is_excluded: whether a module, by name and path, is of no interest.
+            excluded: modules, and packages with all that is in them, that are of no interest.
         """
+        if not self._modules:
+            return {}
         with self._lock:
-            names: Dict[bytes, List[str]] = {}  # by their last part, which is all that relative imports mention
-            for name, module in self._modules.items():
-                if not is_excluded(name, module.path):
-                    names.setdefault(name.rpartition(".")[2].encode(), []).append(name)
-            needed: Set[str] = set()
-            new: Set[str] = set()
-            for part in parts if names else ():
-                if len(part) <= MAXIMUM_SEARCHED_BYTES:
-                    data = bytes(part)
-                    new.update(name for last, candidates in names.items() if last in data for name in candidates)
-            while new:
-                needed |= new
-                words = frozenset().union(*(self._words_of(name) for name in new))
-                new = {name for last in words & names.keys() for name in names[last]} - needed
-            return {name: self._modules[name].digest for name in sorted(needed)}
+            if self._of_interest is None or self._of_interest.excluded != excluded:
+                self._of_interest = _OfInterest(excluded, self._modules)
+            names = self._of_interest.by_last_part
+            pickled = parts[:2]  # in one of them; the others are buffers
+            if sum(map(len, pickled)) <= MAXIMUM_SEARCHED_BYTES:
+                data = b"".join(pickled)
+                named = frozenset([last for last in names if last in data])
+            else:
+                named = frozenset(names)
+            needed = self._of_interest.needed.get(named)
+            if needed is None:
+                needed = self._of_interest.needed[named] = self._needed_by_names(named, names)
+            return needed
+
+    def _needed_by_names(self, named: FrozenSet[bytes], names: Dict[bytes, List[str]]) -> Dict[str, str]:
+        """Modules with these names, those that their sources name, and so on."""
+        needed: Set[str] = set()
+        new = {name for last in named for name in names[last]}
+        while new:
+            needed |= new
+            words = frozenset().union(*(self._words_of(name) for name in new))
+            new = {name for last in words & names.keys() for name in names[last]} - needed
+        return {name: self._modules[name].digest for name in sorted(needed)}
 
     def _words_of(self, name: str) -> FrozenSet[bytes]:
         module = self._modules[name]

@@ -68,7 +68,7 @@ class ClientCode:
         sources: Sequence[CodeSource],
         send: Callable[[Parts, str], int],
         delete: Callable[[int], None],
-        find: Callable[[int], Optional[KeptObject]],
+        find: Callable[[int], Optional[KeptObject]] = lambda object_id: None,
     ) -> None:
         self._send = send
         self._delete = delete
@@ -82,7 +82,8 @@ class ClientCode:
         self._sent: Dict[str, SentArchive] = {}  # of the present sources, by digest
         self._unneeded: Deque[int] = deque()
         self._next_look = 0.0
-        self._excluded = self._top_names()
+        self._pending = versions.pending
+        self._excluded = self._top_names()  # modules that travel in archives
         self.on_changed: Callable[[], None] = lambda: None  # no function that was serialised before is right any more
         versions.start()
         self._module_number = versions.number
@@ -105,13 +106,15 @@ class ClientCode:
 
         Raises ModuleUploadError when code that this client ships is gone.
         """
-        if versions.pending:
-            versions.refresh()
-        if versions.number != self._module_number or (self._own and time.monotonic() >= self._next_look):
+        if self._pending or self._own or versions.number != self._module_number:
             self._look()
         return self._number
 
     def _look(self, is_thorough: bool = False) -> None:
+        if self._pending:
+            versions.refresh()
+        elif versions.number == self._module_number and time.monotonic() < self._next_look and not is_thorough:
+            return
         with self._lock:
             if versions.number != self._module_number:
                 self._module_number = versions.number
@@ -130,7 +133,7 @@ class ClientCode:
         self._inherited = None
         digests = {source.archive.digest for source in self._sources}
         self._sent = {digest: sent for digest, sent in self._sent.items() if digest in digests}
-        self._excluded = self._top_names()
+        self._excluded = self._top_names()  # modules that travel in archives
         self.on_changed()
 
     def _top_names(self) -> FrozenSet[str]:
@@ -170,7 +173,7 @@ class ClientCode:
             note = CodeNote(
                 self._key(archives),
                 tuple((each.object_id & _NUMBER_MASK, each.digest) for each in sent),
-                versions.needed_by(parts, self._is_excluded),
+                versions.needed_by(parts, self._excluded.union(_pickled_by_value)),
             )
         add_note(parts, note)
         return sent
@@ -189,15 +192,6 @@ class ClientCode:
             object_id = self._send([archive.content], f"code of {', '.join(archive.top_names)}"[:200])
             sent = self._sent[archive.digest] = SentArchive(archive.digest, object_id, self._unneeded)
         return sent
-
-    def _is_excluded(self, name: str, path: str) -> bool:
-        """Whether the version of a module need not be compared: it travels with the function, or in an archive."""
-        if name.partition(".")[0] in self._excluded:
-            return True
-        if not _pickled_by_value:
-            return False
-        parts = name.split(".")
-        return any(".".join(parts[: count + 1]) in _pickled_by_value for count in range(len(parts)))
 
     def keep(self, object_id: int, archives: Tuple[SentArchive, ...]) -> None:
         """A function was sent: as long as its object is needed here, so are the archives."""

@@ -90,7 +90,7 @@ class FunctionRegistry:
         serializer: the user's, or None.
         send: called with the parts of a new function; returns its object id.
         delete: called with the object id of a function that is not used any more.
-        code: what functions need to be imported.
+        code: what functions need to be imported; None: what every client's do.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class FunctionRegistry:
         serializer: Optional[Serializer],
         send: Callable[[Parts, str], int],
         delete: Callable[[int], None],
-        code: ClientCode,
+        code: Optional[ClientCode] = None,
     ) -> None:
-        self._code = code
-        code.on_changed = self.forget_all
+        self._code = ClientCode((), send, delete) if code is None else code
+        self._code.on_changed = self.forget_all
         self._serializer = serializer
         self._send = send
         self._delete = delete

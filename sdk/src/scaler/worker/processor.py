@@ -31,6 +31,7 @@ from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler import blocking, nesting
+from scaler.source_versions import versions
 from scaler.worker import frames, imported_code, resident_memory
 from scaler.worker.chunk_runner import RunningChunk, outcome_columns, profile_columns, run_chunk
 from scaler.worker.defined_objects import DefinedObjects
@@ -155,6 +156,8 @@ class Processor:
     def flush(self, chunk: RunningChunk) -> None:
         """Send the outcomes that are there. Main thread, between two tasks."""
         self.progress[0] |= FINISHED
+        if versions.pending:
+            versions.refresh()  # before anybody can know that the task has imported them, and edit them
         with self._write_lock:
             now = time.perf_counter()
             busy_microseconds = int((now - chunk.busy_since) * 1e6) or 1
