@@ -143,6 +143,20 @@ class SourceVersions:
             new = {name for last in words & names.keys() for name in names[last]} - needed
         return {name: self._modules[name].digest for name in sorted(needed)}
 
+    def with_dependents(self, names: Iterable[str]) -> Set[str]:
+        """These local modules, and all others here that may have parts of them."""
+        with self._lock:
+            found = set(names)
+            others = {name: self._words_of(name) for name in self._modules.keys() - found}
+            new = {name.rpartition(".")[2].encode() for name in found}
+            while new:
+                dependents = [name for name, words in others.items() if not words.isdisjoint(new)]
+                for name in dependents:
+                    del others[name]
+                found.update(dependents)
+                new = {name.rpartition(".")[2].encode() for name in dependents}
+            return found
+
     def _words_of(self, name: str) -> FrozenSet[bytes]:
         module = self._modules[name]
         digest, words = self._words.get(module.path, ("", frozenset()))

@@ -430,7 +430,7 @@ def test_code_that_has_gone_is_missed_at_the_next_upload(client: Client, tmp_pat
         client.upload()
 
 
-# What it costs ---------------------------------------------------------------------------------------------------------
+# What it costs --------------------------------------------------------------------------------------------------------
 
 
 def test_a_function_is_serialised_once_while_no_code_changes(client: Client, project: Path) -> None:

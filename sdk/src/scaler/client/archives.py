@@ -32,6 +32,9 @@ from scaler.source_versions import OWN_PACKAGES, is_standard_library
 MAXIMUM_FILES = 10_000
 MAXIMUM_BYTES = 64 * 1024 * 1024
 
+ATTEMPTS = 3
+"""How often files are read that are being replaced meanwhile."""
+
 SETTLED_SECONDS = 0.1
 """A file that changed so short a time before it was read may have changed again without showing it."""
 
@@ -104,10 +107,17 @@ class CodeSource:
 
         Raises ModuleUploadError when they are gone, or cannot be shipped any more.
         """
-        listing = self._list()
-        if not is_thorough and listing == self._listing and self._is_settled():
-            return False
-        before, self.archive = self.archive, self._pack(listing)
+        before = self.archive
+        for attempt in range(ATTEMPTS):
+            listing = self._list()
+            if not is_thorough and listing == self._listing and self._is_settled():
+                return False
+            try:
+                self.archive = self._pack(listing)
+                break
+            except ModuleUploadError:  # a file has gone that was there a moment ago: it is being replaced
+                if attempt == ATTEMPTS - 1:
+                    raise
         return self.archive.digest != before.digest
 
     def _is_settled(self) -> bool:

@@ -40,7 +40,7 @@ from scaler.client.mapping import TooManyReferences, calls_of_map, run_map
 from scaler.client.naming import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
-from scaler.exceptions import DisconnectedError, MissingObjects, SerializeObjectError
+from scaler.exceptions import DisconnectedError, MissingObjects, ModuleUploadError, SerializeObjectError
 from scaler.named_functions import NamedFunction
 from scaler.payload import (
     BY_DEPENDENCY,
@@ -183,7 +183,7 @@ class Submitter:
         self._core.check_open()
         try:
             return self._core.functions.add(fn)
-        except (DisconnectedError, OSError):
+        except (DisconnectedError, ModuleUploadError, OSError):
             raise
         except Exception as error:
             raise SerializeObjectError(

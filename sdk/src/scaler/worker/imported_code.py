@@ -5,8 +5,8 @@
 
 Rules:
 - A module is as it was when this process imported it. If its file is by now what the client has, it is imported anew,
-  and with it the other local modules that the function may need: they may have parts of it. All functions and values
-  are loaded again then, so that no two versions meet.
+  and with it the other local modules that may have parts of it. All functions and values are loaded again then, so that
+  no two versions meet.
 - Where the file is not what the client has either, the task runs with what there is, and the client is told.
 """
 
@@ -18,7 +18,7 @@ import importlib.util
 import logging
 import os
 import sys
-from typing import List, Sequence, Set
+from typing import Iterable, List, Sequence, Set
 
 from scaler import nesting
 from scaler.code_notes import CodeNote, Notice
@@ -36,7 +36,7 @@ def use(key: str, folders: Sequence[str]) -> None:
     _forget_modules([name for name in sys.modules if name.partition(".")[0] in shipped])  # that were preloaded
 
 
-def _forget_modules(names: Sequence[str]) -> None:
+def _forget_modules(names: Iterable[str]) -> None:
     for name in names:
         sys.modules.pop(name, None)
 
@@ -61,7 +61,7 @@ class ImportedCode:
                     os.remove(importlib.util.cache_from_source(module.path))
         if stale:
             logger.info("importing %s anew, which changed on disk", ", ".join(stale))
-            _forget_modules(list(note.modules))
+            _forget_modules(versions.with_dependents(stale))
             importlib.invalidate_caches()
         return bool(stale)
 
