@@ -74,7 +74,7 @@ struct TaskCancelConfirm {
 
 struct TaskLog {
   id @0 :UInt64;
-  stream @1 :UInt8;  # 1: standard output, 2: standard error, 3: where the task was when a cancel stopped it
+  stream @1 :UInt8;  # 1: standard output, 2: standard error, 3: where the task was when a cancel stopped it, 4: a notice
   text @2 :Text;
 }
 

@@ -20,7 +20,6 @@ class Notices:
 
     def on_text(self, text: str) -> None:
         """A worker sent a notice."""
-        # SCL-CLT-015
         notice = notice_from_log(text)
         if notice is not None and notice.subject not in self._subjects and len(self._subjects) < MAXIMUM_SUBJECTS:
             self._subjects.add(notice.subject)

@@ -22,7 +22,7 @@ from scaler.pickling import ClassesOfLoad
 from scaler.serializer import Serializer
 from scaler.worker import served_functions
 from scaler.worker.frames import Place
-from scaler.worker.imported_code import ImportedCode
+from scaler.worker.imported_code import ImportedCode, explain_missing
 from scaler_protocol.segments import map_object
 
 Buffer = Union[bytes, memoryview]
@@ -80,10 +80,12 @@ class DefinedObjects:
             return known
         if object_id in self._function_errors:
             raise self._function_errors[object_id]
+        note = NO_CODE
         try:
             content = self.content(object_id)
             is_served = len(content) and content[0] == served_functions.MARK
-            note = NO_CODE if is_served else read_note(content)
+            if not is_served:
+                note = read_note(content)
             if note.modules and self._code.before_loading(note):
                 self._unload_all()
             load = served_functions.load_served if is_served else load_function
@@ -93,6 +95,10 @@ class DefinedObjects:
                 self._classes[object_id] = classes
             if note.modules:
                 self.notices += self._code.after_loading(note)
+        except ModuleNotFoundError as error:
+            explain_missing(error, note)
+            self._function_errors[object_id] = error
+            raise
         except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything
             self._function_errors[object_id] = error
             raise

@@ -77,6 +77,13 @@ class ImportedCode:
         return notices
 
 
+def explain_missing(error: ModuleNotFoundError, note: CodeNote) -> None:
+    """Say what to do when a worker has not a module that its client has."""
+    if error.name in note.modules:
+        top = str(error.name).partition(".")[0]
+        error.msg = f"{error.msg}: it is a file of the client's machine; ship it with Client(modules=[{top!r}])"
+
+
 def _difference(name: str, path: str, digest: str) -> str:
     where = f"{os.uname().nodename}:{path}"
     if digest_of_file(path) == digest:
