@@ -34,7 +34,8 @@ class CodeNote(NamedTuple):
         key: tells processors apart: one that ran tasks of one key runs none of another. Empty: the ordinary ones.
         archives: pairs of an object's number, among those of the function's client, and the digest of its content, in
             the order of the import path.
-        modules: the digests of the sources of local modules, as the client has imported them.
+        modules: the digests of the sources of all local modules, as the client has imported them. Arguments may be of
+            classes of any.
     """
 
     key: str = ""
@@ -56,6 +57,11 @@ def read_note(content: Buffer) -> CodeNote:
     """The note of a serialised function; `NO_CODE` if it has none."""
     size = _note_size(content[-_FOOTER.size :])
     return _parse(content[-size - _FOOTER.size : -_FOOTER.size]) if size else NO_CODE
+
+
+def without_note(content: Buffer) -> Buffer:
+    """The pickle of a serialised function that has a note."""
+    return content[: -_note_size(content[-_FOOTER.size :]) - _FOOTER.size]
 
 
 def read_note_of_file(path: str) -> CodeNote:

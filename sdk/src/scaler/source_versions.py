@@ -9,8 +9,8 @@ Rules:
   which only remembers the name. So an unchanged process pays a look at an empty queue, and a file is read once for each
   import.
 - A module's version is that of its import. Editing a file changes nothing until the module is reloaded.
-- Which modules a function needs is found by words: a local module whose name stands in the function's pickle, or in the
-  source of another one that is needed. That is more than is needed, and never runs code of the user's.
+- Which modules have parts of which others is found by words: where the name of one stands in the source of the other,
+  or in a function's pickle. That is more than is true, and never runs code of the user's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import sysconfig
 import threading
 import types
 from collections import deque
-from typing import Any, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from itertools import accumulate
+from typing import Any, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 
 OWN_PACKAGES = frozenset({"scaler", "scaler_protocol", "scaler_appliance"})
 MAXIMUM_SEARCHED_BYTES = 1024 * 1024
-"""In a larger pickle no names are looked for: all local modules may be needed."""
+"""So much of a pickle names what it needs; the rest is data."""
 
 _WORD = re.compile(rb"[^\W\d]\w*")
 
@@ -42,19 +43,6 @@ class ImportedModule(NamedTuple):
     spec: Any  # another object after each import and reload
     path: str
     digest: str
-
-
-class _OfInterest:
-    """The local modules that one client's functions may need, until one of them is another."""
-
-    def __init__(self, excluded: FrozenSet[str], modules: Iterable[str]) -> None:
-        self.excluded = excluded
-        self.by_last_part: Dict[bytes, List[str]] = {}  # of their names, which is all that relative imports mention
-        self.needed: Dict[FrozenSet[bytes], Dict[str, str]] = {}  # by what a function names
-        for name in modules:
-            parts = name.split(".")
-            if excluded.isdisjoint(".".join(parts[:count]) for count in range(1, len(parts) + 1)):
-                self.by_last_part.setdefault(parts[-1].encode(), []).append(name)
 
 
 class _ImportWatch:
@@ -71,11 +59,11 @@ class SourceVersions:
     """The local modules of this process. Thread safe."""
 
     def __init__(self) -> None:
-        self.number = 0  # grows when a module was imported again
+        self.number = 0  # grows when a local module was imported
         self.pending: Deque[str] = deque()  # names that Python has looked for since `refresh`
         self._modules: Dict[str, ImportedModule] = {}
         self._words: Dict[str, Tuple[str, FrozenSet[bytes]]] = {}  # digest and words of sources, by path
-        self._of_interest: Optional[_OfInterest] = None
+        self._digests: Optional[Tuple[FrozenSet[str], Dict[str, str]]] = None  # without some, until they change
         self._watch: Optional[_ImportWatch] = None
         self._lock = threading.RLock()
 
@@ -103,58 +91,53 @@ class SourceVersions:
                 else:
                     self._modules[name] = found
                 if found is not known:
-                    self._of_interest = None
-                if known is not None and found is not known:
+                    self._digests = None
                     self.number += 1
 
     def get(self, name: str) -> Optional[ImportedModule]:
         return self._modules.get(name)
 
-    def needed_by(self, parts: Sequence[Buffer], excluded: FrozenSet[str]) -> Dict[str, str]:
-        """The digests of the local modules that a serialised function may need.
+    def digests(self, excluded: FrozenSet[str]) -> Dict[str, str]:
+        """The digests of all local modules.
 
         Parameters:
             excluded: modules, and packages with all that is in them, that are of no interest.
         """
-        if not self._modules:
-            return {}
         with self._lock:
-            if self._of_interest is None or self._of_interest.excluded != excluded:
-                self._of_interest = _OfInterest(excluded, self._modules)
-            names = self._of_interest.by_last_part
-            pickled = parts[:2]  # in one of them; the others are buffers
-            if sum(map(len, pickled)) <= MAXIMUM_SEARCHED_BYTES:
-                data = b"".join(pickled)
-                named = frozenset([last for last in names if last in data])
-            else:
-                named = frozenset(names)
-            needed = self._of_interest.needed.get(named)
-            if needed is None:
-                needed = self._of_interest.needed[named] = self._needed_by_names(named, names)
-            return needed
+            before = self._digests
+            if before is None or before[0] != excluded:
+                modules = self._modules.items()
+                digests = {name: each.digest for name, each in modules if excluded.isdisjoint(_with_parents(name))}
+                before = self._digests = (excluded, digests)
+            return before[1]
 
-    def _needed_by_names(self, named: FrozenSet[bytes], names: Dict[bytes, List[str]]) -> Dict[str, str]:
-        """Modules with these names, those that their sources name, and so on."""
-        needed: Set[str] = set()
-        new = {name for last in named for name in names[last]}
-        while new:
-            needed |= new
-            words = frozenset().union(*(self._words_of(name) for name in new))
-            new = {name for last in words & names.keys() for name in names[last]} - needed
-        return {name: self._modules[name].digest for name in sorted(needed)}
+    def named_in(self, content: Buffer) -> Set[str]:
+        """The local modules that a serialised function may need."""
+        data = bytes(content[:MAXIMUM_SEARCHED_BYTES])
+        with self._lock:
+            names: Dict[bytes, List[str]] = {}  # by their last part, which is all that relative imports mention
+            for name in self._modules:
+                names.setdefault(_last_part(name), []).append(name)
+            found: Set[str] = set()
+            new = {name for last in names if last in data for name in names[last]}
+            while new:
+                found |= new
+                words = frozenset().union(*(self._words_of(name) for name in new))
+                new = {name for last in words & names.keys() for name in names[last]} - found
+            return found
 
     def with_dependents(self, names: Iterable[str]) -> Set[str]:
         """These local modules, and all others here that may have parts of them."""
         with self._lock:
             found = set(names)
             others = {name: self._words_of(name) for name in self._modules.keys() - found}
-            new = {name.rpartition(".")[2].encode() for name in found}
+            new = set(map(_last_part, found))
             while new:
                 dependents = [name for name, words in others.items() if not words.isdisjoint(new)]
                 for name in dependents:
                     del others[name]
                 found.update(dependents)
-                new = {name.rpartition(".")[2].encode() for name in dependents}
+                new = set(map(_last_part, dependents))
             return found
 
     def _words_of(self, name: str) -> FrozenSet[bytes]:
@@ -164,6 +147,14 @@ class SourceVersions:
             words = frozenset(_WORD.findall(_read(module.path) or b""))
             self._words[module.path] = (module.digest, words)
         return words.union(name.encode().split(b".")[:-1])  # and its parents
+
+
+def _last_part(name: str) -> bytes:
+    return name.rpartition(".")[2].encode()
+
+
+def _with_parents(name: str) -> Iterable[str]:
+    return accumulate(name.split("."), "{}.{}".format)
 
 
 versions = SourceVersions()

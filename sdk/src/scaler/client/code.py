@@ -1,7 +1,7 @@
 """The code that a client's functions need: which versions of local modules, and which archives it ships.
 
     submit ─▶ stamp() ── unchanged ──▶ the function is known
-                 │ a module was imported again, or a shipped file changed
+                 │ a local module was imported, or a shipped file changed
                  ▼
               another stamp ─▶ functions are serialised again ─▶ note_for(function) ─▶ sent, if that makes a difference
 
@@ -173,7 +173,7 @@ class ClientCode:
             note = CodeNote(
                 self._key(archives),
                 tuple((each.object_id & _NUMBER_MASK, each.digest) for each in sent),
-                versions.needed_by(parts, self._excluded.union(_pickled_by_value)),
+                versions.digests(self._excluded.union(_pickled_by_value)),
             )
         add_note(parts, note)
         return sent

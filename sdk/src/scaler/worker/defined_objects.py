@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
-from scaler.code_notes import NO_CODE, Notice, read_note
+from scaler.code_notes import NO_CODE, Notice, read_note, without_note
 from scaler.exceptions import MissingObjects
 from scaler.named_functions import ServedFunction
 from scaler.payload import Loader, load_function, load_value
@@ -94,7 +94,7 @@ class DefinedObjects:
             if classes:
                 self._classes[object_id] = classes
             if note.modules:
-                self.notices += self._code.after_loading(note)
+                self.notices += self._code.after_loading(note, without_note(content))
         except ModuleNotFoundError as error:
             explain_missing(error, note)
             self._function_errors[object_id] = error

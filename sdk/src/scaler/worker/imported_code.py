@@ -21,7 +21,7 @@ import sys
 from typing import Iterable, List, Sequence, Set
 
 from scaler import nesting
-from scaler.code_notes import CodeNote, Notice
+from scaler.code_notes import Buffer, CodeNote, Notice
 from scaler.source_versions import digest_of_file, versions
 
 logger = logging.getLogger("scaler")
@@ -65,15 +65,18 @@ class ImportedCode:
             importlib.invalidate_caches()
         return bool(stale)
 
-    def after_loading(self, note: CodeNote) -> List[Notice]:
-        """What the client's user should know about the modules that are imported here."""
+    def after_loading(self, note: CodeNote, content: Buffer) -> List[Notice]:
+        """What the client's user should know about modules that a function needs, and that are imported here."""
         versions.refresh()
-        notices = []
+        other = {}
         for name, digest in note.modules.items():
             module = versions.get(name)
             if module is not None and module.digest != digest and f"{name} {digest}" not in self._told:
-                self._told.add(f"{name} {digest}")
-                notices.append(Notice(f"module {name}", _difference(name, module.path, digest)))
+                other[name] = module
+        notices = []
+        for name in sorted(versions.named_in(content).intersection(other)) if other else ():
+            self._told.add(f"{name} {note.modules[name]}")
+            notices.append(Notice(f"module {name}", _difference(name, other[name].path, note.modules[name])))
         return notices
 
 
