@@ -26,7 +26,7 @@ import threading
 import types
 from collections import deque
 from itertools import accumulate
-from typing import Any, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -34,6 +34,8 @@ OWN_PACKAGES = frozenset({"scaler", "scaler_protocol", "scaler_appliance"})
 MAXIMUM_SEARCHED_BYTES = 1024 * 1024
 """So much of a pickle names what it needs; the rest is data."""
 
+_AUTORELOAD = "IPython.extensions.autoreload"
+_NEW_CELL = ""  # among names that Python has looked for
 _WORD = re.compile(rb"[^\W\d]\w*")
 
 
@@ -43,6 +45,7 @@ class ImportedModule(NamedTuple):
     spec: Any  # another object after each import and reload
     path: str
     digest: str
+    stamp: Tuple[int, int]  # time and size of the file
 
 
 class _ImportWatch:
@@ -73,6 +76,7 @@ class SourceVersions:
             if self._watch is None:
                 self._watch = _ImportWatch(self.pending)
                 self.pending.extend(list(sys.modules))
+                _call_before_cells(self.on_cell)
             if sys.meta_path[:1] != [self._watch]:  # a finder that came later may hide imports from ours
                 with contextlib.suppress(ValueError):
                     sys.meta_path.remove(self._watch)
@@ -84,6 +88,9 @@ class SourceVersions:
         with self._lock:
             while self.pending:
                 name = self.pending.popleft()
+                if name == _NEW_CELL:
+                    self._look_for_patches()
+                    continue
                 known = self._modules.get(name)
                 found = _imported(name, known)
                 if found is None:
@@ -93,6 +100,25 @@ class SourceVersions:
                 if found is not known:
                     self._digests = None
                     self.number += 1
+
+    def on_cell(self, *_: Any) -> None:
+        """A cell of a notebook is about to run, before which %autoreload changes modules in place, without imports."""
+        self.pending.append(_NEW_CELL)
+
+    def _look_for_patches(self) -> None:
+        if _AUTORELOAD not in sys.modules:
+            return
+        for name, module in list(self._modules.items()):
+            if _stamp_of(module.path) != module.stamp:
+                patched = _read_module(module.spec, module.path)
+                if patched is not None:
+                    self._modules[name] = patched
+                    self._digests = None
+                    self.number += 1
+
+    def after_fork(self) -> None:
+        """In a fork of this process: another thread may have held the lock."""
+        self._lock = threading.RLock()
 
     def get(self, name: str) -> Optional[ImportedModule]:
         return self._modules.get(name)
@@ -160,6 +186,9 @@ def _with_parents(name: str) -> Iterable[str]:
 versions = SourceVersions()
 """Those of this process."""
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=versions.after_fork)
+
 
 def digest_of(content: Buffer) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
@@ -185,8 +214,29 @@ def _imported(name: str, known: Optional[ImportedModule]) -> Optional[ImportedMo
     path = getattr(spec, "origin", None)
     if not isinstance(path, str) or not path.endswith(".py") or not is_local(path):
         return None
+    return _read_module(spec, path)
+
+
+def _read_module(spec: Any, path: str) -> Optional[ImportedModule]:
+    stamp = _stamp_of(path)
     content = _read(path)
-    return None if content is None else ImportedModule(spec, path, digest_of(content))
+    return None if stamp is None or content is None else ImportedModule(spec, path, digest_of(content), stamp)
+
+
+def _stamp_of(path: str) -> Optional[Tuple[int, int]]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _call_before_cells(callback: Callable[..., None]) -> None:
+    """Have something called before each cell, if this is a notebook or IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.events.register("pre_run_cell", callback)
 
 
 def _read(path: str) -> Optional[bytes]:

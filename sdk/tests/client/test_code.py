@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Callable, Iterator, List, Tuple
 
 import cloudpickle
@@ -21,6 +21,7 @@ from scaler import Client, SchedulerClusterCombo
 from scaler.client import archives
 from scaler.code_notes import read_note
 from scaler.exceptions import ModuleUploadError
+from scaler.source_versions import SourceVersions, versions
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +168,34 @@ def test_classes_of_a_reloaded_module_are_those_of_all_functions_that_use_it(cli
 
     shape, _ = client.submit(making.make).result()
     assert client.submit(judging.is_shape, shape).result() is True
+
+
+def test_a_module_that_autoreload_has_changed_in_place_is_run_as_it_is_now(
+    client: Client, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(project / "patched.py", "def version(): return 1")
+    patched = importlib.import_module("patched")
+    assert client.submit(patched.version).result() == 1
+    shell = Shell(monkeypatch)
+    SourceVersions().start()
+    assert [event for event, _ in shell.callbacks] == ["pre_run_cell"]
+
+    write(file, "def version(): return 2")
+    patched.version.__code__ = (lambda: 2).__code__
+    versions.on_cell("what is known of the cell")
+
+    assert client.submit(patched.version).result() == 2
+
+
+class Shell:
+    """IPython's, with its extension."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.callbacks: List[Tuple[str, Callable[..., None]]] = []
+        self.events = SimpleNamespace(register=lambda event, callback: self.callbacks.append((event, callback)))
+        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: self))
+        monkeypatch.setitem(sys.modules, "IPython.extensions.autoreload", ModuleType("autoreload"))
+        monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
 
 
 def total(items: List[Any]) -> int:

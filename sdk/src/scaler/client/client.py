@@ -11,7 +11,7 @@ import queue
 import threading
 import weakref
 from operator import index
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from scaler import nesting
@@ -76,8 +76,10 @@ class Client(Submitter):
         serializer: Optional[Serializer] = None,
         connect_timeout_seconds: float = 5.0,
         stream_output: Union[bool, OutputCallback] = False,
-        modules: Sequence[Uploadable] = (),
+        modules: Union[Uploadable, Sequence[Uploadable]] = (),
     ) -> None:
+        if isinstance(modules, (str, os.PathLike, ModuleType)):
+            modules = [modules]
         code_sources = [CodeSource(each) for each in modules]
         self._address = address or address_given_or_found()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
