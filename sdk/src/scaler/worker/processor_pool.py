@@ -161,7 +161,7 @@ class ProcessorPool:
         self._just_suspended: List[ProcessorState] = []
         self._lending: List[ProcessorState] = []  # suspended for so short a time that their slots are kept
         self.keeps_a_slot = False  # from a task that is not urgent enough
-        self._retired_keys: Set[str] = set()
+        self._retired_keys: Set[Optional[str]] = set()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -246,7 +246,7 @@ class ProcessorPool:
 
     def retire(self, code_keys: Set[str]) -> None:
         """No function needs these kinds of code any more: let processors end that have run it, once they are idle."""
-        self._retired_keys |= code_keys
+        self._retired_keys = (self._retired_keys | code_keys) & {each.code_key for each in self._states.values()}
         for state in [each for each in self._idle if each.code_key in code_keys]:
             self._idle.remove(state)
             self._stop(state)
