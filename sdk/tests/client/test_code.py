@@ -479,6 +479,21 @@ def test_code_that_has_gone_is_missed_at_the_next_upload(client: Client, tmp_pat
         client.upload()
 
 
+def test_a_change_is_shipped_also_when_other_code_has_gone(client: Client, tmp_path: Path) -> None:
+    stays, goes = make_package(tmp_path / "stays", 1), write(tmp_path / "goes.py", "")
+    function = travelling(version_of_shipped)
+    client.upload(stays, goes)
+    assert client.submit(function).result() == 1
+
+    write(stays / "late.py", "VERSION = 2")
+    goes.unlink()
+    with pytest.raises(ModuleUploadError, match=r"goes\.py cannot be read"):
+        client.upload()
+    goes.touch()
+
+    assert client.submit(function).result() == 2
+
+
 # What it costs --------------------------------------------------------------------------------------------------------
 
 

@@ -122,7 +122,8 @@ class CodeSource:
 
     def _is_settled(self) -> bool:
         newest = max((file.stamp[0] for file in self._listing), default=0)
-        return self._read_at - newest / 1e9 > SETTLED_SECONDS
+        # A file system whose clock is ahead shall not have us read its files for ever.
+        return abs(self._read_at - newest / 1e9) > SETTLED_SECONDS
 
     def _list(self) -> List[_File]:
         files = sorted(file for root in self._roots for file in _files_of(root))

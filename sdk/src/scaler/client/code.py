@@ -20,6 +20,7 @@ import os
 import threading
 import time
 from collections import deque
+from functools import lru_cache
 from typing import AbstractSet, Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import cloudpickle
@@ -75,7 +76,7 @@ class ClientCode:
         self._find = find
         self._lock = threading.RLock()
         self._own: List[CodeSource] = list(sources)
-        self._of_task = _inherited_sources()
+        self._of_task = [] if nesting.code is None else _unpacked_sources(nesting.code.folders)
         self._inherited = None if sources else nesting.code  # of the task that this client is in
         self._generation = ""
         self._number = 0
@@ -83,6 +84,7 @@ class ClientCode:
         self._unneeded: Deque[int] = deque()
         self._next_look = 0.0
         self._pending = versions.pending
+        self._digests = self._digests_now()
         self._excluded = self._top_names()  # modules that travel in archives
         self.on_changed: Callable[[], None] = lambda: None  # no function that was serialised before is right any more
         versions.start()
@@ -121,18 +123,24 @@ class ClientCode:
                 self._number += 1
             begin = time.monotonic()
             if self._own and (is_thorough or begin >= self._next_look):
-                changed = [source for source in self._own if source.look(is_thorough)]
-                if changed:
-                    self._changed()
+                try:
+                    for source in self._own:
+                        source.look(is_thorough)
+                finally:
+                    if self._digests != self._digests_now():
+                        self._changed()
                 now = time.monotonic()
                 self._next_look = now + (now - begin) / LOOKING_SHARE
+
+    def _digests_now(self) -> List[str]:
+        return [source.archive.digest for source in self._sources]
 
     def _changed(self) -> None:
         """The archives are others."""
         self._number += 1
+        self._digests = self._digests_now()
         self._inherited = None
-        digests = {source.archive.digest for source in self._sources}
-        self._sent = {digest: sent for digest, sent in self._sent.items() if digest in digests}
+        self._sent = {digest: sent for digest, sent in self._sent.items() if digest in self._digests}
         self._excluded = self._top_names()  # modules that travel in archives
         self.on_changed()
 
@@ -205,7 +213,7 @@ class ClientCode:
             self._delete(self._unneeded.popleft())
 
 
-def _inherited_sources() -> List[CodeSource]:
-    """The code of the task that runs here, for a client inside it."""
-    folders = nesting.code.folders if nesting.code is not None else ()
+@lru_cache(maxsize=1)
+def _unpacked_sources(folders: Tuple[str, ...]) -> List[CodeSource]:
+    """The code in folders that archives were unpacked to, whose content never changes."""
     return [source_at([Root(folder, "")]) for folder in folders]
