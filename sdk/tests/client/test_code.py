@@ -386,15 +386,18 @@ def test_code_is_sent_again_to_a_new_scheduler_session(one_slot: SchedulerCluste
         assert client.submit(function).result() == 1
 
 
-def test_a_killed_worker_leaves_no_code_behind(project: Path, tmp_path: Path) -> None:
+def test_code_of_a_killed_worker_goes_when_the_next_one_starts(project: Path, tmp_path: Path) -> None:
     with SchedulerClusterCombo(n_workers=1, logging_level="ERROR") as combo:
         with Client(combo.get_address(), modules=[make_package(tmp_path, 1)]) as client:
-            file = client.submit(travelling(file_of_shipped)).result()
-            processor = client.submit(travelling(process_id)).result()
-            agent = parent_of(parent_of(processor))
-            os.kill(agent, signal.SIGKILL)
-            wait_for(lambda: not Path(file).exists(), "the folder of the killed worker to go")
-            assert client.submit(travelling(version_of_shipped)).result() == 1  # by the worker that replaced it
+            file = Path(client.submit(travelling(file_of_shipped)).result())
+            fork_server = parent_of(client.submit(travelling(process_id)).result())
+            agent = parent_of(fork_server)
+            os.kill(fork_server, signal.SIGSTOP)  # which would clean up after the agent
+            for process in (agent, fork_server):
+                os.kill(process, signal.SIGKILL)
+
+            assert client.submit(travelling(version_of_shipped)).result() == 1
+            assert not file.exists()
 
 
 def parent_of(process: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 from scaler.cluster.program import Program, option_arguments
 from scaler.notebook import card
@@ -72,8 +72,7 @@ class Cluster(Program):
                     capabilities=_capability_list(capabilities),
                 ),
             ],
-            # Tasks import what this program can import, also from beside its script.
-            environment={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)},
+            environment=_environment(),
             is_replaced=True,
         )
         self._address = address
@@ -90,6 +89,14 @@ class Cluster(Program):
         return (
             "workers" if self._n_workers is None else f"{self._n_workers} worker{'' if self._n_workers == 1 else 's'}"
         )
+
+
+def _environment() -> Dict[str, str]:
+    """Tasks import what this program can import, also from beside its script; and write compiled code if it does."""
+    environment = {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
+    if sys.dont_write_bytecode:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return environment
 
 
 def _capability_list(capabilities: Optional[Mapping[str, float]]) -> Optional[str]:
