@@ -23,6 +23,15 @@ Parts = List[Buffer]
 NOTICE_STREAM = 4
 """The stream of a TaskLog that tells the client's user about the code that ran a task."""
 
+MAXIMUM_NUMBER = (1 << 40) - 1
+"""Of an object among those of its client."""
+
+MAXIMUM_NOTE_BYTES = 4 * 1024 * 1024
+MAXIMUM_ARCHIVE_BYTES = 64 * 1024 * 1024
+"""Of the files in an archive."""
+
+DIGEST_CHARACTERS = 32
+_HEXADECIMAL = frozenset("0123456789abcdef")
 _MARK = b"\x00scaler\x01"
 _FOOTER = struct.Struct("<I8s")  # bytes of the note, mark
 
@@ -50,6 +59,8 @@ def add_note(parts: Parts, note: CodeNote) -> None:
     """Append a note to a serialised function, if there is something to say."""
     if note != NO_CODE or bytes(memoryview(parts[-1])[-len(_MARK) :]) == _MARK:
         data = json.dumps([note.key, note.archives, note.modules]).encode()
+        if len(data) > MAXIMUM_NOTE_BYTES:  # modules without number are not compared
+            data = json.dumps([note.key, note.archives, {}]).encode()
         parts.append(data + _FOOTER.pack(len(data), _MARK))
 
 
@@ -83,15 +94,32 @@ def _note_size(footer: Buffer) -> int:
     if len(footer) < _FOOTER.size:
         return 0
     size, mark = _FOOTER.unpack(footer)
-    return int(size) if mark == _MARK else 0
+    return int(size) if mark == _MARK and size <= MAXIMUM_NOTE_BYTES else 0
 
 
 def _parse(data: Buffer) -> CodeNote:
+    """A note, which anybody may have written: `NO_CODE` when it is none."""
     try:
         key, archives, modules = json.loads(bytes(data))
-        return CodeNote(str(key), tuple((int(number), str(digest)) for number, digest in archives), dict(modules))
-    except (ValueError, TypeError):
-        return NO_CODE  # bytes of the user's own that look like a footer
+        pairs = tuple((number, digest) for number, digest in archives)
+        is_sound = (
+            _is_short_text(key)
+            and all(type(number) is int and 0 < number <= MAXIMUM_NUMBER for number, _ in pairs)
+            and all(_is_digest(digest) for _, digest in pairs)
+            and all(type(digest) is str for digest in modules.values())
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return NO_CODE
+    return CodeNote(key, pairs, modules) if is_sound else NO_CODE
+
+
+def _is_short_text(value: object) -> bool:
+    return type(value) is str and len(value) <= DIGEST_CHARACTERS
+
+
+def _is_digest(value: object) -> bool:
+    """Whether it is the digest of an archive, which becomes the name of a folder."""
+    return type(value) is str and len(value) == DIGEST_CHARACTERS and set(value) <= _HEXADECIMAL
 
 
 def add_to_digest(digest: hashlib.blake2b, name: str, content: bytes) -> None:

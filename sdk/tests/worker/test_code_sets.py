@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import struct
 import zipfile
 from array import array
@@ -24,7 +25,8 @@ from scaler_protocol import messages as m
 
 # Notes ---------------------------------------------------------------------------------------------------------------
 
-NOTE = CodeNote("key", ((3, "digest"),), {"module": "abc"})
+DIGEST = "0123456789abcdef" * 2
+NOTE = CodeNote("key", ((3, DIGEST),), {"module": "abc"})
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,42 @@ def test_a_function_that_ends_like_a_note_is_not_taken_for_one(tmp_path: Path) -
     assert read_file(str(tmp_path / "short")) == NO_CODE
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        ["key", [[1 << 70, DIGEST]], {}],
+        ["key", [[0, DIGEST]], {}],
+        ["key", [[1.5, DIGEST]], {}],
+        ["key", [[1, "../../etc"]], {}],
+        ["key", [[1, "\0" * 32]], {}],
+        ["key", [[1, 2, 3]], {}],
+        ["key", 7, {}],
+        ["k" * 1000, [], {}],
+        [7, [], {}],
+        ["key", [], []],
+        ["key", [], {"module": 7}],
+        "nonsense",
+        {"a": 1},
+    ],
+    ids=repr,
+)
+def test_a_note_that_makes_no_sense_is_none(note: Any) -> None:
+    data = json.dumps(note).encode()
+    assert read_note(b"pickle" + data + struct.pack("<I8s", len(data), b"\x00scaler\x01")) == NO_CODE
+
+
+def test_a_note_that_is_nested_without_end_is_none() -> None:
+    data = b"[" * 100_000
+    assert read_note(data + struct.pack("<I8s", len(data), b"\x00scaler\x01")) == NO_CODE
+
+
+def test_of_modules_without_number_there_is_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaler.code_notes.MAXIMUM_NOTE_BYTES", 1000)
+    parts: List[Any] = [b"pickle"]
+    add_note(parts, NOTE._replace(modules={f"module_{number}": "abc" for number in range(100)}))
+    assert read_note(join(parts)) == NOTE._replace(modules={})
+
+
 def test_a_notice_arrives_as_it_was_sent() -> None:
     notice = Notice("module x", "it differs\non two lines")
     assert notice_from_log(notice.to_log()) == notice
@@ -76,6 +114,13 @@ def packed(files: Dict[str, bytes]) -> Tuple[str, bytes]:
     return digest.hexdigest(), stream.getvalue()
 
 
+def damaged() -> bytes:
+    """An archive in which something is compressed in a way that there is not."""
+    _, content = packed({"a.py": b"content"})
+    central = content.index(b"PK\x01\x02")
+    return content[: central + 10] + b"\x63\x00" + content[central + 12 :]
+
+
 def test_an_archive_is_unpacked_with_its_folders(tmp_path: Path) -> None:
     digest, content = packed({"a.py": b"A", "pack/deep/b.txt": b"B"})
     unpack(content, digest, str(tmp_path / "folder"))
@@ -94,7 +139,7 @@ def test_no_file_of_an_archive_leads_out_of_its_folder(tmp_path: Path, name: str
     assert not list((tmp_path / "inner").iterdir())
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip file", packed({"a.py": b"x"})[1][:-30]])
+@pytest.mark.parametrize("content", [b"", b"no zip file", damaged(), packed({"a.py": b"x"})[1][:-30]])
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(CodeError, match="no archive"):
         unpack(content, "digest", str(tmp_path / "folder"))

@@ -25,12 +25,12 @@ import types
 import zipfile
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from scaler.code_notes import add_to_digest
+from scaler.code_notes import MAXIMUM_ARCHIVE_BYTES, add_to_digest
 from scaler.exceptions import ModuleUploadError
 from scaler.source_versions import OWN_PACKAGES, is_standard_library
 
 MAXIMUM_FILES = 10_000
-MAXIMUM_BYTES = 64 * 1024 * 1024
+MAXIMUM_BYTES = MAXIMUM_ARCHIVE_BYTES
 
 ATTEMPTS = 3
 """How often files are read that are being replaced meanwhile."""

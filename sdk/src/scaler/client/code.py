@@ -28,13 +28,11 @@ import cloudpickle
 from scaler import nesting
 from scaler.client.archives import Archive, CodeSource, Root, Uploadable, source_at
 from scaler.client.objects import KeptObject
-from scaler.code_notes import CodeNote, Parts, add_note
+from scaler.code_notes import MAXIMUM_NUMBER, CodeNote, Parts, add_note
 from scaler.source_versions import versions
 
 LOOKING_SHARE = 0.1
 """What looking for changed files may cost, as a share of the time in between."""
-
-_NUMBER_MASK = (1 << 40) - 1
 
 _pickled_by_value: AbstractSet[str] = getattr(cloudpickle.cloudpickle, "_PICKLE_BY_VALUE_MODULES", frozenset())
 """The names that `cloudpickle.register_pickle_by_value` was called with, as long as they are registered."""
@@ -180,7 +178,7 @@ class ClientCode:
             sent = tuple(self._sent_archive(archive) for archive in archives)
             note = CodeNote(
                 self._key(archives),
-                tuple((each.object_id & _NUMBER_MASK, each.digest) for each in sent),
+                tuple((each.object_id & MAXIMUM_NUMBER, each.digest) for each in sent),
                 versions.digests(self._excluded.union(_pickled_by_value)),
             )
         add_note(parts, note)

@@ -20,7 +20,15 @@ import shutil
 import zipfile
 from typing import Dict, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple
 
-from scaler.code_notes import NO_CODE, Buffer, CodeNote, add_to_digest, read_note, read_note_of_file
+from scaler.code_notes import (
+    MAXIMUM_ARCHIVE_BYTES,
+    NO_CODE,
+    Buffer,
+    CodeNote,
+    add_to_digest,
+    read_note,
+    read_note_of_file,
+)
 from scaler.worker.effects import CodeError, CodeSource
 from scaler.worker.frames import Place
 from scaler_protocol.segments import map_object
@@ -28,7 +36,6 @@ from scaler_protocol.segments import map_object
 logger = logging.getLogger("scaler")
 
 _SESSION_SHIFT = 40
-_MAXIMUM_BYTES = 256 * 1024 * 1024  # more than clients send
 
 
 class Objects(Protocol):
@@ -96,7 +103,7 @@ class CodeSets(CodeSource):
         assert definition is not None  # it is available
         _, place, content = definition
         try:
-            folder = os.path.join(self._objects.code_folder(), os.path.basename(digest))
+            folder = os.path.join(self._objects.code_folder(), digest)
             data = map_object(os.fsdecode(bytes(content))) if place == Place.FILE else content
             unpack(data, digest, folder)
         except OSError as error:
@@ -146,7 +153,7 @@ def unpack(content: Buffer, digest: str, folder: str) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
-            if sum(entry.file_size for entry in entries) > _MAXIMUM_BYTES:
+            if sum(entry.file_size for entry in entries) > MAXIMUM_ARCHIVE_BYTES:
                 raise CodeError("the client's code is too large")
             for entry in entries:
                 if os.path.isabs(entry.filename) or ".." in entry.filename.split("/"):
@@ -160,7 +167,9 @@ def unpack(content: Buffer, digest: str, folder: str) -> None:
         if found.hexdigest() != digest:
             raise CodeError("the client's code is not what its digest says")
         os.rename(partial, folder)
-    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
+    except (CodeError, OSError):
+        raise
+    except Exception as error:  # of `zipfile`, at bytes that anybody may have sent
         raise CodeError(f"the client's code is no archive: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
