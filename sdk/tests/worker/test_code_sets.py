@@ -193,18 +193,30 @@ def test_an_archive_is_fetched_once_and_kept_while_a_function_or_a_processor_has
     assert code.missing(first) == {SESSION | 9}
     objects.contents[SESSION | 9] = content
     assert code.missing(first) == code.missing(second) == code.missing(other) == set()  # another client's has the same
-    (folder,) = code.folders(first)
+    client_key, (folder,) = code.contents(first)
     assert SESSION | 9 not in objects.contents  # its content is in the folder
-    assert code.key(first) == "key"
+    assert client_key == "key"
+    assert code.key(first) == code.key(other)
 
     assert code.forget([first, other, 77]) == set()
     code.sweep(set())
     assert Path(folder).exists()
-    assert code.forget([second]) == {"key"}
+    key = code.key(second)
+    assert code.forget([second]) == {key}
     code.sweep({folder})
     assert Path(folder).exists()
     code.sweep(set())
     assert not Path(folder).exists()
+
+
+def test_one_key_with_other_archives_is_another_kind_of_code(tmp_path: Path) -> None:
+    objects = Objects(tmp_path)
+    other = DIGEST[::-1]
+    objects.contents = {1: function_with("key", (9, DIGEST)), 2: function_with("key", (9, other)), 3: b"no note"}
+    code = CodeSets(objects)
+
+    assert len({code.key(function) for function in objects.contents}) == 3
+    assert code.key(3) == code.key(4) == ""
 
 
 # Processors ----------------------------------------------------------------------------------------------------------
@@ -225,8 +237,8 @@ class Keys:
             raise self.error
         return set(self.absent)
 
-    def folders(self, function: int) -> List[str]:
-        return [f"folder {function}"]
+    def contents(self, function: int) -> Tuple[str, List[str]]:
+        return self.key(function), [f"folder {function}"]
 
     def forget(self, functions: Any) -> Set[str]:
         return {self.key(each) for each in functions} - {""}

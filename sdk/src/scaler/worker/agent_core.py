@@ -470,8 +470,8 @@ class AgentCore:
         if state.code_key is None:
             state.code_key = code_key
             if code_key and self._code is not None:
-                state.code_folders = self._code.folders(function)
-                self.effects.append(Deliver(state.number, frames.code_frame(code_key, state.code_folders)))
+                client_key, state.code_folders = self._code.contents(function)
+                self.effects.append(Deliver(state.number, frames.code_frame(client_key, state.code_folders)))
 
     def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
         traits = batch.traits

@@ -51,13 +51,20 @@ class Objects(Protocol):
 
 
 class _Needed(NamedTuple):
-    """What a function needs, with the ids of archives."""
+    """What a function needs.
+
+    Parameters:
+        key: with the digests of the archives in it, so that nobody's key stands for other code.
+        client_key: as the client has it.
+        archives: ids and digests.
+    """
 
     key: str
+    client_key: str
     archives: Tuple[Tuple[int, str], ...]
 
 
-_NOTHING = _Needed("", ())
+_NOTHING = _Needed("", "", ())
 
 
 class CodeSets(CodeSource):
@@ -84,7 +91,8 @@ class CodeSets(CodeSource):
             note = _read(definition)
             session = function >> _SESSION_SHIFT << _SESSION_SHIFT
             archives = tuple((session | number, digest) for number, digest in note.archives)
-            needed = self._needed[function] = _Needed(note.key, archives)
+            key = " ".join([note.key, *(digest for _, digest in archives)])
+            needed = self._needed[function] = _Needed(key, note.key, archives)
         return needed
 
     def missing(self, function: int) -> Set[int]:
@@ -113,8 +121,9 @@ class CodeSets(CodeSource):
         logger.debug("Worker: the code %s was unpacked to %s", digest, folder)
         return folder
 
-    def folders(self, function: int) -> List[str]:
-        return [self._folders[digest] for _, digest in self._need(function).archives]
+    def contents(self, function: int) -> Tuple[str, List[str]]:
+        needed = self._need(function)
+        return needed.client_key, [self._folders[digest] for _, digest in needed.archives]
 
     def forget(self, functions: Iterable[int]) -> Set[str]:
         keys = {needed.key for needed in (self._needed.pop(each, None) for each in functions) if needed is not None}

@@ -60,8 +60,8 @@ class CodeSource(Protocol):
         Raises CodeError when code cannot be had.
         """
 
-    def folders(self, function: int) -> List[str]:
-        """Where processors import the code from, once nothing is missing."""
+    def contents(self, function: int) -> Tuple[str, List[str]]:
+        """The key by which the client knows the code, and where processors import it from, once nothing is missing."""
 
     def forget(self, functions: Iterable[int]) -> Set[str]:
         """These functions are gone; returns keys that no function has any more."""
