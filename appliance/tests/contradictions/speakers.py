@@ -205,6 +205,7 @@ class Speaker:
         ids = self._new_task_ids()
         sizes = values.sizes(len(ids))
         counts, dependencies = values.dependencies(len(ids), self.session)
+        predecessor_counts, predecessors = values.predecessors(ids)
         message = m.Task(
             ids=ids,
             payload_sizes=sizes,
@@ -215,6 +216,8 @@ class Speaker:
             dependency_counts=counts,
             dependencies=dependencies,
             parent_instance=values.number(),
+            predecessor_counts=predecessor_counts,
+            predecessors=predecessors,
         )
         return message, b"p" * sum(sizes)
 

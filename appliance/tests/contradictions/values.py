@@ -86,3 +86,15 @@ class Values:
             return array("H"), array("Q")
         counts = array("H", self.random.choices((0, 0, 1, 2), k=count))
         return counts, array("Q", [self.object_id(session) for _ in range(sum(counts))])
+
+    def predecessors(self, ids: array[int]) -> Tuple[array[int], array[int]]:
+        """The two columns of tasks that may need some before them."""
+        counts, predecessors = array("H"), array("Q")
+        if self.chance(0.6):
+            return counts, predecessors
+        for task_id in ids:
+            before = range(max(0, task_id - 10), task_id)
+            needed = self.random.sample(before, min(len(before), self.random.choice((0, 1, 1, 3))))
+            counts.append(len(needed))
+            predecessors.extend(needed)
+        return counts, predecessors

@@ -161,6 +161,18 @@ def test_a_failure_is_the_cause_of_what_depends_on_it(either: Client, gate: Path
         assert either.explain(future).startswith("the task has failed: DependencyError")
 
 
+def test_tasks_before_and_after_one_that_is_never_sent_keep_their_results(either: Client, gate: Path) -> None:
+    failed, pending = either.submit(operator.truediv, 1, 0), held(either, gate, 3)
+    assert failed.exception()
+    with either._core._sending:  # all leave in one batch
+        before = either.submit(operator.neg, 1)
+        dependents = [either.submit(operator.neg, failed), either.submit(operator.neg, pending)]
+        after = either.submit(operator.neg, 2)
+    gate.touch()
+    assert (before.result(), after.result(), dependents[1].result()) == (-1, -2, -3)
+    assert isinstance(dependents[0].exception(), DependencyError)
+
+
 @pytest.mark.parametrize("are_done", [False, True], ids=["pending", "done"])
 def test_what_needs_a_cancelled_task_is_cancelled(either: Client, gate: Path, are_done: bool) -> None:
     needed = held(either, gate, 1)

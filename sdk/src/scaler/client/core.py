@@ -164,6 +164,13 @@ class ClientCore:
         if self.is_asleep:
             self.wake()
 
+    def number_apart(self, future: ScalerFuture) -> None:
+        """Give a future the id of a task that no scheduler knows. The lock is held."""
+        future._task_id = self.next_task_id
+        self.next_task_id += 1
+        self._outbox.leave_out_id()
+        self.futures[future.task_id] = future
+
     def _forget(self, task_id: int) -> None:
         """Ctrl-C came while a task was submitted: nobody has its future. The lock is held."""
         self.next_task_id = task_id + 1

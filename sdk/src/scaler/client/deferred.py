@@ -254,20 +254,13 @@ def submit_after(
             if arguments_bytes:
                 core.hand_over_arguments(dependencies[0], arguments_bytes)
             return
-        _add(core, future)
+        core.number_apart(future)
         if dependencies:
             core.outcomes.needs[future.task_id] = core.objects.need(dependencies)
         found = core.objects.find(function)
     core.deferring.defer(
         DeferredTask(future, function, found, options, payload, dependencies, predecessors, arguments_bytes)
     )
-
-
-def _add(core: ClientCore, future: ScalerFuture) -> None:
-    """Number a task that no scheduler knows. The lock is held."""
-    future._task_id = core.next_task_id
-    core.next_task_id += 1
-    core.futures[future.task_id] = future
 
 
 def ends_at_once(core: ClientCore, future: ScalerFuture, predecessors: Sequence[ScalerFuture]) -> bool:
@@ -278,7 +271,7 @@ def ends_at_once(core: ClientCore, future: ScalerFuture, predecessors: Sequence[
         return False
     with core.lock:
         core.check_open()
-        _add(core, future)
+        core.number_apart(future)
         del core.futures[future.task_id]
     if cancelled:
         core.outcomes.settle([future], CANCELLED_AND_NOTIFIED, None)

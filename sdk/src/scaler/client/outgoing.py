@@ -263,6 +263,10 @@ class Outbox:
         """An object of this size is the arguments of a task."""
         self._closed_bytes += size
 
+    def leave_out_id(self) -> None:
+        """The next id is that of no task to be sent: those of a run are consecutive."""
+        self._close_run()
+
     def _close_run(self) -> None:
         """Nothing is added to the open run any more."""
         if self._open is not None:
