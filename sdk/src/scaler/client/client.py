@@ -21,7 +21,7 @@ from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
 from scaler.compat.arguments import accepts_earlier
-from scaler.compat.installation import warn_of_another_installation
+from scaler.compat.installation import check_installation
 from scaler.exceptions import DisconnectedError, SerializeObjectError
 from scaler.notebook import Link, Row, card
 from scaler.payload import ObjectReference, Parts, dump_value, parts_size
@@ -77,7 +77,7 @@ class Client(Submitter):
         stream_output: Union[bool, OutputCallback] = False,
         connect_timeout_seconds: float = 5.0,
     ) -> None:
-        warn_of_another_installation()
+        check_installation()
         self._address = str(address) if address else _address_of_scheduler()
         self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
         self._task_options = self._options.message()
