@@ -21,6 +21,7 @@ from scaler import Client, Cluster, ScalerFuture, Scheduler, SchedulerClusterCom
 from scaler.compat import arguments, installation
 from scaler.compat.modules import reason_for_absence
 from scaler.compat.table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
+from scaler.exceptions import ScalerError
 
 CALLABLES: Dict[str, Any] = {
     "Client": Client,
@@ -293,7 +294,7 @@ def test_another_distribution_by_the_same_name_is_told_once(
     (tmp_path / "scaler_protocol-1.0.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(installation, "_is_told", False)
-    with pytest.warns(RuntimeWarning, match=r"opengris-scaler 2\.9\.0 is installed beside scaler-sdk") as told:
+    with pytest.warns(RuntimeWarning, match=r"scaler-sdk and opengris-scaler 2\.9\.0 are both installed") as told:
         for _ in range(2):
             Client(any_client._address).disconnect()
     assert [each.filename for each in told] == [__file__]
@@ -305,3 +306,12 @@ def test_no_other_distribution_is_found_where_there_is_none(tmp_path: Path) -> N
     assert installation.other_installations([str(tmp_path), str(tmp_path / "missing"), ""]) == []
     (tmp_path / "scaler-1.9.9.dist-info").mkdir()
     assert installation.other_installations([str(tmp_path), str(tmp_path)]) == ["scaler 1.9.9"]
+
+
+def test_files_of_another_distribution_among_ours_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "about.py").touch()
+    monkeypatch.setattr(installation, "_is_told", False)
+    monkeypatch.setattr(installation, "package_folder", lambda: str(tmp_path))
+    for make in (lambda: Client("tcp://127.0.0.1:1"), lambda: SchedulerClusterCombo(n_workers=1)):
+        with pytest.raises(ScalerError, match=r"are mixed, and they are imported by the same name: .*pip uninstall "):
+            make()

@@ -24,7 +24,7 @@ from scaler.client.options import DEFAULTS
 from scaler.client.output import OutputCallback
 from scaler.client.submitting import Submitter
 from scaler.compat.arguments import accepts_earlier
-from scaler.compat.installation import warn_of_another_installation
+from scaler.compat.installation import check_installation
 from scaler.exceptions import (
     ArgumentTypeError,
     DisconnectedError,
@@ -100,7 +100,7 @@ class Client(Submitter):
         connect_timeout_seconds: Duration = 5.0,
         modules: Union[Uploadable, Sequence[Uploadable]] = (),
     ) -> None:
-        warn_of_another_installation()
+        check_installation()
         if isinstance(modules, (str, os.PathLike, ModuleType)):
             modules = [modules]
         code_sources = [CodeSource(each) for each in modules]

@@ -10,7 +10,7 @@ from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
 from scaler.compat.arguments import accepts_earlier
 from scaler.compat.hooks import EarlierHooks
-from scaler.compat.installation import warn_of_another_installation
+from scaler.compat.installation import check_installation
 from scaler.cpus import default_slots
 from scaler.notebook import Link, Row, card
 from scaler.texts import counted
@@ -61,7 +61,7 @@ class SchedulerClusterCombo(EarlierHooks):
         object_memory_limit: Optional[Size] = None,
         object_spill_directory: Optional[str] = None,
     ) -> None:
-        warn_of_another_installation()
+        check_installation()
         self._scheduler = Scheduler(
             address=address,
             monitor_address=monitor_address,

@@ -1,10 +1,13 @@
-"""The warning about another distribution that is imported as `scaler`, too.
+"""What is said when another distribution is imported as `scaler`, too.
 
     site-packages/scaler/              whose files are these?
         client/client.py               ours, if we were installed last
-        about.py, scheduler/, …        left over from `scaler` 1.x or `opengris-scaler` 2.x
+        about.py, worker/agent/, …     left over from `scaler` 1.x or `opengris-scaler` 2.x: workers cannot start
+
 
 Rules:
+- Files of both in one folder are an error, because some modules are the other's. Another distribution that is installed
+  elsewhere is a warning: which one is imported depends on the order of folders.
 - It is looked for once in a process, when its first client or cluster is made, and never inside a task.
 - It reads the names in a few folders, and imports nothing: `importlib.metadata` would take longer than connecting.
 """
@@ -17,22 +20,35 @@ import warnings
 from typing import List
 
 from scaler import nesting
+from scaler.exceptions import ScalerError
 
 OTHER_DISTRIBUTIONS = ("opengris_scaler", "opengris-scaler", "scaler")
 _SUFFIXES = (".dist-info", ".egg-info", ".egg-link")
 
+_OTHERS_FILE = "about.py"  # a module of both earlier generations, and of this one not
+
 _is_told = False
 
 
-def warn_of_another_installation() -> None:
-    """Warn once in this process if another distribution is imported by the same name."""
+def check_installation() -> None:
+    """Once in this process, warn if another distribution is imported by the same name.
+
+    Raises ScalerError if it has left files among ours.
+    """
     global _is_told
     if _is_told or nesting.priority_of_task is not None:
         return
-    _is_told = True
     others = other_installations(sys.path)
+    if is_mixed(package_folder()):
+        raise ScalerError(explanation(others or ["an earlier generation of Scaler"], "are mixed"))
+    _is_told = True
     if others:
-        warnings.warn(explanation(others), RuntimeWarning, stacklevel=4)
+        warnings.warn(explanation(others, "are both installed"), RuntimeWarning, stacklevel=4)
+
+
+def is_mixed(folder: str) -> bool:
+    """Whether another distribution has files in the folder of our package."""
+    return os.path.exists(os.path.join(folder, _OTHERS_FILE))
 
 
 def other_installations(folders: List[str]) -> List[str]:
@@ -57,11 +73,11 @@ def package_folder() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def explanation(others: List[str]) -> str:
+def explanation(others: List[str], how: str) -> str:
     """What is wrong, why, and what to do."""
-    names = sorted({other.partition(" ")[0] for other in others})
+    names = sorted({other.partition(" ")[0] for other in others} - {"an"} or {"scaler"})
     return (
-        f"{' and '.join(others)} is installed beside scaler-sdk, and both are imported as `scaler`: this process uses"
-        f" {package_folder()}, where modules of the other may be left. To keep this one:"
-        f" `pip uninstall {' '.join(names)} scaler-sdk`, then `pip install scaler-sdk`"
+        f"scaler-sdk and {' and '.join(others)} {how}, and they are imported by the same name: this process uses"
+        f" {package_folder()}; to keep scaler-sdk alone: `pip uninstall {' '.join(names)} scaler-sdk`, remove that"
+        " folder if it is left, then `pip install scaler-sdk`"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Callable
 
 from scaler_protocol.program_starting import run_program
@@ -13,6 +14,12 @@ def main() -> int:
 
 
 def _load() -> Callable[[], int]:
+    from scaler.compat.installation import check_installation
+    from scaler.exceptions import ScalerError
     from scaler.worker.supervisor import main as run
 
+    try:
+        check_installation()
+    except ScalerError as error:
+        sys.exit(f"scaler_cluster: error: {error}")
     return run
