@@ -49,7 +49,7 @@ _HEAP_TYPE = 1 << 9  # the flag of classes that can change; those that C code de
 _MISSING = object()
 
 _modules: Dict[str, Any] = sys.modules
-_by_value_modules = by_value._PICKLE_BY_VALUE_MODULES
+by_value_modules = by_value._PICKLE_BY_VALUE_MODULES
 _global_names: Callable[[types.CodeType], Iterable[str]] = by_value._extract_code_globals
 _slot_names: Callable[[Any], List[str]] = getattr(copyreg, "_slotnames")  # noqa: B009
 _find_by_reference: Callable[[Any], Optional[Tuple[types.ModuleType, str]]] = by_value._lookup_module_and_qualname
@@ -105,7 +105,7 @@ class Reference:
 
     def holds(self, value: Any) -> bool:
         """Whether it would travel by the same reference now."""
-        if _by_value_modules and isinstance(value, (types.FunctionType, type)):
+        if by_value_modules and isinstance(value, (types.FunctionType, type)):
             return find_reference(value) is not None
         try:
             return self._find(_modules[self.module]) is value
@@ -128,7 +128,7 @@ class Snapshot:
         self._dead: List[Any] = []  # filled by weak references, at any moment
         self._references: List[weakref.ref[Any]] = []
         self._constants: List[Any] = []
-        self._registry = frozenset(_by_value_modules)
+        self._registry = frozenset(by_value_modules)
         self._module_count = 0  # of all there are, where it matters which submodules are imported
         root = _Walk(self).node(value)
         if root is None:
@@ -142,7 +142,7 @@ class Snapshot:
     def holds(self, value: Any) -> bool:
         """Whether pickling the same object now gives what it gave then. Raises nothing."""
         try:
-            if self._dead or _by_value_modules != self._registry:
+            if self._dead or by_value_modules != self._registry:
                 return False
             if self._module_count and self._module_count != len(_modules):
                 return False

@@ -74,6 +74,7 @@ class ClientCode:
         self._find = find
         self._lock = threading.RLock()
         self._own: List[CodeSource] = list(sources)
+        self.ships_code = bool(sources)
         self._of_task = [] if nesting.code is None else _unpacked_sources(nesting.code.folders)
         self._inherited = None if sources else nesting.code  # of the task that this client is in
         self._generation = ""
@@ -154,6 +155,7 @@ class ClientCode:
         with self._lock:
             replaced = [source.roots for source in new]
             self._own = [source for source in self._own if source.roots not in replaced] + new
+            self.ships_code = bool(self._own)
             if new:
                 self._changed()
             self._look(is_thorough=True)

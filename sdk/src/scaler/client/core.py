@@ -36,7 +36,7 @@ from scaler.client.info import Informing
 from scaler.client.notices import Notices
 from scaler.client.objects import ObjectChannel
 from scaler.client.outcomes import Outcomes
-from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing, TaskRun
+from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
 from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
@@ -505,13 +505,7 @@ class ClientCore:
     def _on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
         self.outcomes.on_task_result(message, payload)
         given_back, self.outcomes.given_back = self.outcomes.given_back, []
-        for future in given_back:
-            run = future._source
-            if future._is_cancel_asked or type(run) is not TaskRun:
-                if self.futures.pop(future.task_id, None) is not None:
-                    self.outcomes.settle([future], CANCELLED_AND_NOTIFIED, None)
-            else:
-                self.deferring.defer(DeferredTask.taken_from(run, future))
+        self.deferring.take_back(given_back)
 
     def _on_task_log(self, message: m.TaskLog) -> None:
         if message.stream == NOTICE_STREAM:

@@ -107,6 +107,15 @@ class Deferring:
         self._is_working = False
         self._lock = threading.Lock()  # of these two
 
+    def take_back(self, futures: Sequence[ScalerFuture]) -> None:
+        """The scheduler gave these tasks back, because it does not know a predecessor any more. No lock is held."""
+        for future in futures:
+            run = future._source
+            if type(run) is TaskRun and not future._is_cancel_asked:
+                self.defer(DeferredTask.taken_from(run, future))
+            elif self._core.futures.pop(future.task_id, None) is not None:
+                self._core.outcomes.settle([future], CANCELLED_AND_NOTIFIED, None)
+
     def defer(self, task: DeferredTask) -> None:
         """Let a task wait for its predecessors, whose future is among the unfinished ones. No lock is held."""
         task.future._source = task

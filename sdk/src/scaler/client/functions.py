@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
+import sys
 import threading
 import time
 import types
@@ -24,14 +25,19 @@ import weakref
 from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from scaler.captures import Captures, Reference, take
+from scaler.captures import Captures, Reference, by_value_modules, take
 from scaler.client.code import ClientCode
 from scaler.client.forks import reset_lock
 from scaler.client.signatures import ANY_ARITY, arity_of
 from scaler.payload import INLINE_BYTES, Parts, dump_function, parts_size
 from scaler.serializer import Serializer
+from scaler.source_versions import versions
 
 logger = logging.getLogger("scaler")
+
+# What `find` asks at every submission is at hand here.
+_modules: Dict[str, Any] = sys.modules
+_looked_for = versions.pending
 
 RECENT_FUNCTIONS = 128
 
@@ -96,6 +102,12 @@ _Key = Union[int, Tuple[int, int]]
 """The identity of a function; of a method, which is made anew at each access, those of its object and function."""
 
 
+_NamedFunction = Tuple[FunctionRecord, str, Dict[str, Any], str, types.ModuleType, int]
+"""A function that is found in its module by a name without dots, while no code is shipped: its record, the name, where
+it is looked up, the module's name, the module, and the number of `versions` when it was serialised. A bare tuple, since
+it is unpacked at every submission."""
+
+
 class FunctionRegistry:
     """Functions by identity and by content; thread safe.
 
@@ -119,6 +131,7 @@ class FunctionRegistry:
         self._send = send
         self._delete = delete
         self._known: Dict[_Key, _Known] = {}
+        self._named: Dict[_Key, _NamedFunction] = {}  # of the known ones, those that are found in their modules
         self._by_digest: Dict[bytes, FunctionRecord] = {}
         self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
         self._dead: Deque[Tuple[_Key, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
@@ -130,6 +143,17 @@ class FunctionRegistry:
 
     def find(self, function: Callable[..., Any]) -> Optional[FunctionRecord]:
         """The record of a function that is known, and serialises to the same bytes as when it was added."""
+        named = self._named.get(id(function))
+        if named is not None:
+            record, name, namespace, module_name, module, number = named
+            if (
+                namespace.get(name) is function
+                and _modules.get(module_name) is module
+                and number == versions.number
+                and not _looked_for
+                and not by_value_modules
+            ):
+                return record
         known = self._known.get(id(function))
         if known is None:
             return self._find_method(function) if type(function) is types.MethodType else None
@@ -203,11 +227,27 @@ class FunctionRegistry:
             return
         before = self._known.get(key)
         self._known[key] = _Known(reference, record, captures)
+        named = self._named_function(record, captures)
+        if named is not None:
+            self._named[id(function)] = named
+        else:
+            self._named.pop(id(function), None)
         record.uses += 1
         if before is not None:  # it has changed, or its predecessor at the same address has just died
             if before.record is not record and before.record.is_small:
                 self._hold_recent(before.record)
             self._release(before.record)
+
+    def _named_function(
+        self, record: FunctionRecord, captures: Union[Captures, _SlowCaptures, None]
+    ) -> Optional[_NamedFunction]:
+        """What tells at the least cost that a function of a module is what it was; None for any other."""
+        if not isinstance(captures, Reference) or "." in captures.name or self._code.ships_code:
+            return None
+        module = _modules.get(captures.module)
+        if type(module) is not types.ModuleType:
+            return None
+        return (record, captures.name, vars(module), captures.module, module, versions.number)
 
     def _hold_recent(self, record: FunctionRecord) -> None:
         if record.digest in self._recent:
@@ -234,6 +274,7 @@ class FunctionRegistry:
         """Know no function any more: all are to be serialised again, with other code."""
         with self._lock:
             known = [*(each.record for each in self._known.values()), *self._recent.values()]
+            self._named.clear()
             self._known.clear()
             self._recent.clear()
             for record in known:
@@ -249,6 +290,7 @@ class FunctionRegistry:
                     known = self._known.get(key)
                     if known is not None and known.reference is reference:
                         del self._known[key]
+                        self._named.pop(key, None)
                         self._release(known.record)
             finally:
                 self._lock.release()

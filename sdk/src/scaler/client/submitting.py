@@ -59,6 +59,7 @@ from scaler.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
     PROTOCOL,
+    SCALAR_TYPES,
     ObjectReference,
     is_plain,
     join,
@@ -174,7 +175,12 @@ class Submitter:
             if isinstance(fn, NamedFunction):
                 return submit_named(self, fn, args, kwargs)
             record = self._register(fn)
-        if kwargs or not is_plain(args) or self._serializer is not None:
+        is_simple = self._serializer is None and not kwargs
+        for value in args:
+            if type(value) not in SCALAR_TYPES:
+                is_simple = is_simple and is_plain(args)
+                break
+        if not is_simple:
             if "profiling" in kwargs and not record.takes_profiling:
                 return self.options(profiling=kwargs.pop("profiling"))._submit_checked(record, fn, args, kwargs)
             return self._submit_checked(record, fn, args, kwargs)

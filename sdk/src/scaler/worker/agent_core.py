@@ -24,6 +24,7 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
+from scaler.worker.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
 from scaler.worker.effects import CodeError, CodeSource, Deliver, Effect, ObjectSource, Send
 from scaler.worker.frames import Buffer, Results
 from scaler.worker.outcomes import NOT_RUN, Outcomes, Ran
@@ -35,30 +36,15 @@ from scaler.worker.task_queue import TaskBatch, TaskQueue, batch_from_message
 from scaler.worker.waiting_tasks import WaitingTasks
 from scaler_protocol import messages as m
 
-CHUNK_SECONDS = 0.003
-LONG_TASK_SECONDS = 0.005
-"""Tasks that take so long by their mean go to processors one at a time."""
-
-PIPELINE_TASK_SECONDS = 0.0005
-"""Tasks shorter than this may wait at a processor behind others, which hides the way there and back."""
-
-WORTHWHILE_SECONDS = 0.0001
-"""Less work than this is not spread: waking another processor would cost more."""
-
-SUSPICIOUS_ATTEMPTS = 2
-"""Tasks that were lost so often run alone: then it shows who takes processors along, and nobody suffers with them."""
-
 MAXIMUM_LOST_OUTCOMES = 3
 """A task that ran so often, and whose outcome was lost with its processor each time, gets one more attempt."""
 
 TICK_SECONDS = 0.02
-MAXIMUM_CHUNK_TASKS = 1000
 
 STACK_STREAM = 3
 """The stream of a TaskLog that says where a cancelled task was."""
 
 NO_STACK = "Its Python stack is not known: the function blocks signals, or was not running Python code.\n"
-MAXIMUM_CHUNK_BYTES = 1024 * 1024
 
 
 class CoreSettings(NamedTuple):
@@ -459,7 +445,7 @@ class AgentCore:
             state = self.pool.pipelinable(code_key)
         if state is None:
             return False
-        chunk = Chunk(self.queue.take(self._chunk_size(head, mean)), state.next_position)
+        chunk = Chunk(self.queue.take(chunk_size(head, mean, self.queue.count, self.pool.slots)), state.next_position)
         state.next_position += chunk.count
         if not state.chunks:
             state.busy_since = now
@@ -491,17 +477,6 @@ class AgentCore:
             if code_key and self._code is not None:
                 client_key, state.code_folders = self._code.contents(function)
                 self.effects.append(Deliver(state.number, frames.code_frame(client_key, state.code_folders)))
-
-    def _chunk_size(self, batch: TaskBatch, mean: Optional[float]) -> int:
-        traits = batch.traits
-        if mean is None or mean >= LONG_TASK_SECONDS or traits.at_most_once or traits.attempt > SUSPICIOUS_ATTEMPTS:
-            return 1
-        mean = max(mean, 1e-7)
-        share = -(-self.queue.count // self.pool.slots)
-        limit = min(MAXIMUM_CHUNK_TASKS, len(batch), max(share, int(WORTHWHILE_SECONDS / mean)))
-        if len(batch.payload) > MAXIMUM_CHUNK_BYTES:
-            limit = min(limit, MAXIMUM_CHUNK_BYTES * len(batch) // len(batch.payload))
-        return max(1, min(limit, int(CHUNK_SECONDS / mean)))
 
     def _define_objects(self, state: ProcessorState, batch: TaskBatch, now: float) -> None:
         """Give a processor the objects of a batch that it does not have yet."""
