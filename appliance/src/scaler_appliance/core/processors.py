@@ -34,6 +34,12 @@ def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instan
     return dispatch
 
 
+def _is_open(dispatches: Dict[int, Dispatch], instance: int) -> bool:
+    """Whether an instance that was open once still is."""
+    dispatch = dispatches.get(dispatch_number(instance))
+    return dispatch is not None and dispatch.open[position_in_dispatch(instance)] == 1
+
+
 def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[ProcessorNow]:
     """An entry for each processor of the worker's last heartbeat."""
     if worker.heartbeat is None:
@@ -42,8 +48,7 @@ def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[
     if not assigned:
         return [_IDLE] * len(processors)
     tasks = [
-        task if task.instance and open_dispatch(dispatches, worker, task.instance) is not None else NO_TASK
-        for task in worker.processor_tasks
+        task if task.instance and _is_open(dispatches, task.instance) else NO_TASK for task in worker.processor_tasks
     ]
     if assigned >= len(processors) <= worker.hello.slots:
         return [(True, task) for task in tasks]
