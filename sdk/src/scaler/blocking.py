@@ -2,22 +2,23 @@
 
 Rules: clients wait for outcomes inside `with blocking.announced():`. In a processor that gives the slot to others for
 the time being; elsewhere it does nothing. Who waits by `concurrent.futures.wait` or `as_completed` does so at an event
-of the standard library's: that one is made to announce the wait. Who waits by `asyncio.wrap_future` does so in an event
-loop: it is announced there, from the next turn of the loop on.
+of the standard library's: that one is made to announce the wait. Who adds a callback to an unfinished future may wait
+for it by a lock of their own, which cannot be seen: the slot is given to others until the callback has run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from typing import Any, Callable, ContextManager, Iterator, Optional
 
-_before: Optional[Callable[[], None]] = None
-_after: Optional[Callable[[], None]] = None
+_before: Optional[Callable[..., None]] = None
+_after: Optional[Callable[..., None]] = None
 _nothing = contextlib.nullcontext()
 
 
-def set_hooks(before: Callable[[], None], after: Callable[[], None]) -> None:
+def set_hooks(before: Callable[..., None], after: Callable[..., None]) -> None:
     """Have `before` and `after` called around every wait of a client in this process."""
     global _before, _after
     _before, _after = before, after
@@ -26,6 +27,22 @@ def set_hooks(before: Callable[[], None], after: Callable[[], None]) -> None:
 def announced() -> ContextManager[None]:
     """Around a wait for the outcome of tasks."""
     return _nothing if _before is None or _after is None else _announced(_before, _after)
+
+
+def announce_callback() -> Optional[Callable[[object], None]]:
+    """A callback is about to be added to an unfinished future; returns one to add after it, if there are hooks.
+
+    Both run in the client's thread, and the hooks tell waits apart by a number below 0, which no thread has.
+    """
+    before, after = _before, _after
+    if before is None or after is None:
+        return None
+    waiter = -1 - next(_callbacks)
+    before(waiter)
+    return lambda _: after(waiter)
+
+
+_callbacks = itertools.count()
 
 
 class _AnnouncedEvent(threading.Event):
@@ -42,30 +59,8 @@ def announce_waiter(waiter: Any) -> None:
         waiter.event.__class__ = _AnnouncedEvent
 
 
-def announce_callback(callback: Any) -> Optional[Callable[[Any], None]]:
-    """A callback was added to a future: if it is that of `asyncio.wrap_future`, announce that an event loop waits.
-
-    Returns what else to call when the future is done.
-    """
-    before, after = _before, _after
-    if before is None or after is None or getattr(callback, "__module__", "") != "asyncio.futures":
-        return None
-    import asyncio
-
-    loop = asyncio._get_running_loop()
-    if loop is None:
-        return None
-    loop.call_soon(before)
-
-    def resume(_: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and so has the task ended
-            loop.call_soon_threadsafe(after)
-
-    return resume
-
-
 @contextlib.contextmanager
-def _announced(before: Callable[[], None], after: Callable[[], None]) -> Iterator[None]:
+def _announced(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
     before()
     try:
         yield

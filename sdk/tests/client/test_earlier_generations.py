@@ -217,6 +217,23 @@ def test_a_session_of_parfun(any_client: Client) -> None:
         assert any_client.identity != session.identity
 
 
+def parent(n: int) -> int:
+    """Waits for its tasks by a semaphore that their callbacks release, as a session of parfun does."""
+    guard, results = threading.Semaphore(1), []
+    with Client() as client:
+        for value in range(3):
+            guard.acquire()
+            future = client.submit(pow, value, n)
+            future.add_done_callback(lambda done: (results.append(done.result()), guard.release()))
+        guard.acquire()
+    return sum(results)
+
+
+def test_tasks_that_wait_by_callbacks_leave_their_slots_to_what_they_wait_for(any_client: Client) -> None:
+    parents = [any_client.submit(parent, n) for n in (1, 2, 3, 4)]  # on two slots
+    assert [each.result(60) for each in parents] == [3, 5, 9, 17]
+
+
 def add(a: int, b: int) -> int:
     return a + b
 

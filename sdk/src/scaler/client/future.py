@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from math import inf
-from typing import TYPE_CHECKING, Any, Generator, List, Optional, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Generator, List, Optional, Tuple, Type, Union
 
 from scaler import blocking
 from scaler.arguments import Duration, seconds
@@ -65,16 +65,6 @@ class _Waiters(List[Any]):
     def append(self, waiter: Any) -> None:
         blocking.announce_waiter(waiter)
         super().append(waiter)
-
-
-class _Callbacks(List[Any]):
-    """The callbacks of a future: the user's, and asyncio's."""
-
-    def append(self, callback: Any) -> None:
-        super().append(callback)
-        after = blocking.announce_callback(callback)
-        if after is not None:
-            super().append(after)
 
 
 class _ListMadeWhenAsked:
@@ -141,7 +131,7 @@ class ScalerFuture(_Future[R]):
     _stands_for_its_result = True  # in the arguments of a task
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
-    _done_callbacks = _ListMadeWhenAsked(_Callbacks)
+    _done_callbacks = _ListMadeWhenAsked(list)
 
     # The base class's would make a lock for each future.
     def __init__(self, client: Submitter, task_id: int, function: Optional[FunctionRecord] = None) -> None:
@@ -236,6 +226,13 @@ class ScalerFuture(_Future[R]):
                 return _NOT_LOADED if self._has_failed else None
             self._load()
         return self._exception
+
+    def add_done_callback(self, fn: Callable[[Future[R]], object]) -> None:
+        """Call `fn` with this future when its outcome is known: at once if it is, else in a thread of the client."""
+        end_of_wait = blocking.announce_callback() if self._state not in _DONE_STATES else None
+        super().add_done_callback(fn)
+        if end_of_wait is not None:
+            super().add_done_callback(end_of_wait)
 
     def _wait(self, timeout: Optional[float]) -> None:
         """Wait until the outcome is known: for this one only, while the condition would tell of all."""

@@ -232,18 +232,21 @@ class Processor:
         chunk = self._chunk
         return None if chunk is None else chunk.tasks.priority
 
-    def before_blocking(self) -> None:
+    def before_blocking(self, waiter: Optional[int] = None) -> None:
         """User code is about to wait for other tasks: free the slot, and hold nothing back that they may
         depend on.
 
         Cheap, from any thread, may be nested. Each call is followed by one of `after_blocking`.
+
+        Parameters:
+            waiter: what waits, for `after_blocking` in another thread; by default this thread.
         """
         chunk = self._chunk
         if chunk is None or self.process_id != os.getpid():
             return
         with self._write_lock:
             first = not self._blocked_depths
-            thread = threading.get_ident()
+            thread = threading.get_ident() if waiter is None else waiter
             self._blocked_depths[thread] = self._blocked_depths.get(thread, 0) + 1
         if first:
             if chunk.tasks.task_count > 1:
@@ -252,14 +255,15 @@ class Processor:
             with self._write_lock:
                 self._send(frames.signal_frame(Kind.BLOCKED))
 
-    def after_blocking(self) -> None:
+    def after_blocking(self, waiter: Optional[int] = None) -> None:
         """The wait announced by `before_blocking` is over: take the slot again."""
         if self.process_id != os.getpid():
             return
+        thread = threading.get_ident() if waiter is None else waiter
         with self._write_lock:
-            depth = self._blocked_depths.pop(threading.get_ident(), 0)
+            depth = self._blocked_depths.pop(thread, 0)
             if depth > 1:
-                self._blocked_depths[threading.get_ident()] = depth - 1
+                self._blocked_depths[thread] = depth - 1
             elif depth and not self._blocked_depths:
                 self._send(frames.signal_frame(Kind.RESUMED))
 
