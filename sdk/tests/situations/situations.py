@@ -16,8 +16,10 @@ import datetime
 import decimal
 import fractions
 import functools
+import importlib
 import itertools
 import linecache
+import os
 import pathlib
 import re
 import sqlite3
@@ -495,3 +497,28 @@ def _(engine: Engine) -> Any:
 # They add theirs to those of this module.
 import situations_of_arrays  # noqa: E402, F401
 import situations_of_failures  # noqa: E402, F401
+
+
+@situation("Arguments", 7)
+def _(engine: Engine) -> Any:
+    """a future as an argument stands for its result"""
+    return engine.run(add, engine.submit(add, 1, 2), 4)
+
+
+@situation("Arguments", 10)
+def _(engine: Engine) -> Any:
+    """futures in a list as an argument"""
+    return engine.run(sum, [engine.submit(add, number, 1) for number in range(4)])
+
+
+@situation("Threads, processes, modules", [1, 2])
+def _(engine: Engine) -> Any:
+    """a local module was edited and reloaded between two calls"""
+    file = pathlib.Path(os.environ[FOLDER_VARIABLE], "edited_module.py")
+    file.write_text("def answer():\n    return 1\n")
+    module = importlib.import_module(file.stem)
+    first = engine.run(module.answer)
+    file.write_text("# edited\ndef answer():\n    return 2\n")
+    importlib.invalidate_caches()
+    importlib.reload(module)
+    return [first, engine.run(module.answer)]
