@@ -272,7 +272,7 @@ def test_a_struct_that_contains_itself():
     # options -> the very Task; its capabilities -> a list that is the Task's own words
     words = message(m.Task, *[0] * (m.Task.DATA_WORDS + m.Task.POINTER_WORDS))
     at = pointer_place(m.Task, "options")
-    words[at] = struct_pointer(3 - at - 1, 3, 7)
+    words[at] = struct_pointer(3 - at - 1, 3, 9)
     assert decode(frame(words)) == m.Task(), "there is no way down from TaskOptions but its capabilities"
     words[at - 4] = list_pointer(-1, COMPOSITE, 4)
     with pytest.raises(MalformedMessageError):

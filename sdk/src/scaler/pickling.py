@@ -12,8 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import functools
 import itertools
 import os
@@ -219,9 +217,9 @@ _REDUCERS_OF_CACHED = {} if _CACHED is types.FunctionType else {_CACHED: _reduce
 def _refuse_foreign_future(obj: Any) -> None:
     """Raises TypeError for a future that nobody would ever give its result in another process."""
     kind = type(obj)
-    is_from_dask = kind.__module__.partition(".")[0] == "distributed"
+    packages = {each.__module__.partition(".")[0] for each in kind.__mro__}  # nothing is imported for this
     has_own_reduction = any("__reduce__" in each.__dict__ for each in kind.__mro__[:-1])
-    if is_from_dask or (isinstance(obj, (concurrent.futures.Future, asyncio.Future)) and not has_own_reduction):
+    if "distributed" in packages or (packages & {"asyncio", "_asyncio", "concurrent"} and not has_own_reduction):
         raise TypeError(
             f"{kind.__module__}.{kind.__qualname__} is a future of another library, which a task cannot wait for: pass"
             " its result()"
