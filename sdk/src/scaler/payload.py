@@ -164,29 +164,30 @@ def load(content: Buffer) -> Any:
 
     Raises whatever unpickling raises: any exception at all.
     """
-    return _load(content, copy_buffers=memoryview(content).readonly)
+    if len(content) and content[0] == _FRAMED_MARK:
+        view = memoryview(content)
+        return _load_framed(view, copy_buffers=view.readonly)
+    return pickle.loads(content)
 
 
 def load_shared(content: Buffer) -> Any:
     """Load what `dump` wrote for several users of it: arrays in it are read-only views of `content`."""
-    return _load(memoryview(content).toreadonly(), copy_buffers=False)
+    view = memoryview(content).toreadonly()
+    return _load_framed(view, copy_buffers=False) if len(view) and view[0] == _FRAMED_MARK else pickle.loads(view)
 
 
-def _load(content: Buffer, copy_buffers: bool) -> Any:
-    if len(content) and content[0] == _FRAMED_MARK:
-        view = memoryview(content)
-        _, count, size = struct.unpack_from("<BxxxIQ", view)
-        lengths = struct.unpack_from(f"<{count}Q", view, 16)
-        start = 16 + 8 * count
-        position = start + size
-        buffers: List[Buffer] = []
-        for length in lengths:
-            position += -position % _ALIGNMENT
-            buffer = view[position : position + length]
-            buffers.append(bytearray(buffer) if copy_buffers else buffer)
-            position += length
-        return pickle.loads(view[start : start + size], buffers=buffers)
-    return pickle.loads(content)
+def _load_framed(view: memoryview, copy_buffers: bool) -> Any:
+    _, count, size = struct.unpack_from("<BxxxIQ", view)
+    lengths = struct.unpack_from(f"<{count}Q", view, 16)
+    start = 16 + 8 * count
+    position = start + size
+    buffers: List[Buffer] = []
+    for length in lengths:
+        position += -position % _ALIGNMENT
+        buffer = view[position : position + length]
+        buffers.append(bytearray(buffer) if copy_buffers else buffer)
+        position += length
+    return pickle.loads(view[start : start + size], buffers=buffers)
 
 
 def parts_size(parts: Sequence[Buffer]) -> int:

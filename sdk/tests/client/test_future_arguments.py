@@ -150,7 +150,7 @@ def test_a_failure_is_the_cause_of_what_depends_on_it(either: Client, gate: Path
         gate.touch()
         failing.exception()
     dependent = either.submit(identity, [failing])
-    indirect = either.submit(identity, held(either, gate, 0), dependent)
+    indirect = either.submit(identity, [held(either, gate, 0), dependent])
     gate.touch()
     for future in (dependent, indirect):
         with pytest.raises(

@@ -255,13 +255,11 @@ class ScalerFuture(_Future[R]):
         payload = self._payload
         if payload is None:
             return  # another thread was faster
-        content = payload
         if self._keeps_content:
-            payload = memoryview(payload).toreadonly()  # whoever writes to the result has arrays of his own
-        if self._inherited_from is not None:
-            self._exception = dependency_error(self, self._inherited_from[0], bytes(payload))
-        elif self._has_failed:
-            self._exception = load_failure(bytes(payload), self._function.name if self._function else "")
+            self._content = payload
+            payload = memoryview(payload).toreadonly()  # so that the result has arrays of its own
+        if self._has_failed:
+            self._exception = self._load_failure(bytes(payload))
         else:
             try:
                 self._result = self._load_result(payload)
@@ -269,9 +267,12 @@ class ScalerFuture(_Future[R]):
                 raise
             except BaseException as error:
                 self._exception = _not_loadable(error)
-        if self._keeps_content:
-            self._content = content
         self._payload = None
+
+    def _load_failure(self, payload: bytes) -> BaseException:
+        if self._inherited_from is not None:
+            return dependency_error(self, self._inherited_from[0], payload)
+        return load_failure(payload, self._function.name if self._function else "")
 
     def __reduce__(self) -> Any:
         return reduce_future(self)
