@@ -99,7 +99,7 @@ def test_the_message_shows_the_parameters_but_no_values_of_defaults() -> None:
     with pytest.raises(TypeError) as failure:
         check_call(scale, (), {})
     assert str(failure.value).endswith(
-        "scale(data, by=Ellipsis) cannot be called so: missing a required argument: 'data'"
+        "scale(data, by=Ellipsis) cannot be called with these arguments: missing a required argument: 'data'"
     )
 
 

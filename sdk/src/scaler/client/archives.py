@@ -26,7 +26,7 @@ import zipfile
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.code_notes import MAXIMUM_ARCHIVE_BYTES, add_to_digest
-from scaler.exceptions import ModuleUploadError
+from scaler.exceptions import ArgumentTypeError, ModuleUploadError
 from scaler.source_versions import OWN_PACKAGES, is_standard_library
 
 MAXIMUM_FILES = 10_000
@@ -175,7 +175,7 @@ def _roots_of(what: Uploadable) -> List[Root]:
     if isinstance(what, os.PathLike):
         return [_root_of_path(os.fspath(what))]
     if not isinstance(what, str):
-        raise TypeError(f"modules must be names, paths or modules, not {type(what).__name__}")
+        raise ArgumentTypeError(f"modules must be names, paths or modules, not {type(what).__name__}")
     if os.sep in what or what.startswith(".") or what.endswith(".py"):
         return [_root_of_path(what)]
     try:

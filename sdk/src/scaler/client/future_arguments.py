@@ -18,7 +18,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from scaler.exceptions import DependencyError
+from scaler.exceptions import ArgumentTypeError, DependencyError, InvalidArgumentError
 from scaler.failures import load_failure
 from scaler.payload import ObjectReference, Parts, ResultOf, contains, dump_arguments, load_value
 from scaler.serializer import Serializer
@@ -48,11 +48,15 @@ class NeededFutures:
         self._positions: Dict[int, int] = {}  # by identity
 
     def check(self, future: ScalerFuture) -> None:
-        """Raises ValueError when the task cannot have the future's result."""
+        """Raises InvalidArgumentError when the task cannot have the future's result."""
         if future._client._core is not self._core:
-            raise ValueError(f"{future!r} belongs to another client: pass its result(), or submit the task there")
+            raise InvalidArgumentError(
+                f"{future!r} belongs to another client: pass its result(), or submit the task there"
+            )
         if future._is_neutral:
-            raise ValueError(f"{future!r} is of a function called by name, in a codec of its own: pass its result()")
+            raise InvalidArgumentError(
+                f"{future!r} is of a function called by name, in a codec of its own: pass its result()"
+            )
 
     def place_of(self, future: ScalerFuture) -> Optional[int]:
         """The future's place among the predecessors; None when it has its result."""
@@ -97,7 +101,7 @@ def reduce_future(future: ScalerFuture) -> Tuple[Any, ...]:
     """`ScalerFuture.__reduce__`."""
     needed: Optional[NeededFutures] = getattr(_dumping, "needed", None)
     if needed is None:
-        raise TypeError(_NOT_IN_ARGUMENTS)
+        raise ArgumentTypeError(_NOT_IN_ARGUMENTS)
     return needed.reduce(future)
 
 

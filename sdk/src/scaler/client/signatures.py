@@ -21,6 +21,8 @@ import sys
 import types
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple
 
+from scaler.exceptions import ArgumentTypeError
+
 _MAXIMUM_NESTING = 8  # of partials of methods of partials…
 
 
@@ -72,7 +74,9 @@ def check_call(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Mapp
     try:
         signature.bind(*all_args, **all_kwargs)
     except TypeError as error:
-        raise TypeError(f"{plain.__qualname__}{signature} cannot be called so: {error}") from None
+        raise ArgumentTypeError(
+            f"{plain.__qualname__}{signature} cannot be called with these arguments: {error}"
+        ) from None
 
 
 def _resolve(function: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Optional[_Bound]:
