@@ -123,7 +123,7 @@ class Dependants:
             for each in missing:
                 assert task_id in self.followers[each], f"task {task_id} does not follow {each}"
         for predecessor, followers in self.followers.items():
-            assert followers, f"nobody follows task {predecessor}"
+            assert followers, f"task {predecessor} has no followers"
             assert all(self.waiting[each] is follower for each, follower in followers.items())
         for task_id, (batch, index) in self.released.items():
             assert batch.ids[index] == task_id

@@ -60,7 +60,7 @@ class ImportedCode:
                     # Compiled from the old source, perhaps within the same second, which is all that Python compares.
                     os.remove(importlib.util.cache_from_source(module.path))
         if stale:
-            logger.info("importing %s anew, which changed on disk", ", ".join(stale))
+            logger.info("reloading %s, which changed on disk", ", ".join(stale))
             _forget_modules(versions.with_dependents(stale))
             importlib.invalidate_caches()
         return bool(stale)
@@ -90,7 +90,7 @@ def explain_missing(error: ModuleNotFoundError, note: CodeNote) -> None:
 def _difference(name: str, path: str, digest: str) -> str:
     where = f"{os.uname().nodename}:{path}"
     if digest_of_file(path) == digest:
-        return f"module {name!r} could not be imported anew by a worker ({where}): call client.restart_processors()"
+        return f"module {name!r} could not be reloaded by a worker ({where}): call client.restart_processors()"
     return (
         f"module {name!r} is not the same here and at a worker: tasks run {where} as it is there. If you have edited"
         f" it, reload it here; if the worker has another copy, ship yours: Client(modules=[{name.partition('.')[0]!r}])"
