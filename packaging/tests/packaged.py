@@ -34,9 +34,13 @@ ALTERNATE_SCREEN_OFF = b"\x1b[?1049l"
 LISTENING = re.compile(r"listening at (\S+)")
 MONITOR = re.compile(r"monitor address is (\S+)")
 
+EARLIER_NAMES = {"scaler_gui": "scaler_ui"}
+"""Programs of earlier generations, and what they are called now."""
+
 CLIENT_PROGRAM = """
 import sys
 from scaler import Client, Cluster
+
 
 def doubled(values):
     return values * 2

@@ -13,6 +13,7 @@ from typing import Dict, List
 
 import pytest
 from packaged import (
+    EARLIER_NAMES,
     PACKAGING_PYTHON,
     PEX,
     TREE,
@@ -107,10 +108,6 @@ def test_without_an_interpreter_it_says_what_it_needs(pex: Path, tmp_path: Path)
 @pytest.mark.parametrize("name", ["python3", "pypy3"])
 def test_its_monitors_watch_its_scheduler(name: str, pex: Path, tmp_path: Path) -> None:
     assert_watches(pex, tmp_path, machine_with(tmp_path, name))
-
-
-EARLIER_NAMES = {"scaler_gui": "scaler_ui"}
-"""Programs of earlier generations, and what they are called now."""
 
 
 @pytest.mark.parametrize("name", ["python3", "pypy3"])

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from empty_root import SHELL, EmptyRoot
-from packaged import assert_reads_files, assert_watches
+from packaged import EARLIER_NAMES, assert_reads_files, assert_watches
 
 from scaler import Client, SchedulerClusterCombo
 
@@ -166,7 +166,7 @@ def test_each_program_of_the_appliance_runs_under_its_name(
 ) -> None:
     (tmp_path / name).symlink_to(one_file)
     finished = run(tmp_path / name, "--version", SCALER_CACHE_HOME=str(unpacked))
-    assert finished.returncode == 0 and finished.stdout.startswith(f"{name} ")
+    assert finished.returncode == 0 and finished.stdout.startswith(f"{EARLIER_NAMES.get(name, name)} ")
 
 
 def test_its_monitors_watch_its_scheduler(one_file: Path, unpacked: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -40,10 +41,14 @@ def test_a_port_that_is_refused_and_a_file_that_there_is_not_have_nobody_listeni
 
 
 def test_a_firewall_gives_no_answer() -> None:
-    with socket.socket() as listening, socket.socket() as first:
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))
-        listening.listen(0)  # Linux drops further attempts like a firewall, once the queue is full
-        first.connect(listening.getsockname())
+        listening.listen(0)
+        for _ in range(4):  # Linux drops further attempts like a firewall, once the queue of one or two is full
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
         assert why_silent(address_of(listening), TIMEOUT_SECONDS).startswith(f"no answer from {address_of(listening)}")
 
 
