@@ -97,7 +97,7 @@ def why_not_connected(address: Address, error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         whose = _owner(address.path) if address.path else ""
         return f"no permission to connect to {address} ({reason}){whose}"
-    if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
+    if isinstance(error, (TimeoutError, socket.timeout)) or error.errno in _NO_ANSWER:  # two classes before 3.10
         return f"no answer from {address} ({reason}): a firewall drops what is sent there, or the host is down"
     return f"nothing listens at {address} ({reason})"
 
