@@ -1,6 +1,7 @@
 """What all tests share: no test finds a scheduler that it did not start, and other programs find none of a test.
 
-Rules: schedulers announce themselves in a folder of this test process, removed at its end.
+Rules: schedulers announce themselves in a folder of this test process, removed at its end. No example of a property has
+a time limit of its own: how long one takes depends on what else the machine does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Callable, List
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("scaler", deadline=None)
+hypothesis.settings.load_profile("scaler")
 
 
 def pytest_configure(config: pytest.Config) -> None:
