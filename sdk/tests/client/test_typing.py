@@ -54,7 +54,7 @@ async def main() -> float:
     return await client.submit(scale, 1)
 async def later(value: int) -> str:
     return str(value)
-q: str = client.submit(later, 1).result()
+s: str = client.submit(later, 1).result()
 """
 
 BAD = {
@@ -68,7 +68,7 @@ BAD = {
     "wrong_a: str = client.submit(scale, 1).result()": "Incompatible types in assignment",
     "wrong_b: ScalerFuture[str] = client.submit(scale, 1)": "Incompatible types|incompatible type|No overload",
     "wrong_c: List[str] = client.map(scale, [1])": "Incompatible|incompatible",
-    "wrong_d: int = client.submit(later, 1).result()": "Incompatible|incompatible|No overload",
+    "wrong_e: int = client.submit(later, 1).result()": "Incompatible|incompatible|No overload",
     "client.options(retry=1)": "Unexpected keyword",
     "client.options(timeout=[1])": "incompatible type|No overload",
 }

@@ -280,7 +280,7 @@ def test_a_processor_is_told_its_code_before_its_first_task_and_once() -> None:
     (number,) = [number for number, received in bench.frames.items() if received]
     assert bench.kinds(number) == [Kind.CODE, Kind.DEFINE, Kind.TASKS]
 
-    bench.core.on_processor_died(number, "was ended by signal 9 (SIGKILL)")
+    bench.core.on_processor_died(number, "was ended by signal 9 (SIGKILL)", bench.now)
     bench.turn()
     assert bench.core._code.in_use == set()
 
