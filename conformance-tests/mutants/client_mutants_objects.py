@@ -33,6 +33,10 @@ class CreatesTheSecondObjectLate(ReferenceClient):
 class DeletesObjectsAfterTheirTask(ReferenceClient):
     tasks_with_objects = 0
 
+    def end_session(self) -> None:
+        super().end_session()
+        self.tasks_with_objects = 0  # what is sent again is no second task
+
     def send_batch(self, batch: List[Task]) -> None:
         super().send_batch(batch)
         self.tasks_with_objects += any(each.needs for each in batch)

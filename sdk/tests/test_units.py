@@ -33,9 +33,10 @@ PUBLIC: List[Callable[..., Any]] = [
 
 def arguments_with_units() -> Iterator[Tuple[str, str, Any]]:
     for function in PUBLIC:
+        types = typing.get_type_hints(function)  # earlier names of arguments have none
         for name in inspect.signature(function).parameters:
-            if name.endswith(("_seconds", "_bytes", "_limit")) or name == "timeout":
-                yield function.__qualname__, name, typing.get_type_hints(function)[name]
+            if name in types and (name.endswith(("_seconds", "_bytes", "_limit")) or name == "timeout"):
+                yield function.__qualname__, name, types[name]
 
 
 @pytest.mark.parametrize(("function", "name", "hint"), list(arguments_with_units()))
