@@ -205,7 +205,7 @@ def _imported(name: str, known: Optional[ImportedModule]) -> Optional[ImportedMo
     if name == "__main__" or name.partition(".")[0] in OWN_PACKAGES:
         return None
     module = sys.modules.get(name)
-    if not isinstance(module, types.ModuleType):
+    if not issubclass(type(module), types.ModuleType):  # some objects in there only pass themselves off as modules
         return None
     # Not by `getattr`: asking a lazy module for an attribute would import it.
     spec = types.ModuleType.__getattribute__(module, "__dict__").get("__spec__")

@@ -187,6 +187,17 @@ def test_a_module_that_autoreload_has_changed_in_place_is_run_as_it_is_now(
     assert client.submit(patched.version).result() == 2
 
 
+def test_objects_that_pass_themselves_off_as_modules_are_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of libraries that cffi has made."""
+
+    class Library:
+        __class__ = ModuleType  # type: ignore[assignment]
+
+    monkeypatch.setitem(sys.modules, "library_of_cffi", Library())  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    SourceVersions().start()
+
+
 class Shell:
     """IPython's, with its extension."""
 
