@@ -102,7 +102,7 @@ _Key = Union[int, Tuple[int, int]]
 """The identity of a function; of a method, which is made anew at each access, those of its object and function."""
 
 
-_NamedFunction = Tuple[FunctionRecord, str, Dict[str, Any], str, types.ModuleType, int]
+_ModuleFunction = Tuple[FunctionRecord, str, Dict[str, Any], str, types.ModuleType, int]
 """A function that is found in its module by a name without dots, while no code is shipped: its record, the name, where
 it is looked up, the module's name, the module, and the number of `versions` when it was serialised. A bare tuple, since
 it is unpacked at every submission."""
@@ -131,7 +131,7 @@ class FunctionRegistry:
         self._send = send
         self._delete = delete
         self._known: Dict[_Key, _Known] = {}
-        self._named: Dict[_Key, _NamedFunction] = {}  # of the known ones, those that are found in their modules
+        self._in_modules: Dict[_Key, _ModuleFunction] = {}  # of the known ones, those that are found in their modules
         self._by_digest: Dict[bytes, FunctionRecord] = {}
         self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
         self._dead: Deque[Tuple[_Key, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
@@ -143,7 +143,7 @@ class FunctionRegistry:
 
     def find(self, function: Callable[..., Any]) -> Optional[FunctionRecord]:
         """The record of a function that is known, and serialises to the same bytes as when it was added."""
-        named = self._named.get(id(function))
+        named = self._in_modules.get(id(function))
         if named is not None:
             record, name, namespace, module_name, module, number = named
             if (
@@ -227,20 +227,20 @@ class FunctionRegistry:
             return
         before = self._known.get(key)
         self._known[key] = _Known(reference, record, captures)
-        named = self._named_function(record, captures)
+        named = self._module_function(record, captures)
         if named is not None:
-            self._named[id(function)] = named
+            self._in_modules[id(function)] = named
         else:
-            self._named.pop(id(function), None)
+            self._in_modules.pop(id(function), None)
         record.uses += 1
         if before is not None:  # it has changed, or its predecessor at the same address has just died
             if before.record is not record and before.record.is_small:
                 self._hold_recent(before.record)
             self._release(before.record)
 
-    def _named_function(
+    def _module_function(
         self, record: FunctionRecord, captures: Union[Captures, _SlowCaptures, None]
-    ) -> Optional[_NamedFunction]:
+    ) -> Optional[_ModuleFunction]:
         """What tells at the least cost that a function of a module is what it was; None for any other."""
         if not isinstance(captures, Reference) or "." in captures.name or self._code.ships_code:
             return None
@@ -274,7 +274,7 @@ class FunctionRegistry:
         """Know no function any more: all are to be serialised again, with other code."""
         with self._lock:
             known = [*(each.record for each in self._known.values()), *self._recent.values()]
-            self._named.clear()
+            self._in_modules.clear()
             self._known.clear()
             self._recent.clear()
             for record in known:
@@ -290,7 +290,7 @@ class FunctionRegistry:
                     known = self._known.get(key)
                     if known is not None and known.reference is reference:
                         del self._known[key]
-                        self._named.pop(key, None)
+                        self._in_modules.pop(key, None)
                         self._release(known.record)
             finally:
                 self._lock.release()
