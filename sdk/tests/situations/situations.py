@@ -30,7 +30,7 @@ import types
 import uuid
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from situation_engines import Engine
+from situation_engines import WORKERS, Engine
 
 FOLDER_VARIABLE = "SITUATIONS_FOLDER"
 """Names a folder in which this process and the workers look for modules."""
@@ -511,14 +511,31 @@ def _(engine: Engine) -> Any:
     return engine.run(sum, [engine.submit(add, number, 1) for number in range(4)])
 
 
-@situation("Threads, processes, modules", [1, 2])
+# Its tasks wait for each other, so that each worker runs one of them before the edit and one after it.
+_EDITED_MODULE = """
+import os, pathlib, time
+def answer(meeting):
+    place = pathlib.Path(meeting)
+    (place / str(os.getpid())).touch()
+    end = time.monotonic() + 30
+    while len(list(place.iterdir())) < {workers} and time.monotonic() < end:
+        time.sleep(0.01)
+    return {answer}
+"""
+
+
+@situation("Threads, processes, modules", [[1, 1], [2, 2]])
 def _(engine: Engine) -> Any:
     """a local module was edited and reloaded between two calls"""
-    file = pathlib.Path(os.environ[FOLDER_VARIABLE], "edited_module.py")
-    file.write_text("def answer():\n    return 1\n")
-    module = importlib.import_module(file.stem)
-    first = engine.run(module.answer)
-    file.write_text("# edited\ndef answer():\n    return 2\n")
-    importlib.invalidate_caches()
-    importlib.reload(module)
-    return [first, engine.run(module.answer)]
+    folder = pathlib.Path(os.environ[FOLDER_VARIABLE])
+    file = folder / "edited_module.py"
+    answers = []
+    for answer in (1, 2):
+        file.write_text("# edited\n" * answer + _EDITED_MODULE.format(workers=WORKERS, answer=answer))
+        importlib.invalidate_caches()
+        module = importlib.reload(importlib.import_module(file.stem))
+        meeting = folder / f"meeting {answer}"
+        meeting.mkdir()
+        futures = [engine.submit(module.answer, f"{meeting}{'/.' * number}") for number in range(WORKERS)]
+        answers.append([future.result(engine.wait_seconds) for future in futures])
+    return answers
