@@ -19,8 +19,8 @@ from scaler.worker.options import CLUSTER
 from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.top.options import TOP
 from scaler_appliance.ui.options import UI
-from scaler_protocol.program_options import Option, Program, Switch
-from scaler_protocol.program_options.command_line import default_of
+from scaler_protocol.programs.options import Option, Program, Switch
+from scaler_protocol.programs.options.command_line import default_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/configuration.md"
 PROGRAMS: Dict[str, Program] = {program.name: program for program in (SCALER, SCHEDULER, CLUSTER, UI, TOP)}

@@ -17,7 +17,7 @@ from typing import Set
 
 import pytest
 
-from scaler_protocol.program_options import Program, Reading
+from scaler_protocol.programs.options import Program, Reading
 
 TREE = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -234,7 +234,7 @@ def test_the_ui_imports_nothing_of_the_scheduler(tree: Sources) -> None:
         ("scaler.cluster.combo", "import importlib\nimportlib.import_module('scaler_appliance')"),
         ("scaler.cluster.combo", "__import__('scaler_appliance')"),
         ("scaler_appliance.shell", "from scaler.client import Client"),
-        ("scaler_protocol.codec", "from scaler import payload"),
+        ("scaler_protocol.wire.codec", "from scaler import payload"),
         ("scaler_conformance.cases", "from scaler_protocol import decode"),
     ],
 )
@@ -263,9 +263,9 @@ def core_with(text: str, **others: str) -> Sources:
         "scaler_appliance.core": "",
         "scaler_appliance.core.tasks": text,
         "scaler_appliance.shell": "import zmq",
-        "scaler_protocol": "from scaler_protocol.codec import decode",
-        "scaler_protocol.codec": "import struct",
-        "scaler_protocol.messages": "import enum",
+        "scaler_protocol": "from scaler_protocol.wire.codec import decode",
+        "scaler_protocol.wire.codec": "import struct",
+        "scaler_protocol.wire.messages": "import enum",
         "scaler_protocol.logs": "import logging",
     }
     texts.update({name.replace("__", "."): replaced for name, replaced in others.items()})
@@ -317,12 +317,12 @@ def test_a_way_around_is_found(text: str) -> None:
 
 
 def test_an_impure_module_behind_the_messages_is_found() -> None:
-    core = "from scaler_protocol import messages"
+    core = "from scaler_protocol.wire import codec, messages"
 
-    assert impurities_of_core(core_with(core, scaler_protocol__messages="import os")) == [
-        "scaler_protocol.messages:1 imports os"
+    assert impurities_of_core(core_with(core, scaler_protocol__wire__messages="import os")) == [
+        "scaler_protocol.wire.messages:1 imports os"
     ]
-    assert impurities_of_core(core_with(core, scaler_protocol__codec="from scaler_protocol import logs")) == [
+    assert impurities_of_core(core_with(core, scaler_protocol__wire__codec="from scaler_protocol import logs")) == [
         "scaler_protocol.logs:1 imports logging"
     ]
     assert impurities_of_core(core_with("", scaler_appliance="import zmq")) == ["scaler_appliance:1 imports zmq"]
@@ -334,7 +334,7 @@ def test_an_impure_module_behind_the_messages_is_found() -> None:
         "from collections import deque\nfrom array import array",
         "from scaler_protocol import messages as m",
         "from scaler_protocol import PROTOCOL_MAJOR, encode_struct",
-        "from scaler_protocol.messages import Task",
+        "from scaler_protocol.wire.messages import Task",
         "import scaler_appliance.core.workers",
         "from . import workers",
         "from .workers import Worker",

@@ -29,9 +29,9 @@ import scaler.client.objects as client_objects
 from scaler import Client
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address
-from scaler_protocol.zmtp import Zmtp, ZmtpError
-from scaler_protocol.zmtp import encode as lay_out
+from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
+from scaler_protocol.wire.zmtp import encode as lay_out
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 MAXIMUM_MESSAGE_BYTES = 1 << 30

@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import List, Optional
 
-from scaler_protocol.addresses import parse_address
+from scaler_protocol.host.addresses import parse_address
 
 
 class Proxy:

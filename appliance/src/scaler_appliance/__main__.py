@@ -19,7 +19,7 @@ def main() -> int:
     if sys.implementation.name == "pypy" and NURSERY_VARIABLE not in os.environ:
         os.environ[NURSERY_VARIABLE] = NURSERY_SIZE
         os.execv(sys.executable, [sys.executable, *_program(), *sys.argv[1:]])
-    from scaler_protocol.program_starting import run_program
+    from scaler_protocol.programs.startup import run_program
 
     return run_program(_load)
 

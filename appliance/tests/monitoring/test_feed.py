@@ -10,7 +10,7 @@ import zmq
 from monitoring.played_status import PlayedScheduler, Publisher
 
 from scaler_appliance.monitoring.feed import SILENT_AFTER_SECONDS, SNAPSHOT_INTERVAL_SECONDS, Feed
-from scaler_protocol.addresses import AddressError
+from scaler_protocol.host.addresses import AddressError
 
 WAIT_SECONDS = 10.0
 

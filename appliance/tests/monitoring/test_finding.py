@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from scaler_appliance.monitoring.finding import find_monitor
-from scaler_protocol.discovery import ADDRESS_VARIABLE, FOLDER_VARIABLE, SCHEDULER, Announcement
-from scaler_protocol.program_options import ConfigurationError
+from scaler_protocol.host.discovery import ADDRESS_VARIABLE, FOLDER_VARIABLE, SCHEDULER, Announcement
+from scaler_protocol.programs.options import ConfigurationError
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Callable
 import pytest
 from scheduler_process import SchedulerProcess
 
-from scaler_protocol.discovery import SCHEDULER, entries
+from scaler_protocol.host.discovery import SCHEDULER, entries
 
 Start = Callable[..., SchedulerProcess]
 

@@ -14,9 +14,9 @@ import pytest
 from scaler_appliance.shell import peers as peers_module
 from scaler_appliance.shell.peers import CONGESTED_BYTES, Peers
 from scaler_protocol import MAXIMUM_HEADER_BYTES
-from scaler_protocol.addresses import parse_address, resolve
-from scaler_protocol.connection import Connection, connect_by_shortcut
-from scaler_protocol.zmtp import Zmtp
+from scaler_protocol.host.addresses import parse_address, resolve
+from scaler_protocol.host.connection import Connection, connect_by_shortcut
+from scaler_protocol.wire.zmtp import Zmtp
 
 MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
 

@@ -18,8 +18,8 @@ from scaler_appliance.shell import spilling
 from scaler_appliance.shell.objects import ObjectFiles
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
-from scaler_protocol.segments import ObjectDirectory, map_object
-from scaler_protocol.spill import NoRoomError
+from scaler_protocol.host.segments import ObjectDirectory, map_object
+from scaler_protocol.host.spill import NoRoomError
 
 Start = Callable[..., SchedulerProcess]
 SIZE = 1_000_000
@@ -122,7 +122,7 @@ def test_a_disk_without_room_is_an_outcome(
     files: ObjectFiles, outcomes: queue.SimpleQueue[Copied], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_object(files, 1, b"content")
-    monkeypatch.setattr("scaler_protocol.spill.has_room", lambda directory, size: False)
+    monkeypatch.setattr("scaler_protocol.host.spill.has_room", lambda directory, size: False)
     copied = copy(files, outcomes)
     assert copied.error is not None and copied.error.strerror == "No space left on device"
     assert files.read_chunk(1, 0, 7) == b"content" and nothing_is_on_disk(files)
@@ -131,7 +131,7 @@ def test_a_disk_without_room_is_an_outcome(
 
 def test_what_arrives_goes_to_disk_when_memory_has_no_room(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     has_room = [False, True]
-    monkeypatch.setattr("scaler_protocol.spill.has_room", lambda directory, size: has_room.pop(0))
+    monkeypatch.setattr("scaler_protocol.host.spill.has_room", lambda directory, size: has_room.pop(0))
     assert files.store_chunk(StoreChunk(1, 0, b"first ", False, 10, False))
     assert files.store_chunk(StoreChunk(1, 6, b"last", True, 10, False))
     assert files.is_on_disk(1) and files.read_chunk(1, 0, 10) == b"first last"

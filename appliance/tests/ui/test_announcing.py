@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler_protocol.discovery import FOLDER_VARIABLE, USER_INTERFACE, announced, link_to
+from scaler_protocol.host.discovery import FOLDER_VARIABLE, USER_INTERFACE, announced, link_to
 
 MONITOR_ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
 LINK = "http://127.0.0.1:8081/?token=secret"

@@ -17,7 +17,7 @@ from monitoring.played_status import PlayedScheduler
 from scheduler_process import INTERPRETERS, unavailable
 from ui.running import DEADLINE_SECONDS, MODULE, Program, Publishing, event
 
-from scaler_protocol.discovery import SCHEDULER, Announcement, link_to
+from scaler_protocol.host.discovery import SCHEDULER, Announcement, link_to
 
 
 @pytest.fixture(params=INTERPRETERS)

@@ -18,7 +18,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 from scaler_protocol import messages as m
-from scaler_protocol.wire import Struct
+from scaler_protocol.wire.capnproto import Struct
 
 capnp = pytest.importorskip("capnp", reason="pycapnp is not installed", exc_type=ImportError)
 capnp.remove_import_hook()

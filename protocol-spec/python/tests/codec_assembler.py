@@ -9,7 +9,7 @@ import struct
 from typing import List, Sequence, Type
 
 from scaler_protocol import messages as m
-from scaler_protocol.wire import Struct
+from scaler_protocol.wire.capnproto import Struct
 
 BYTE, TWO_BYTES, FOUR_BYTES, EIGHT_BYTES, POINTER, COMPOSITE = 2, 3, 4, 5, 6, 7
 LARGEST_COUNT = 0x1FFFFFFF

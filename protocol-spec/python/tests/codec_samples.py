@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from scaler_protocol import InvalidFieldError, encode_struct
 from scaler_protocol import messages as m
-from scaler_protocol.wire import Struct
+from scaler_protocol.wire.capnproto import Struct
 
 INTEGER_RANGES = [(-(2**31), 2**31 - 1), (0, 2**64 - 1), (0, 2**32 - 1), (0, 2**16 - 1), (0, 2**8 - 1)]
 ALL_CLASSES: Tuple[Type[Struct], ...] = tuple(

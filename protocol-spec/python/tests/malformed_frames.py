@@ -29,7 +29,7 @@ from codec_assembler import (
 
 from scaler_protocol import encode
 from scaler_protocol import messages as m
-from scaler_protocol.wire import SEGMENT_COUNT_LIMIT, Struct
+from scaler_protocol.wire.capnproto import SEGMENT_COUNT_LIMIT, Struct
 
 POINTERS, SEGMENTS, AMPLIFICATION, COLUMNS = "SCL-SEC-003", "SCL-SEC-004", "SCL-SEC-005", "SCL-SCH-002"
 

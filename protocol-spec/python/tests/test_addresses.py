@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from scaler_protocol.addresses import Address, AddressError, parse_address, resolve, shortcut_of
+from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve, shortcut_of
 
 
 @pytest.mark.parametrize(

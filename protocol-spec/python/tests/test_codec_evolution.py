@@ -23,7 +23,7 @@ from codec_samples import SAMPLES, default_fields
 
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.wire import Struct
+from scaler_protocol.wire.capnproto import Struct
 
 MESSAGES = pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
 

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 
 from scaler_protocol import MalformedMessageError, decode, decode_struct, encode, encode_struct
 from scaler_protocol import messages as m
-from scaler_protocol.wire import SEGMENT_COUNT_LIMIT
+from scaler_protocol.wire.capnproto import SEGMENT_COUNT_LIMIT
 
 CAPABILITY_POINTER = 3
 NO_WORDS = [0] * 20

@@ -13,8 +13,9 @@ from codec_samples import ALL_CLASSES, SAMPLES, any_member, any_struct, examples
 from hypothesis import given
 
 import scaler_protocol
-from scaler_protocol import InvalidFieldError, ProtocolError, decode, decode_struct, encode, encode_struct, wire
+from scaler_protocol import InvalidFieldError, ProtocolError, decode, decode_struct, encode, encode_struct
 from scaler_protocol import messages as m
+from scaler_protocol.wire import capnproto as wire
 
 
 @given(any_member)

@@ -8,9 +8,9 @@ from typing import Iterator, List, Tuple
 
 import pytest
 
-from scaler_protocol.addresses import parse_address, shortcut_of
-from scaler_protocol.connection import KEEPALIVE_IDLE_SECONDS, Connection, connect_by_shortcut
-from scaler_protocol.zmtp import PeerGoneError, Zmtp
+from scaler_protocol.host.addresses import parse_address, shortcut_of
+from scaler_protocol.host.connection import KEEPALIVE_IDLE_SECONDS, Connection, connect_by_shortcut
+from scaler_protocol.wire.zmtp import PeerGoneError, Zmtp
 
 LIMIT_BYTES = 1 << 30
 LARGE = os.urandom(1 << 20) * 3

@@ -12,15 +12,22 @@ from typing import Iterator, Tuple
 
 import pytest
 
-from scaler_protocol import discovery
-from scaler_protocol.discovery import SCHEDULER, USER_INTERFACE, Announcement, DiscoveryError, entries, find_scheduler
+from scaler_protocol.host import discovery
+from scaler_protocol.host.discovery import (
+    SCHEDULER,
+    USER_INTERFACE,
+    Announcement,
+    DiscoveryError,
+    entries,
+    find_scheduler,
+)
 
 ADDRESS = "tcp://127.0.0.1:2345"
 MONITOR_ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
 
 ANNOUNCE = """
 import sys
-from scaler_protocol.discovery import Announcement
+from scaler_protocol.host.discovery import Announcement
 announcement = Announcement("scheduler", sys.argv[1])
 print("announced", flush=True)
 sys.stdin.read()

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 
-from scaler_protocol.program_options import (
+from scaler_protocol.programs.options import (
     Address,
     Bytes,
     Choice,

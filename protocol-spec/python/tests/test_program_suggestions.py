@@ -6,7 +6,7 @@ from typing import List
 
 import pytest
 
-from scaler_protocol.program_options import Address, Number, Option, Program, Seconds, Switch, Whole
+from scaler_protocol.programs.options import Address, Number, Option, Program, Seconds, Switch, Whole
 
 OPTIONS = [
     Option("address", Address(), "where the scheduler is", is_required=True, environment=("SCALER_ADDRESS",)),

@@ -12,7 +12,7 @@ from typing import Callable, Iterator, List, Sequence, Tuple
 import pytest
 import zmq
 
-from scaler_protocol.zmtp import (
+from scaler_protocol.wire.zmtp import (
     ForeignPeerError,
     LimitExceededError,
     MalformedFrameError,

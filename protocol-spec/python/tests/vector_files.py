@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Type
 from codec_samples import element_class
 
 from scaler_protocol import messages as m
-from scaler_protocol.wire import Struct
+from scaler_protocol.wire.capnproto import Struct
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 

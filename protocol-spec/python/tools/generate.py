@@ -1,4 +1,4 @@
-"""Write src/scaler_protocol/messages.py from the schema. For developers; needs pycapnp and ruff.
+"""Write src/scaler_protocol/wire/messages.py from the schema. For developers; needs pycapnp and ruff.
 
     python tools/generate.py           write the file
     python tools/generate.py --check   exit 1 when the checked-in file is not what the schema says
@@ -27,7 +27,7 @@ import capnp
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = HERE.parents[1] / "schema"
-MODULE = HERE.parent / "src" / "scaler_protocol" / "messages.py"
+MODULE = HERE.parent / "src" / "scaler_protocol" / "wire" / "messages.py"
 TARGET = MODULE
 UNION = "Message"
 NESTING_DEPTH_LIMIT = 64
@@ -59,7 +59,7 @@ from array import array
 from enum import IntEnum
 from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
 
-from scaler_protocol.wire import NOTHING, Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire.capnproto import NOTHING, Column, Reader, Struct, Writer, column, octets
 '''
 
 # Schema type -> (format character, bytes). Bool is apart: its offset counts bits.

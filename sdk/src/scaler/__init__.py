@@ -20,9 +20,9 @@ from scaler.version import __version__
 if TYPE_CHECKING:
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
-    from scaler.named_functions import NamedFunction
-    from scaler.payload import ObjectReference
     from scaler.serializer import Serializer
+    from scaler.values.named_functions import NamedFunction
+    from scaler.values.payload import ObjectReference
 
 __all__ = [
     "Client",
@@ -39,8 +39,8 @@ __all__ = [
 _MODULES = {
     "Client": "scaler.client",
     "Cluster": "scaler.cluster",
-    "NamedFunction": "scaler.named_functions",
-    "ObjectReference": "scaler.payload",
+    "NamedFunction": "scaler.values.named_functions",
+    "ObjectReference": "scaler.values.payload",
     "ScalerFuture": "scaler.client",
     "Scheduler": "scaler.cluster",
     "SchedulerClusterCombo": "scaler.cluster",

@@ -2,7 +2,7 @@
 
 Rules:
 - A duration is a number of seconds or a text such as "30s", a size a number of bytes or a text such as "1GB"; the forms
-  are those of the programs' options (see `scaler_protocol.units`).
+  are those of the programs' options (see `scaler_protocol.programs.units`).
 - An error names the argument, its value and what to write instead.
 """
 
@@ -12,7 +12,7 @@ from math import inf, isnan
 from typing import Any, Optional, Union
 
 from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
-from scaler_protocol.units import DURATION_FORMS, SIZE_FORMS, parse_bytes, parse_seconds
+from scaler_protocol.programs.units import DURATION_FORMS, SIZE_FORMS, parse_bytes, parse_seconds
 
 Duration = Union[float, str]
 """Seconds, or a text such as "30s", "250ms" or "5min"."""

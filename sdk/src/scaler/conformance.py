@@ -18,7 +18,7 @@ import time
 from typing import Any, Union
 
 from scaler.exceptions import WrongArgumentsError
-from scaler.named_functions import NamedFunction, takes_codecs
+from scaler.values.named_functions import NamedFunction, takes_codecs
 
 __all__ = [
     "echo",

@@ -9,9 +9,10 @@ from typing import Any, Dict
 
 import pytest
 
-from scaler import Client, cell_sources
-from scaler.cell_sources import MAXIMUM_LINES, Source, register, source_of
-from scaler.pickling import _reduce_code
+from scaler import Client
+from scaler.values import cell_sources
+from scaler.values.cell_sources import MAXIMUM_LINES, Source, register, source_of
+from scaler.values.pickling import _reduce_code
 
 TIMEOUT_SECONDS = 30.0
 CELL = '''"""A cell."""

@@ -19,9 +19,9 @@ from sdk_tasks import wait_for, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
 from scaler.client import archives
-from scaler.code_notes import read_note
 from scaler.exceptions import ModuleUploadError
-from scaler.source_versions import SourceVersions, versions
+from scaler.values.code_notes import read_note
+from scaler.values.source_versions import SourceVersions, versions
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 from sdk_tasks import wait_until
 
 from scaler import Client, SchedulerClusterCombo
-from scaler.coroutines import Runner
 from scaler.exceptions import ResultNotSerializableError, SerializeObjectError, TaskTimeoutError
+from scaler.values.coroutines import Runner
 
 TIMEOUT_SECONDS = 30.0
 

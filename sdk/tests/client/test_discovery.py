@@ -11,7 +11,7 @@ import pytest
 
 from scaler import Client, Scheduler
 from scaler.exceptions import SchedulerNotFoundError
-from scaler_protocol.discovery import SCHEDULER, entries
+from scaler_protocol.host.discovery import SCHEDULER, entries
 
 TIMEOUT_SECONDS = 60
 

@@ -24,7 +24,7 @@ from scaler.exceptions import (
     SerializeObjectError,
     TaskExceptionNotSerializableError,
 )
-from scaler.payload import INLINE_BYTES
+from scaler.values.payload import INLINE_BYTES
 
 TIMEOUT_SECONDS = 30.0
 TESTS = Path(__file__).resolve().parents[1]

@@ -12,10 +12,10 @@ from typing import Any, Callable, List, Optional
 import pytest
 
 from scaler import Client
-from scaler.exception_pickling import MAXIMUM_CHAIN, NotSent
 from scaler.exceptions import RemoteTraceback, TaskExceptionNotSerializableError
-from scaler.failures import failure_payload, load_failure
-from scaler.payload import INLINE_BYTES, dump_value, load_value
+from scaler.values.exception_pickling import MAXIMUM_CHAIN, NotSent
+from scaler.values.failures import failure_payload, load_failure
+from scaler.values.payload import INLINE_BYTES, dump_value, load_value
 from scaler_protocol import messages as m
 
 TIMEOUT_SECONDS = 30.0

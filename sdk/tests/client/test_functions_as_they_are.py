@@ -13,7 +13,7 @@ import pytest
 from sdk_tasks import identity
 
 from scaler import Client
-from scaler.captures import LARGE_BUFFER_BYTES
+from scaler.values.captures import LARGE_BUFFER_BYTES
 
 # Large captures ------------------------------------------------------------------------------------------------------
 

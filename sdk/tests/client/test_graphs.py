@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import CancelledError
 from graphlib import CycleError
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -27,7 +28,8 @@ from scaler.exceptions import (
     SerializeObjectError,
     TaskRejectedError,
 )
-from scaler.payload import INLINE_BYTES
+from scaler.graph import matrices, order
+from scaler.values.payload import INLINE_BYTES
 from scaler_protocol import messages as m
 
 TIMEOUT_SECONDS = 100.0
@@ -432,3 +434,21 @@ def test_workers_on_another_host_send_large_results_through_the_scheduler() -> N
         finally:
             remote.terminate()
             remote.wait(TIMEOUT_SECONDS)
+
+
+@pytest.mark.skipif(
+    find_spec("suitesparse_graphblas") is None, reason="GraphBLAS is not installed: pip install 'scaler-sdk[graphblas]'"
+)
+def test_a_cluster_runs_what_matrices_sorted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert matrices.load()
+    monkeypatch.setattr(order, "FEWEST_FOR_MATRICES", 0)
+    monkeypatch.setattr(order, "SMALL_PART", 1_000_000)
+    monkeypatch.setattr(matrices, "FEWEST_TASKS_PER_LEVEL", 0)
+    monkeypatch.setattr(order, "sort_depth_first", None)
+    graph: Dict[Any, Any] = {("leaf", index): (abs, -index) for index in range(1000)}
+    graph["tens"] = 10
+    graph.update({("sum", index): (sum, [("leaf", index), ("leaf", 999 - index), "tens"]) for index in range(500)})
+    graph["all"] = (sum, [("sum", index) for index in range(500)])
+    graph["unused"] = (abs, "all")
+    graph["both"] = (max, "all", ("leaf", 3), "tens")
+    assert client.get(graph, ["both", ("sum", 7), "tens"]) == {"both": 504_500, ("sum", 7): 1009, "tens": 10}

@@ -17,7 +17,7 @@ from sdk_tasks import identity
 
 from scaler import Client, ObjectReference
 from scaler.client import functions
-from scaler.payload import dump_function
+from scaler.values.payload import dump_function
 from scaler_protocol import messages as m
 
 TIMEOUT_SECONDS = 100.0

@@ -13,7 +13,7 @@ from sdk_tasks import wait_for_file
 
 from scaler import Client, Cluster, SchedulerClusterCombo
 from scaler.notebook import Link, card
-from scaler_protocol.discovery import USER_INTERFACE, Announcement
+from scaler_protocol.host.discovery import USER_INTERFACE, Announcement
 
 TIMEOUT_SECONDS = 60
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 from sdk_tasks import identity
 
-from scaler import Client, pickling
+from scaler import Client
 from scaler.exceptions import DeserializeObjectError
+from scaler.values import pickling
 
 TIMEOUT_SECONDS = 30.0
 

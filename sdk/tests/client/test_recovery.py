@@ -22,7 +22,7 @@ from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.client.future import ScalerFuture
 from scaler.cluster.appliance import PROGRAM_VARIABLE
 from scaler.exceptions import DisconnectedError, MissingObjects, WorkerDiedError
-from scaler_protocol.segments import SPILL_NAME, TOKEN_NAME
+from scaler_protocol.host.segments import SPILL_NAME, TOKEN_NAME
 
 TIMEOUT_SECONDS = 60.0
 LARGE_BYTES = 200_000

@@ -20,9 +20,9 @@ from scaler.client.outgoing import Outbox
 from scaler.exceptions import NotASchedulerError, ObjectStorageFullError, SchedulerUnreachableError
 from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address, shortcut_of, why_not_connected
-from scaler_protocol.connection import Connection
-from scaler_protocol.zmtp import Zmtp
+from scaler_protocol.host.addresses import parse_address, shortcut_of, why_not_connected
+from scaler_protocol.host.connection import Connection
+from scaler_protocol.wire.zmtp import Zmtp
 
 ECHO = NamedFunction("scaler.conformance/echo")
 TIMEOUT_SECONDS = 30.0

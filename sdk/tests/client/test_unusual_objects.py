@@ -27,7 +27,7 @@ from scaler.exceptions import (
     SerializeObjectError,
     TaskExceptionNotSerializableError,
 )
-from scaler.payload import INLINE_BYTES
+from scaler.values.payload import INLINE_BYTES
 
 TIMEOUT_SECONDS = 30.0
 

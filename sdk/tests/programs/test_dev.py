@@ -16,7 +16,7 @@ import pytest
 
 from scaler import Client
 from scaler.programs.__main__ import main
-from scaler_protocol.discovery import SCHEDULER, Announcement, entries
+from scaler_protocol.host.discovery import SCHEDULER, Announcement, entries
 
 TIMEOUT_SECONDS = 60
 

@@ -16,8 +16,8 @@ import pytest
 import zmq
 from worker_gates import Gate
 
-from scaler import payload as payloads
-from scaler.failures import load_failure
+from scaler.values import payload as payloads
+from scaler.values.failures import load_failure
 from scaler.worker import frames
 from scaler.worker import processor as processor_module
 from scaler.worker.frames import FrameReader, Kind, Place

@@ -8,10 +8,10 @@ import pytest
 from sdk_tasks import wait_until
 from worker_gates import private_directory, send_task_with_object, wait_for_heartbeat
 
-from scaler import payload as payloads
 from scaler.exceptions import MissingObjects
+from scaler.values import payload as payloads
 from scaler_protocol import messages as m
-from scaler_protocol.segments import ObjectDirectory, object_name
+from scaler_protocol.host.segments import ObjectDirectory, object_name
 
 # Objects --------------------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import pytest
 from agent_core_bench import Bench
 
-from scaler.code_notes import NO_CODE, CodeNote, Notice, add_note, add_to_digest, notice_from_log, read_note
-from scaler.code_notes import read_note_of_file as read_file
-from scaler.payload import dump_function, join, load_function
+from scaler.values.code_notes import NO_CODE, CodeNote, Notice, add_note, add_to_digest, notice_from_log, read_note
+from scaler.values.code_notes import read_note_of_file as read_file
+from scaler.values.payload import dump_function, join, load_function
 from scaler.worker.code_sets import CodeSets, unpack
 from scaler.worker.effects import CodeError
 from scaler.worker.frames import Kind, Place
@@ -88,7 +88,7 @@ def test_a_note_that_is_nested_without_end_is_none() -> None:
 
 
 def test_of_modules_without_number_there_is_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.code_notes.MAXIMUM_NOTE_BYTES", 1000)
+    monkeypatch.setattr("scaler.values.code_notes.MAXIMUM_NOTE_BYTES", 1000)
     parts: List[Any] = [b"pickle"]
     add_note(parts, NOTE._replace(modules={f"module_{number}": "abc" for number in range(100)}))
     assert read_note(join(parts)) == NOTE._replace(modules={})

@@ -10,7 +10,7 @@ from object_store_bench import CHUNK, CREATE, INLINE, REMOTE, SHARED, Bench
 from scaler.worker.frames import Place
 from scaler.worker.object_store import WINDOW
 from scaler_protocol import messages as m
-from scaler_protocol.segments import ObjectDirectory, object_name
+from scaler_protocol.host.segments import ObjectDirectory, object_name
 
 DELETE, CLEAR = m.ObjectAction.DELETE, m.ObjectAction.CLEAR
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from scaler import payload as payloads
 from scaler.exceptions import DeserializeObjectError, ResultNotSerializableError
+from scaler.values import payload as payloads
 from scaler.worker import frames
 from scaler.worker.frames import Kind, TasksFlag
 from scaler.worker.shared_progress import LOADING

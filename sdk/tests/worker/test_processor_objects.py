@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scaler import payload as payloads
 from scaler.serializer import Serializer
+from scaler.values import payload as payloads
 from scaler.worker import frames
 from scaler.worker.frames import Place
 from scaler_protocol import messages as m

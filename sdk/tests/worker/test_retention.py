@@ -11,10 +11,10 @@ from agent_core_bench import Bench as CoreBench
 from object_store_bench import CHUNK, INLINE, REMOTE, SHARED, Bench
 from worker_gates import send_task_with_object, wait_at, wait_for_heartbeat
 
-from scaler import payload as payloads
+from scaler.values import payload as payloads
 from scaler.worker.frames import Kind
 from scaler_protocol import messages as m
-from scaler_protocol.segments import ObjectDirectory
+from scaler_protocol.host.segments import ObjectDirectory
 
 RETENTION_SECONDS = 100.0
 

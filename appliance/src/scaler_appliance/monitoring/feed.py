@@ -19,7 +19,7 @@ from scaler_appliance.monitoring.silence import SilenceProbe, why_silent
 from scaler_appliance.monitoring.task_log import TaskLog
 from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address
+from scaler_protocol.host.addresses import parse_address
 
 STATUS_TOPIC = b"status"
 TASKS_TOPIC = b"tasks"

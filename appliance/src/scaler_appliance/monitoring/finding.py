@@ -11,8 +11,8 @@ import socket
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from scaler_appliance.shell.addresses import monitor_address_of
-from scaler_protocol.addresses import Address, AddressError, parse_address, resolve
-from scaler_protocol.discovery import (
+from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve
+from scaler_protocol.host.discovery import (
     ADDRESS_VARIABLE,
     SCHEDULER,
     DiscoveryError,
@@ -20,7 +20,7 @@ from scaler_protocol.discovery import (
     entries,
     find_scheduler,
 )
-from scaler_protocol.program_options import ConfigurationError
+from scaler_protocol.programs.options import ConfigurationError
 
 _NAME_IT = (
     "name its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor, or start one"

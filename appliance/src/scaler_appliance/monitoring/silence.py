@@ -4,7 +4,7 @@
 
 Rules:
 - Nobody waits for an answer: what is known is told, and asked anew from time to time while it matters.
-- The words for what can go wrong with a connection are those of clients and workers, see `scaler_protocol.addresses`.
+- What can go wrong with a connection is called what clients and workers call it, see `scaler_protocol.host.addresses`.
 - The greeting is all that is sent: a scheduler loses no time by it.
 """
 
@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Callable, Optional
 
-from scaler_protocol.addresses import (
+from scaler_protocol.host.addresses import (
     Address,
     parse_address,
     resolve,
@@ -23,8 +23,8 @@ from scaler_protocol.addresses import (
     why_not_connected,
     why_not_greeted,
 )
-from scaler_protocol.connection import first_words
-from scaler_protocol.zmtp import Zmtp
+from scaler_protocol.host.connection import first_words
+from scaler_protocol.wire.zmtp import Zmtp
 
 PROBE_TIMEOUT_SECONDS = 1.5
 PROBE_INTERVAL_SECONDS = 5.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler_protocol.addresses import parse_address
+from scaler_protocol.host.addresses import parse_address
 
 
 def monitor_address_of(address: str) -> str:

@@ -3,7 +3,7 @@
 Rules:
 - An object that is being received is written under a temporary name and gets its own when it is whole.
 - A file that is not there is an answer (`None`), not an error: peers may delete what they shared.
-- Readers find a file by its name, wherever it is (see `scaler_protocol.spill`).
+- Readers find a file by its name, wherever it is (see `scaler_protocol.host.spill`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Callable, Dict, List, Optional, Set
 from scaler_appliance.core.effects import StoreChunk
 from scaler_appliance.core.objects import SESSION_SHIFT
 from scaler_appliance.shell.spilling import Copied, Spiller
-from scaler_protocol.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
-from scaler_protocol.spill import is_on_disk, make_room, remove_orphans, replace_by_link
+from scaler_protocol.host.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
+from scaler_protocol.host.spill import is_on_disk, make_room, remove_orphans, replace_by_link
 
 logger = logging.getLogger("scaler")
 

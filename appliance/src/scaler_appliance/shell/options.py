@@ -1,5 +1,5 @@
 """The options of `scaler_scheduler`: one table, from which its help, its section of a configuration file, its variables
-and its page of the documentation are made (see `scaler_protocol.program_options`).
+and its page of the documentation are made (see `scaler_protocol.programs.options`).
 
 Rule: every option has a default and a unit, and does what its help says.
 """
@@ -12,7 +12,7 @@ import sys
 
 from scaler_appliance import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
-from scaler_protocol.program_options import (
+from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
     Address,

@@ -22,9 +22,9 @@ import time
 from typing import Callable, Dict, List, Optional, Tuple
 
 from scaler_protocol import MAXIMUM_HEADER_BYTES
-from scaler_protocol.addresses import Address, parse_address, resolve, shortcut_of
-from scaler_protocol.connection import Connection
-from scaler_protocol.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
+from scaler_protocol.host.addresses import Address, parse_address, resolve, shortcut_of
+from scaler_protocol.host.connection import Connection
+from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 BACKLOG_CONNECTIONS = 1024
 ACCEPTED_AT_ONCE = 64

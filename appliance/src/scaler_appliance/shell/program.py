@@ -26,10 +26,10 @@ from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.shell.peers import Peers
 from scaler_appliance.shell.server import Server
 from scaler_protocol import messages as m
-from scaler_protocol.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
-from scaler_protocol.discovery import announced
-from scaler_protocol.program_logging import setup_logging
-from scaler_protocol.segments import ObjectDirectory
+from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
+from scaler_protocol.host.discovery import announced
+from scaler_protocol.host.segments import ObjectDirectory
+from scaler_protocol.programs.logging_setup import setup_logging
 
 logger = logging.getLogger("scaler")
 

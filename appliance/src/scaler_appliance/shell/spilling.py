@@ -17,8 +17,8 @@ import threading
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional, Set, Union
 
-from scaler_protocol.segments import ObjectDirectory
-from scaler_protocol.spill import copy_file, unique_name
+from scaler_protocol.host.segments import ObjectDirectory
+from scaler_protocol.host.spill import copy_file, unique_name
 
 CLOSE_TIMEOUT_SECONDS = 2.0
 

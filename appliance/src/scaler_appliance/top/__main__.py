@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from scaler_protocol.program_starting import run_program
+from scaler_protocol.programs.startup import run_program
 
 
 def main() -> int:

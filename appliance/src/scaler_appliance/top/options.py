@@ -1,5 +1,5 @@
 """The options of `scaler_top`: one table, from which its help, its section of a configuration file, its variables and
-its part of the documentation are made (see `scaler_protocol.program_options`)."""
+its part of the documentation are made (see `scaler_protocol.programs.options`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scaler_appliance.monitoring.finding import find_monitor
 from scaler_appliance.top.rows import COLUMNS, OTHER_TITLES, ROWS_MEANING, SORTABLE
 from scaler_appliance.top.sections import MEANINGS
 from scaler_appliance.top.view import KEYS
-from scaler_protocol.program_options import (
+from scaler_protocol.programs.options import (
     EARLIER_SECURITY,
     Address,
     Choice,

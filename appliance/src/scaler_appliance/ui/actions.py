@@ -25,9 +25,9 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import AddressError, parse_address, resolve, why_not_connected
-from scaler_protocol.zmtp import Zmtp, ZmtpError
-from scaler_protocol.zmtp import encode as lay_out
+from scaler_protocol.host.addresses import AddressError, parse_address, resolve, why_not_connected
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
+from scaler_protocol.wire.zmtp import encode as lay_out
 
 ANSWER_TIMEOUT_SECONDS = 5.0
 MAXIMUM_ANSWER_BYTES = 1 << 20

@@ -1,5 +1,5 @@
 """The options of `scaler_ui`: one table, from which its help, its section of a configuration file, its variables and
-its page of the documentation are made (see `scaler_protocol.program_options`).
+its page of the documentation are made (see `scaler_protocol.programs.options`).
 
 Rule: a token is in a file or in the environment, and never an option: others may read command lines.
 """
@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.monitoring.finding import find_monitor
-from scaler_protocol.program_options import (
+from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
     Address,

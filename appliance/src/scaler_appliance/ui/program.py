@@ -20,8 +20,8 @@ from urllib.parse import quote
 
 from scaler_appliance.ui.access import is_loopback
 from scaler_appliance.ui.options import UI, given_token
-from scaler_protocol.discovery import USER_INTERFACE, announced
-from scaler_protocol.program_logging import setup_logging
+from scaler_protocol.host.discovery import USER_INTERFACE, announced
+from scaler_protocol.programs.logging_setup import setup_logging
 
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 

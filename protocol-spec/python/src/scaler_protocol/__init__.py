@@ -6,15 +6,22 @@
     assert decode(frame) == messages.Heartbeat(sequence=7)
 
 Rules of this package: pure Python, nothing beyond the standard library, no threads. The message classes are generated
-from the schema (`tools/generate.py`); the schema is the contract, this package is one reading. Only `connection`,
-`segments`, and what programs share (`program_...`, `discovery`), touch the outside world.
+from the schema (`tools/generate.py`); the schema is the contract, this package is one reading.
+
+    wire/       bytes and messages: the codec, the generated messages, ZMTP        no I/O
+    session/    what every peer does in a session, ids, fetching objects           no I/O
+    host/       addresses, sockets, shared memory, spilled files, discovery
+    programs/   the option table, logging and start-up of command-line programs
+
+Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`. An implementation of a peer
+needs the first two alone.
 """
 
 from __future__ import annotations
 
-from scaler_protocol import messages
-from scaler_protocol.codec import decode, decode_struct, encode, encode_struct
-from scaler_protocol.errors import InvalidFieldError, MalformedMessageError, ProtocolError
+from scaler_protocol.wire import messages
+from scaler_protocol.wire.codec import decode, decode_struct, encode, encode_struct
+from scaler_protocol.wire.errors import InvalidFieldError, MalformedMessageError, ProtocolError
 
 __version__ = "1.0.0"
 

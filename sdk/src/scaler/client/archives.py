@@ -25,9 +25,9 @@ import types
 import zipfile
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from scaler.code_notes import MAXIMUM_ARCHIVE_BYTES, add_to_digest
 from scaler.exceptions import ArgumentTypeError, ModuleUploadError
-from scaler.source_versions import OWN_PACKAGES, is_standard_library
+from scaler.values.code_notes import MAXIMUM_ARCHIVE_BYTES, add_to_digest
+from scaler.values.source_versions import OWN_PACKAGES, is_standard_library
 
 MAXIMUM_FILES = 10_000
 MAXIMUM_BYTES = MAXIMUM_ARCHIVE_BYTES

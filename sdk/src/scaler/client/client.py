@@ -35,12 +35,12 @@ from scaler.exceptions import (
     ShutdownRefusedError,
 )
 from scaler.notebook import Link, Row, card
-from scaler.payload import ObjectReference, Parts, dump_value, parts_size
 from scaler.serializer import Serializer
-from scaler.texts import description_of
+from scaler.values.payload import ObjectReference, Parts, dump_value, parts_size
+from scaler.values.texts import description_of
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import AddressError, parse_address
-from scaler_protocol.discovery import DiscoveryError, address_given_or_found, link_to
+from scaler_protocol.host.addresses import AddressError, parse_address
+from scaler_protocol.host.discovery import DiscoveryError, address_given_or_found, link_to
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 MINIMUM_INTERVAL_SECONDS = 0.001  # as it travels, in milliseconds

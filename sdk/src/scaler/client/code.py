@@ -28,8 +28,8 @@ import cloudpickle
 from scaler import nesting
 from scaler.client.archives import Archive, CodeSource, Root, Uploadable, source_at
 from scaler.client.objects import KeptObject
-from scaler.code_notes import MAXIMUM_NUMBER, CodeNote, Parts, add_note
-from scaler.source_versions import versions
+from scaler.values.code_notes import MAXIMUM_NUMBER, CodeNote, Parts, add_note
+from scaler.values.source_versions import versions
 
 LOOKING_SHARE = 0.1
 """What looking for changed files may cost, as a share of the time in between."""

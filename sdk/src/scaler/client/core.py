@@ -41,11 +41,11 @@ from scaler.client.output import OutputChannel
 from scaler.client.recovery import Recovery
 from scaler.client.transport import Transport, refusal_error
 from scaler.client.worker_shutdowns import WorkerShutdowns
-from scaler.code_notes import NOTICE_STREAM
-from scaler.codecs import CODECS, PYTHON_CODEC
 from scaler.exceptions import ClientShutdownException, DisconnectedError
-from scaler.payload import Buffer, Parts
 from scaler.serializer import Serializer
+from scaler.values.code_notes import NOTICE_STREAM
+from scaler.values.codecs import CODECS, PYTHON_CODEC
+from scaler.values.payload import Buffer, Parts
 from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
 

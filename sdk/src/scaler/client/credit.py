@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from scaler import blocking
-from scaler.payload import INLINE_BYTES
+from scaler.values.payload import INLINE_BYTES
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:

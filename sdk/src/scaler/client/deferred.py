@@ -28,7 +28,7 @@ from scaler.client.future_arguments import content_of, has_failed, is_cancelled,
 from scaler.client.objects import KeptObject
 from scaler.client.outgoing import FunctionKey, TaskNeeds, TaskRun
 from scaler.exceptions import DisconnectedError
-from scaler.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, Buffer
+from scaler.values.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, Buffer
 from scaler_protocol import MalformedMessageError, decode_struct
 from scaler_protocol import messages as m
 

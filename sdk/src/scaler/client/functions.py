@@ -1,8 +1,8 @@
 """Which functions the scheduler has already: each is serialised and sent again only when it has changed.
 
 Rules:
-- A function is known by identity while it lives and what it captures stays the same (`scaler.captures`), and by the
-  digest of its serialised form: two equal lambdas are one object.
+- A function is known by identity while it lives and what it captures stays the same (`scaler.values.captures`), and
+  by the digest of its serialised form: two equal lambdas are one object.
 - It dies with its last use: when the function object here is gone, the scheduler is told, and keeps it only until the
   tasks that need it are done. Of functions that have changed, the small ones used most recently are kept, since many
   change back and forth.
@@ -25,13 +25,13 @@ import weakref
 from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from scaler.captures import Captures, Reference, by_value_modules, take
 from scaler.client.code import ClientCode
 from scaler.client.forks import reset_lock
 from scaler.client.signatures import ANY_ARITY, arity_of
-from scaler.payload import INLINE_BYTES, Parts, dump_function, parts_size
 from scaler.serializer import Serializer
-from scaler.source_versions import versions
+from scaler.values.captures import Captures, Reference, by_value_modules, take
+from scaler.values.payload import INLINE_BYTES, Parts, dump_function, parts_size
+from scaler.values.source_versions import versions
 
 logger = logging.getLogger("scaler")
 

@@ -24,10 +24,10 @@ from scaler.client.future_arguments import dependency_error, reduce_future
 from scaler.client.profiling import ProfileResult
 from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
-from scaler.failures import load_failure
 from scaler.notebook import Row, card
-from scaler.payload import Buffer, load_value
-from scaler.texts import description_of
+from scaler.values.failures import load_failure
+from scaler.values.payload import Buffer, load_value
+from scaler.values.texts import description_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -19,9 +19,9 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from scaler.exceptions import ArgumentTypeError, DependencyError, InvalidArgumentError
-from scaler.failures import load_failure
-from scaler.payload import ObjectReference, Parts, ResultOf, contains, dump_arguments, load_value
 from scaler.serializer import Serializer
+from scaler.values.failures import load_failure
+from scaler.values.payload import ObjectReference, Parts, ResultOf, contains, dump_arguments, load_value
 
 if TYPE_CHECKING:
     from scaler.client.core import ClientCore

@@ -1,15 +1,15 @@
 """Graphs of tasks: from a dictionary of keys to columns that the scheduler runs by itself.
 
     {"a": 1, "b": (inc, "a"), "c": (add, "b", "b")}, ["c"]
-         │ cull, sort: b, c (graph_order)               a is data: it goes into b's arguments
+         │ cull, sort: b, c (graph.order)               a is data: it goes into b's arguments
          ▼
     node 0: inc(1)    node 1: add(result of 0, result of 0)    target: 1
 
 Rules:
 - Data never becomes a task. Small data is part of the arguments that name it; large data is sent as an object, once.
 - One message carries the whole graph; the client has futures of the wanted tasks only.
-- Whatever equals a key stands for it (see `graph_order`). A tuple inside arguments that begins with a callable is
-  called, too.
+- Whatever equals a key stands for it (see `scaler.graph.order`). A tuple inside arguments that begins with a callable
+  is called, too.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional,
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
-from scaler.client.graph_order import FLAT, NO_KEYS, ONLY_RESULTS, Graph, GraphOrder, is_key, is_task
 from scaler.client.mapping import add_note
 from scaler.client.outgoing import GraphRun
 from scaler.client.progress import Bar, wait
-from scaler.coroutines import awaited
 from scaler.exceptions import (
     ArgumentTypeError,
     GraphKeyError,
@@ -35,8 +33,11 @@ from scaler.exceptions import (
     TaskRejectedError,
     TooManyReferences,
 )
-from scaler.named_functions import NamedFunction
-from scaler.payload import (
+from scaler.graph.order import GraphOrder
+from scaler.graph.tasks import FLAT, NO_KEYS, ONLY_RESULTS, Graph, is_key, is_task
+from scaler.values.coroutines import awaited
+from scaler.values.named_functions import NamedFunction
+from scaler.values.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
     PROTOCOL,
@@ -51,7 +52,7 @@ from scaler.payload import (
     join,
     parts_size,
 )
-from scaler.texts import description_of, repr_of
+from scaler.values.texts import description_of, repr_of
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, Tuple
 
 from scaler.exceptions import DisconnectedError
-from scaler.texts import counted
+from scaler.values.texts import counted
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:

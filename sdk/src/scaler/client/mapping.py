@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.progress import Bar
-from scaler.coroutines import Runner, in_loop
 from scaler.exceptions import ArgumentTypeError, ScalerError, SerializeObjectError, TooManyReferences
+from scaler.values.coroutines import Runner, in_loop
 
 if TYPE_CHECKING:
     from scaler.client.future import ScalerFuture

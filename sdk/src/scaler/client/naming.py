@@ -18,9 +18,9 @@ from scaler.client.future_arguments import is_future
 from scaler.client.mapping import add_note
 from scaler.client.progress import Bar, wait
 from scaler.exceptions import ArgumentTypeError, SerializeObjectError
-from scaler.named_functions import NamedFunction
-from scaler.payload import INLINE_BYTES, Buffer
-from scaler.texts import description_of
+from scaler.values.named_functions import NamedFunction
+from scaler.values.payload import INLINE_BYTES, Buffer
+from scaler.values.texts import description_of
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:

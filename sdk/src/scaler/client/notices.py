@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Set
 
-from scaler.code_notes import notice_from_log
+from scaler.values.code_notes import notice_from_log
 
 logger = logging.getLogger("scaler")
 

@@ -24,14 +24,28 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tu
 
 from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
-from scaler.codecs import PYTHON_CODEC
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
-from scaler.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
-from scaler.texts import too_large
+from scaler.values.codecs import PYTHON_CODEC
+from scaler.values.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
+from scaler.values.texts import too_large
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
-from scaler_protocol.segments import SPILL_NAME, ObjectDirectory, map_object, object_name, read_chunk, shares_directory
-from scaler_protocol.spill import NoRoomError, follow_to_disk, is_on_disk, remove_file, share_file, write_where_room_is
+from scaler_protocol.host.segments import (
+    SPILL_NAME,
+    ObjectDirectory,
+    map_object,
+    object_name,
+    read_chunk,
+    shares_directory,
+)
+from scaler_protocol.host.spill import (
+    NoRoomError,
+    follow_to_disk,
+    is_on_disk,
+    remove_file,
+    share_file,
+    write_where_room_is,
+)
 
 SESSION_SHIFT = 40
 # SCL-OBJ-011

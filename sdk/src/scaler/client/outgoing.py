@@ -16,9 +16,9 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.objects import KeptObject
-from scaler.codecs import PYTHON_CODEC
-from scaler.named_functions import NamedFunction
-from scaler.payload import Buffer
+from scaler.values.codecs import PYTHON_CODEC
+from scaler.values.named_functions import NamedFunction
+from scaler.values.payload import Buffer
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:

@@ -54,8 +54,9 @@ from scaler.exceptions import (
     SerializeObjectError,
     TooManyReferences,
 )
-from scaler.named_functions import NamedFunction
-from scaler.payload import (
+from scaler.serializer import Serializer
+from scaler.values.named_functions import NamedFunction
+from scaler.values.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
     PROTOCOL,
@@ -65,8 +66,7 @@ from scaler.payload import (
     join,
     parts_size,
 )
-from scaler.serializer import Serializer
-from scaler.texts import description_of
+from scaler.values.texts import description_of
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:

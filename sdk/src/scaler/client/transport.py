@@ -29,7 +29,7 @@ from scaler.exceptions import (
     SchedulerShuttingDownError,
     SchedulerUnreachableError,
 )
-from scaler.payload import Buffer
+from scaler.values.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol import (
     MAXIMUM_SESSION,
@@ -41,9 +41,9 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
-from scaler_protocol.connection import Connection, connect_by_shortcut, first_words
-from scaler_protocol.zmtp import Zmtp, ZmtpError
+from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
+from scaler_protocol.host.connection import Connection, connect_by_shortcut, first_words
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler

@@ -11,7 +11,7 @@ from scaler.cluster.program import Program, option_arguments
 from scaler.compat.arguments import accepts_earlier
 from scaler.cpus import default_slots
 from scaler.notebook import card
-from scaler.texts import counted
+from scaler.values.texts import counted
 
 
 class Cluster(Program):

@@ -13,8 +13,8 @@ from scaler.compat.hooks import EarlierHooks
 from scaler.compat.installation import check_installation
 from scaler.cpus import default_slots
 from scaler.notebook import Link, Row, card
-from scaler.texts import counted
-from scaler_protocol.discovery import link_to
+from scaler.values.texts import counted
+from scaler_protocol.host.discovery import link_to
 
 
 class SchedulerClusterCombo(EarlierHooks):

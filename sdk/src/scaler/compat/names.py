@@ -238,7 +238,7 @@ class Processor:
 
     def scheduler_address(self) -> AddressConfig:
         """Where `Client()` connects to in this process."""
-        from scaler_protocol.discovery import address_given_or_found
+        from scaler_protocol.host.discovery import address_given_or_found
 
         return AddressConfig.from_string(address_given_or_found())
 
@@ -261,7 +261,7 @@ def setup_logger(
     logging_level: str = "INFO",
 ) -> None:
     """Set logging up for a program, as Scaler's own programs do it for themselves: for the root logger."""
-    from scaler_protocol.program_logging import setup_logging
+    from scaler_protocol.programs.logging_setup import setup_logging
 
     if not log_paths and not logging_config_file:
         return

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Callable, Dict, List, Optional, Sequence
 
-from scaler_protocol.program_starting import run_program
+from scaler_protocol.programs.startup import run_program
 
 COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev"}
 """The module of each command, by its word."""

@@ -27,8 +27,8 @@ from scaler.cluster.program import Program
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import ProgramStartError, ScalerError
 from scaler.programs.options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
-from scaler.texts import counted
-from scaler_protocol.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
+from scaler.values.texts import counted
+from scaler_protocol.host.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
 
 HOST = "127.0.0.1"
 START_TIMEOUT_SECONDS = 60.0

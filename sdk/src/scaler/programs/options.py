@@ -1,6 +1,6 @@
 """The options of `scaler CONFIG.toml` and `scaler dev`: tables like those of any other program.
 
-What a table is: `scaler_protocol.program_options`.
+What a table is: `scaler_protocol.programs.options`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import List
 from scaler.cpus import default_slots
 from scaler.version import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
-from scaler_protocol.program_logging import LEVELS
-from scaler_protocol.program_options import Choice, ExistingFile, Option, Program, Switch, Whole, logging_options
+from scaler_protocol.programs.logging_setup import LEVELS
+from scaler_protocol.programs.options import Choice, ExistingFile, Option, Program, Switch, Whole, logging_options
 
 DEFAULT_PORT = 2345
 DEFAULT_UI_PORT = 8081

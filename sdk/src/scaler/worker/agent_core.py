@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
-from scaler.codecs import CODECS, PYTHON_CODEC
+from scaler.values.codecs import CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.cancellations import Cancellations
 from scaler.worker.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size

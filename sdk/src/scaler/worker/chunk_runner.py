@@ -25,19 +25,19 @@ from itertools import accumulate, chain
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
 
-from scaler import coroutines
-from scaler.code_notes import NOTICE_STREAM
 from scaler.exceptions import CodecNotTakenError, MissingObjects, ObjectStorageFullError, WrongArgumentsError
-from scaler.failures import failure_payload
-from scaler.named_functions import ServedFunction
-from scaler.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, dump_value, load_arguments, split_results
-from scaler.texts import description_of
+from scaler.values import coroutines
+from scaler.values.code_notes import NOTICE_STREAM
+from scaler.values.failures import failure_payload
+from scaler.values.named_functions import ServedFunction
+from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, dump_value, load_arguments, split_results
+from scaler.values.texts import description_of
 from scaler.worker import resident_memory
 from scaler.worker.defined_objects import Reader
 from scaler.worker.frames import TaskChunk, TasksFlag, large_result
 from scaler.worker.shared_progress import LOADING
-from scaler_protocol.messages import FailureKind
-from scaler_protocol.spill import NoRoomError, write_where_room_is
+from scaler_protocol.host.spill import NoRoomError, write_where_room_is
+from scaler_protocol.wire.messages import FailureKind
 
 if TYPE_CHECKING:
     from scaler.worker.processor import Processor

@@ -20,7 +20,7 @@ import shutil
 import zipfile
 from typing import Dict, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple
 
-from scaler.code_notes import (
+from scaler.values.code_notes import (
     MAXIMUM_ARCHIVE_BYTES,
     NO_CODE,
     Buffer,
@@ -31,7 +31,7 @@ from scaler.code_notes import (
 )
 from scaler.worker.effects import CodeError, CodeSource
 from scaler.worker.frames import Place
-from scaler_protocol.segments import map_object
+from scaler_protocol.host.segments import map_object
 
 logger = logging.getLogger("scaler")
 

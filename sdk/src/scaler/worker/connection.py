@@ -21,9 +21,9 @@ from typing import Callable, List, Optional
 from scaler.worker.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.addresses import parse_address, resolve, why_not_connected
-from scaler_protocol.connection import Connection, connect_by_shortcut
-from scaler_protocol.zmtp import Buffer, Zmtp, ZmtpError
+from scaler_protocol.host.addresses import parse_address, resolve, why_not_connected
+from scaler_protocol.host.connection import Connection, connect_by_shortcut
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError
 
 logger = logging.getLogger("scaler")
 

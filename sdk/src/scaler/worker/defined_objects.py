@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
-from scaler.code_notes import NO_CODE, Notice, read_note, without_note
-from scaler.coroutines import awaited
 from scaler.exceptions import MissingObjects
-from scaler.named_functions import ServedFunction
-from scaler.payload import Loader, load_function, load_value
-from scaler.pickling import ClassesOfLoad
 from scaler.serializer import Serializer
+from scaler.values.code_notes import NO_CODE, Notice, read_note, without_note
+from scaler.values.coroutines import awaited
+from scaler.values.named_functions import ServedFunction
+from scaler.values.payload import Loader, load_function, load_value
+from scaler.values.pickling import ClassesOfLoad
 from scaler.worker import served_functions
 from scaler.worker.frames import Place
 from scaler.worker.imported_code import ImportedCode, explain_missing
-from scaler_protocol.segments import map_object
+from scaler_protocol.host.segments import map_object
 
 Buffer = Union[bytes, memoryview]
 Reader = Union[Serializer, ServedFunction]

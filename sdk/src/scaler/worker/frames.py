@@ -21,7 +21,7 @@ import struct
 from array import array
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from scaler_protocol.wire import column_from_bytes
+from scaler_protocol.wire.capnproto import column_from_bytes
 
 Buffer = Union[bytes, bytearray, memoryview]
 Buffers = List[Union[bytes, bytearray, memoryview, "array[int]"]]

@@ -21,8 +21,8 @@ import sys
 from typing import Iterable, List, Sequence, Set
 
 from scaler import nesting
-from scaler.code_notes import Buffer, CodeNote, Notice
-from scaler.source_versions import digest_of_file, versions
+from scaler.values.code_notes import Buffer, CodeNote, Notice
+from scaler.values.source_versions import digest_of_file, versions
 
 logger = logging.getLogger("scaler")
 

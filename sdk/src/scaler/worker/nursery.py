@@ -37,12 +37,12 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.exceptions import PreloadError
-from scaler.source_versions import versions
+from scaler.values.source_versions import versions
 from scaler.worker import stacks
 from scaler.worker.preload import preload
 from scaler.worker.processor import Processor, ProcessorSettings
 from scaler.worker.shared_progress import ProgressPage
-from scaler_protocol.spill import remove_file
+from scaler_protocol.host.spill import remove_file
 
 logger = logging.getLogger("scaler")
 

@@ -26,12 +26,12 @@ from array import array
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from scaler.exceptions import ObjectStorageFullError
-from scaler.texts import too_large
+from scaler.values.texts import too_large
 from scaler.worker.effects import Effect, Send
 from scaler.worker.frames import Buffer, Place
 from scaler_protocol import messages as m
-from scaler_protocol.segments import ObjectDirectory, object_name, read_chunk, shares_directory, write_chunk
-from scaler_protocol.spill import NoRoomError, WriterLock, make_room, remove_file
+from scaler_protocol.host.segments import ObjectDirectory, object_name, read_chunk, shares_directory, write_chunk
+from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room, remove_file
 
 logger = logging.getLogger("scaler")
 

@@ -1,5 +1,5 @@
 """The options of scaler_cluster and scaler_worker, which are one program: a table, from which its help, its section of
-a configuration file, its variables and its page of the documentation are made (see `scaler_protocol.program_options`).
+a configuration file, its variables and its page of the documentation are made (see `scaler_protocol.programs.options`).
 
 Rule: each option does what its help says. Nothing here imports the agent (see `program`).
 """
@@ -20,7 +20,7 @@ from scaler.worker.preload import parse_preload
 from scaler.worker.served_functions import parse_served
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
-from scaler_protocol.program_options import (
+from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
     Address,
@@ -37,8 +37,8 @@ from scaler_protocol.program_options import (
     logging_options,
     service_options,
 )
-from scaler_protocol.program_options.kinds import comma_separated, toml_of
-from scaler_protocol.program_options.table import Sections
+from scaler_protocol.programs.options.kinds import comma_separated, toml_of
+from scaler_protocol.programs.options.table import Sections
 
 _DEFAULTS = WorkerSettings(address="", slots=1)
 _SECONDS, _SOME_SECONDS = Seconds(0), Seconds(0.01)
@@ -131,7 +131,7 @@ def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
         address = section.get("address")
         if isinstance(address, str) and address:
             return address, "the file's [scheduler]"
-    from scaler_protocol.discovery import DiscoveryError, find_scheduler
+    from scaler_protocol.host.discovery import DiscoveryError, find_scheduler
 
     try:
         return find_scheduler().address, "found on this host"

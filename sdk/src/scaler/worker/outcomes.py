@@ -11,9 +11,9 @@ from __future__ import annotations
 from array import array
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from scaler.codecs import NEUTRAL_CODECS
 from scaler.exceptions import ObjectStorageFullError
-from scaler.failures import failure_payload
+from scaler.values.codecs import NEUTRAL_CODECS
+from scaler.values.failures import failure_payload
 from scaler.worker import frames
 from scaler.worker.effects import ObjectSource
 from scaler.worker.frames import Results

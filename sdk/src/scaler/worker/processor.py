@@ -31,13 +31,13 @@ from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler import blocking, nesting
-from scaler.source_versions import versions
+from scaler.values.source_versions import versions
 from scaler.worker import frames, imported_code, resident_memory
 from scaler.worker.chunk_runner import RunningChunk, outcome_columns, profile_columns, run_chunk
 from scaler.worker.defined_objects import DefinedObjects
 from scaler.worker.frames import Frame, FrameReader, Kind
 from scaler.worker.shared_progress import FINISHED, LOADING
-from scaler_protocol.messages import TaskStatus
+from scaler_protocol.wire.messages import TaskStatus
 
 LOOK_INTERVAL_SECONDS = 0.02
 """How often the watchdog looks; a task is long when two looks in a row find it running."""

@@ -17,13 +17,13 @@ import sys
 import time
 from typing import Dict, Optional, Sequence
 
-from scaler.texts import counted
+from scaler.values.texts import counted
 from scaler.worker.nursery import NurseryClient, NurserySettings, start_nursery
 from scaler.worker.options import CLUSTER, read_options
 from scaler.worker.shared_progress import ProgressPage
 from scaler.worker.worker_settings import WorkerSettings
-from scaler_protocol.addresses import AddressError
-from scaler_protocol.program_logging import setup_logging
+from scaler_protocol.host.addresses import AddressError
+from scaler_protocol.programs.logging_setup import setup_logging
 
 EXIT_USAGE = 2
 NURSERY_END_SECONDS = 5.0

@@ -16,13 +16,13 @@ import importlib
 import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from scaler.codecs import NEUTRAL_CODECS, Buffer
-from scaler.named_functions import ServedFunction
+from scaler.values.codecs import NEUTRAL_CODECS, Buffer
+from scaler.values.named_functions import ServedFunction
 
 PYTHON_NAMES = "python:"
 
 MARK = 0x06
-"""The first byte of a definition; no other function begins like that (see `scaler.payload`)."""
+"""The first byte of a definition; no other function begins like that (see `scaler.values.payload`)."""
 
 
 class Place(NamedTuple):

@@ -17,7 +17,7 @@ import socket
 import time
 from typing import Callable, List, Optional
 
-from scaler.codecs import CODECS
+from scaler.values.codecs import CODECS
 from scaler.version import __version__
 from scaler.worker.connection import SchedulerConnection
 from scaler.worker.worker_settings import WorkerSettings

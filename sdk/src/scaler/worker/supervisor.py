@@ -25,7 +25,7 @@ from typing import Optional, Sequence
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import program
 from scaler.worker.options import read_options
-from scaler_protocol.program_starting import EXIT_INTERRUPTED
+from scaler_protocol.programs.startup import EXIT_INTERRUPTED
 
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

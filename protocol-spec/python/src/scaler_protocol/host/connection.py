@@ -1,0 +1,231 @@
+"""One ZMTP connection over a non-blocking stream socket: what clients, workers and schedulers share of the transport.
+
+Rules:
+- Nothing here blocks and nothing waits: the owner asks `fileno()` of its event loop, calls `receive()` when there is
+  something to read, and `flush()` when there is room and `has_unsent` says that it matters.
+- What is not taken by the kernel at once is kept, in order; the owner bounds it by `unsent_bytes`.
+- Whatever ends a connection is an OSError or a ZmtpError of `receive`, `send` or `flush`; then the owner closes it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import deque
+from itertools import islice
+from typing import Deque, List, Optional, Sequence
+
+from scaler_protocol.host.addresses import Address, resolve, shortcut_of
+from scaler_protocol.wire.buffers import flat_view
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, encode
+
+SMALLEST_READ_BYTES = 64 * 1024  # what CPython allocates without asking the kernel
+LARGEST_READ_BYTES = 1024 * 1024
+KEEPALIVE_IDLE_SECONDS = 30  # NAT boxes forget idle connections
+
+LARGEST_WRITE_BYTES = 256 * 1024
+"""At once; PyPy copies all that a call is given, however little of it the kernel takes."""
+
+_MAXIMUM_BUFFERS_PER_CALL = 512  # below every system's IOV_MAX
+
+_PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # which PyPy 3.9 does not name
+_CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
+
+
+def connect_by_shortcut(address: Address) -> Optional[socket.socket]:
+    """A socket connected to the Unix domain socket beside a TCP address, if its owner is this user or root.
+
+    Anybody on this host may take a name in the abstract namespace, so whoever answers there must prove who he is. None
+    means: use TCP.
+    """
+    name = shortcut_of(address)
+    if name is None:
+        return None
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        stream.setblocking(False)
+        stream.connect(name)
+        _, user, _ = _CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size))
+        # SCL-TRN-010
+        if user in (0, os.getuid()):
+            return stream
+    except OSError:
+        pass
+    stream.close()
+    return None
+
+
+def first_words(address: Address, timeout_seconds: float) -> bytes:
+    """What a server says to somebody who asks as people ask web servers; empty: nothing, as a scheduler that is busy.
+
+    Servers of most protocols either speak first, or answer a line that they do not understand.
+    """
+    try:
+        family, target = resolve(address)
+        with socket.socket(family, socket.SOCK_STREAM) as stream:
+            stream.settimeout(timeout_seconds)
+            stream.connect(target)
+            stream.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return stream.recv(64)
+    except OSError:
+        return b""
+
+
+class Connection:
+    """A connection that carries messages of one or more frames.
+
+    Parameters:
+        stream: connected, or about to be; it becomes non-blocking, and this object's own.
+        protocol: the state of ZMTP at this end.
+    """
+
+    __slots__ = ("protocol", "unsent_bytes", "_stream", "_read_bytes", "_unsent", "_held")
+
+    def __init__(self, stream: socket.socket, protocol: Zmtp) -> None:
+        stream.setblocking(False)
+        if stream.family != socket.AF_UNIX:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
+        self.protocol = protocol
+        self.unsent_bytes = 0
+        self._stream = stream
+        self._read_bytes = SMALLEST_READ_BYTES
+        self._unsent: Deque[Deque[memoryview]] = deque()  # messages; the first may have been sent in part
+        self._held: Optional[List[Sequence[Buffer]]] = []  # messages that wait for the handshake; None after it
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is over."""
+        return self._held is None
+
+    @property
+    def peer_has_spoken(self) -> bool:
+        """Whether anything has come from the peer."""
+        return self.protocol.peer_has_spoken
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the kernel has no room for what is to be sent."""
+        return bool(self._unsent)
+
+    def take_error(self) -> int:
+        """The error number of the attempt to connect; 0 when it succeeded."""
+        return self._stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+    def start(self) -> None:
+        """Begin the handshake; the stream must be connected.
+
+        Raises OSError.
+        """
+        self._write(self.protocol.take_output())
+
+    def receive(self) -> List[List[bytes]]:
+        """Read once, and return the messages that are whole now.
+
+        Raises OSError or ZmtpError when the connection is over.
+        """
+        try:
+            data = self._stream.recv(self._read_bytes)
+        except (BlockingIOError, InterruptedError):
+            return []
+        size = len(data)
+        if size == self._read_bytes:
+            self._read_bytes = min(2 * size, LARGEST_READ_BYTES)
+        elif size < SMALLEST_READ_BYTES:
+            self._read_bytes = SMALLEST_READ_BYTES
+        protocol = self.protocol
+        messages = protocol.feed(data)
+        if protocol.output:
+            self._write(protocol.take_output())
+        if self._held is not None and protocol.is_ready:
+            held, self._held = self._held, None
+            for frames in held:
+                self.send(frames)
+        return messages
+
+    def send(self, frames: Sequence[Buffer]) -> None:
+        """Send a message, now or as soon as there is room.
+
+        Raises OSError when the connection is over.
+        """
+        if self._held is not None:
+            self._held.append(frames)
+            return
+        buffers = encode(frames)
+        if len(buffers) == 1:
+            self._write(buffers[0])
+        else:
+            views = deque(map(flat_view, buffers))
+            self._unsent.append(views)
+            self.unsent_bytes += sum(map(len, views))
+            if len(self._unsent) == 1:
+                self.flush()
+
+    def _write(self, data: Buffer) -> None:
+        """Send the bytes of one message, or what belongs between messages."""
+        if not self._unsent:
+            try:
+                sent = self._stream.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent == len(data):
+                return
+        else:
+            sent = 0
+        self._unsent.append(deque((memoryview(data)[sent:],)))
+        self.unsent_bytes += len(data) - sent
+
+    def flush(self) -> bool:
+        """Send what is left; whether nothing is.
+
+        Raises OSError when the connection is over.
+        """
+        while self._unsent:
+            message = self._unsent[0]
+            try:
+                sent = self._send_some(message)
+            except (BlockingIOError, InterruptedError):
+                return False
+            self.unsent_bytes -= sent
+            while message and sent >= len(message[0]):
+                sent -= len(message.popleft())
+            if message:
+                message[0] = message[0][sent:]
+            else:
+                self._unsent.popleft()
+        return True
+
+    def _send_some(self, message: Deque[memoryview]) -> int:
+        if len(message) == 1 or len(message[0]) >= LARGEST_WRITE_BYTES:
+            return self._stream.send(message[0][:LARGEST_WRITE_BYTES])
+        parts: List[memoryview] = []
+        room = LARGEST_WRITE_BYTES
+        for view in islice(message, _MAXIMUM_BUFFERS_PER_CALL):
+            parts.append(view[:room])
+            room -= len(parts[-1])
+            if not room:
+                break
+        return self._stream.sendmsg(parts)
+
+    def drop_unsent(self) -> None:
+        """Do not send what waits, but for the rest of a message that has been sent in part."""
+        if self._held is not None:
+            self._held = []
+        while len(self._unsent) > 1:
+            self.unsent_bytes -= sum(map(len, self._unsent.pop()))
+
+    def finish(self) -> None:
+        """Nothing more will be sent: the peer reads the end of the stream after what it has not read yet."""
+        try:
+            self._stream.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the peer was faster
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,244 @@
+"""Object files that are on disk, because memory has no room for them: links in an object directory.
+
+    scaler-…/token
+             0000000000000001          in memory: a file
+             0000000000000002 ─┐       on disk: a link, through the next one
+             spill ────────────┴────▶  scaler-…/token, 3fa9…
+
+Rules:
+- A file on disk is reached through a link that has the object's name, so that whoever opens objects by name need not
+  know. What is on disk goes when its link does.
+- Whether there is room is asked before a file is written, and files are written by `write`, never through a mapping:
+  a full memory file system answers the one with ENOSPC, the other with SIGBUS.
+- What a killed writer left half-written is known by its `WriterLock`, which the system frees with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from typing import Callable, List, Sequence
+
+from scaler_protocol.host.segments import SPILL_NAME, is_lock_abandoned, temporary_name, write_object
+from scaler_protocol.wire.buffers import Buffer
+
+LOCK_SUFFIX = "lock"
+_COPY_BYTES = 1 << 20
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_RESERVED_PART = 64  # one part of so many stays free: other programs may answer to a full file system with SIGBUS
+_MAXIMUM_RESERVED_BYTES = 64 << 20
+
+
+class NoRoomError(OSError):
+    """Neither memory nor disk has room for an object; the message says what to do."""
+
+
+def is_about_room(error: OSError) -> bool:
+    """Whether the file system is full, or the user's part of it."""
+    return error.errno in _NO_ROOM
+
+
+def has_room(directory: str, size: int) -> bool:
+    """Whether so many bytes more leave something free on the directory's file system."""
+    system = os.statvfs(directory)
+    reserved_bytes = min(system.f_blocks * system.f_frsize // _RESERVED_PART, _MAXIMUM_RESERVED_BYTES)
+    return size + reserved_bytes <= system.f_bavail * system.f_frsize
+
+
+def make_room(path: str, size: int, prefers_disk: bool = False) -> bool:
+    """Decide where a file of so many bytes is going to be: if not in memory, `path` becomes a link to the disk.
+
+    Returns whether it is on disk. Raises NoRoomError when neither has room.
+    """
+    directory = os.path.dirname(path)
+    spill = os.path.join(directory, SPILL_NAME)
+    in_memory = not prefers_disk and has_room(directory, size)
+    if not in_memory and os.path.isdir(spill) and has_room(spill, size):
+        link_to_disk(path)
+        return True
+    if not in_memory and not (prefers_disk and has_room(directory, size)):
+        raise _no_room(directory, size)
+    return False
+
+
+def link_to_disk(path: str) -> None:
+    """Make `path` a link to a file on disk, which does not exist yet: opening the link to write makes it."""
+    os.symlink(os.path.join(SPILL_NAME, unique_name()), path)
+
+
+def write_where_room_is(path: str, parts: Sequence[Buffer]) -> int:
+    """As `write_object`: in memory, else on disk.
+
+    Raises NoRoomError when neither has room, and other OSErrors; nothing is left behind then.
+    """
+    size = sum(map(len, parts))
+    try:
+        if not make_room(path, size):
+            return write_object(path, parts)
+    except NoRoomError:
+        raise
+    except OSError as error:  # others were faster
+        if not is_about_room(error):
+            raise
+        link_to_disk(path)
+    try:
+        return write_object(os.path.join(os.path.dirname(path), os.readlink(path)), parts)
+    except OSError as error:
+        os.unlink(path)
+        if is_about_room(error) or isinstance(error, FileNotFoundError):  # there is no directory on disk
+            raise _no_room(os.path.dirname(path), size) from error
+        raise
+
+
+def _no_room(directory: str, size: int) -> NoRoomError:
+    places = [directory]
+    spill = os.path.join(directory, SPILL_NAME)
+    if os.path.isdir(spill):
+        places.append(os.path.realpath(spill))
+    free = " and ".join(f"{place} ({_free_bytes(place)} bytes free)" for place in places)
+    return NoRoomError(
+        errno.ENOSPC,
+        f"there is no room for an object of {size} bytes in {free}: free memory or disk there, let go of objects"
+        " (del, client.clear()), or start the scheduler with --object-directory or --object-spill-directory elsewhere",
+    )
+
+
+def _free_bytes(directory: str) -> int:
+    try:
+        system = os.statvfs(directory)
+    except OSError:
+        return 0
+    return system.f_bavail * system.f_frsize
+
+
+def unique_name() -> str:
+    """The name of a file on disk: an object's own would meet that of its predecessor."""
+    return os.urandom(12).hex()
+
+
+def is_on_disk(path: str) -> bool:
+    return os.path.islink(path)
+
+
+def remove_file(path: str) -> None:
+    """Remove an object's file, wherever it is.
+
+    Raises FileNotFoundError when there is none.
+    """
+    try:
+        target = os.path.join(os.path.dirname(path), os.readlink(path))
+    except OSError:
+        target = ""  # it is no link
+    if target:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+    os.unlink(path)
+
+
+def replace_by_link(path: str, target_name: str) -> None:
+    """Put a link to a whole file on disk in the place of a file in memory; who has that one open or mapped keeps it."""
+    link = os.path.join(os.path.dirname(path), temporary_name())
+    os.symlink(os.path.join(SPILL_NAME, target_name), link)
+    try:
+        os.rename(link, path)
+    except BaseException:
+        os.unlink(link)
+        raise
+
+
+def follow_to_disk(spilled: str, path: str) -> None:
+    """Let a file that was shared in memory be where its other name is: on disk. Both name it until both are removed.
+
+    Raises OSError when that cannot be done; nothing has changed then.
+    """
+    name = unique_name()
+    on_disk = os.path.join(os.path.dirname(path), SPILL_NAME, name)
+    os.link(os.path.realpath(spilled), on_disk)
+    try:
+        replace_by_link(path, name)
+    except BaseException:
+        os.unlink(on_disk)
+        raise
+
+
+def share_file(path: str, target: str) -> None:
+    """Give a file another name in another object directory, without a copy: both name it until both are removed.
+
+    Raises OSError when the two are on different file systems.
+    """
+    if not is_on_disk(path):
+        os.link(path, target)
+        return
+    name = unique_name()
+    on_disk = os.path.join(os.path.dirname(target), SPILL_NAME, name)
+    os.link(os.path.realpath(path), on_disk)
+    try:
+        os.symlink(os.path.join(SPILL_NAME, name), target)
+    except BaseException:
+        os.unlink(on_disk)
+        raise
+
+
+def copy_file(source: str, target: str, is_wanted: Callable[[], bool]) -> bool:
+    """Copy a file, as long as the copy is wanted; returns whether it is whole. Nothing is left behind otherwise.
+
+    Raises OSError when the one cannot be read or the other cannot be written.
+    """
+    with open(source, "rb", buffering=0) as reading:
+        size = os.fstat(reading.fileno()).st_size
+        if not has_room(os.path.dirname(target), size):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        is_whole = False
+        try:
+            with open(descriptor, "wb", buffering=0) as writing:
+                while is_wanted():
+                    piece = memoryview(reading.read(_COPY_BYTES) or b"")
+                    if not len(piece):
+                        is_whole = True
+                        break
+                    while len(piece):
+                        piece = piece[writing.write(piece) :]
+        finally:
+            if not is_whole:
+                os.unlink(target)
+        return is_whole
+
+
+class WriterLock:
+    """Says that a process lives that writes files whose names begin with `prefix`.
+
+    Raises OSError when it cannot be made.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._path = f"{prefix}{LOCK_SUFFIX}"
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            os.write(self._descriptor, b"held")
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """The files are nobody's from now on. Safe to call twice."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def remove_orphans(directory: str) -> List[str]:
+    """Remove what killed writers left half-written in an object directory; returns the names."""
+    names = os.listdir(directory)
+    dead = [name[: -len(LOCK_SUFFIX)] for name in names if name.endswith(f"-{LOCK_SUFFIX}")]
+    dead = [prefix for prefix in dead if is_lock_abandoned(os.path.join(directory, f"{prefix}{LOCK_SUFFIX}"))]
+    orphans = [name for name in names if name.startswith(tuple(dead))]
+    for name in sorted(orphans, key=lambda name: name.endswith(LOCK_SUFFIX)):  # the locks last
+        with contextlib.suppress(FileNotFoundError):
+            remove_file(os.path.join(directory, name))
+    return orphans

@@ -1,0 +1,1 @@
+"""What the command-line programs share: the option table, logging and start-up. No other peer needs it."""

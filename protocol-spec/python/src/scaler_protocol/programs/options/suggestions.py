@@ -1,0 +1,99 @@
+"""What somebody may have meant who wrote a name that does not exist: an option, a variable, a key or a section.
+
+Rules:
+- An unknown option or key is an error. An unknown variable is a warning, because the environment is not ours alone:
+  Kubernetes sets variables such as SCALER_SCHEDULER_SERVICE_HOST for a service of the name scaler-scheduler.
+- difflib is imported when there is something to suggest: programs start without it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Iterable, List, Mapping, Sequence, Tuple
+
+from scaler_protocol.programs.options.sources import OTHER_NAMES, SECTIONS, closest
+
+if TYPE_CHECKING:
+    from scaler_protocol.programs.options.table import Program
+
+GENERAL_VARIABLES = ("SCALER_ADDRESS", "SCALER_RUN_DIRECTORY")
+"""What every program reads."""
+
+_OTHER_VARIABLES = frozenset(
+    {
+        *("SCALER_SCHEDULER", "SCALER_UI", "SCALER_UI_TOKEN"),  # commands, and a secret that is no option
+        *("SCALER_SCHEDULER_OPTIONS", "SCALER_WORKERS_OPTIONS"),  # of the service files
+        "SCALER_CACHE_HOME",  # of the scheduler in one file
+    }
+)
+_OF_KUBERNETES = re.compile(r"SCALER_\w+?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
+_OWN_CUTOFF, _GENERAL_CUTOFF = 0.5, 0.8
+
+
+def unknown_option(flags: Sequence[str], arguments: Iterable[str]) -> str:
+    """The first of a command line's arguments that begins like an option and is none; empty if there is none.
+
+    Parameters:
+        flags: all that the command line knows.
+
+    argparse itself would take the value behind it for an argument without a flag, and complain about that.
+    """
+    for argument in arguments:
+        if argument == "--":
+            break
+        flag = argument.partition("=")[0]
+        is_option = (
+            len(flag) > 1 and flag[0] == "-" and " " not in argument and not flag[1].isdigit() and flag[1] != "."
+        )
+        # Long options may be abbreviated, and short ones have their value attached: both are argparse's to judge.
+        if is_option and not any(
+            known.startswith(flag) or (flag[:2] != "--" and known[:2] != "--" and flag.startswith(known))
+            for known in flags
+        ):
+            return flag
+    return ""
+
+
+def meant_option(flag: str, flags: Iterable[str]) -> str:
+    """`did you mean --name?`, or nothing when no long option is near."""
+    long_flags = [known for known in flags if known.startswith("--")]
+    if len(flag) < 4:
+        return ""
+    meant = closest(flag.lstrip("-").replace("_", "-").lower(), [known[2:] for known in long_flags], _OWN_CUTOFF)
+    return f"did you mean --{meant}?" if meant else ""
+
+
+def unknown_variables(program: Program, environment: Mapping[str, str]) -> List[str]:
+    """A warning for each variable that seems to be meant for the program, and that it does not read."""
+    known = [variable for option in program.options for variable in program.variables(option)]
+    known += [variable for variable in GENERAL_VARIABLES if variable not in known]
+    own, others = _prefixes(program)
+    warnings = []
+    for name, value in sorted(environment.items()):
+        if not name.startswith("SCALER_") or not value or name in known or _is_of_others(name, others):
+            continue
+        is_own = name.startswith(own)
+        meant = closest(name, known, _OWN_CUTOFF if is_own else _GENERAL_CUTOFF)
+        if is_own or meant:
+            hint = f"did you mean {meant}?" if meant else f"see {program.name} -h"
+            warnings.append(f"environment variable {name} is unknown and has no effect; {hint}")
+    return warnings
+
+
+def _prefixes(program: Program) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """How variables of a program's section begin, and how those of the other sections do."""
+    own: List[str] = []
+    others: List[str] = []
+    for section in (*SECTIONS, *OTHER_NAMES):
+        if section != "scaler":  # whose variables have no section in their names
+            is_own = OTHER_NAMES.get(section, section) == program.section
+            (own if is_own else others).append(f"SCALER_{section.upper()}_")
+    return tuple(own), tuple(others)
+
+
+def _is_of_others(name: str, prefixes: Tuple[str, ...]) -> bool:
+    from scaler_protocol.programs.options.common import logging_options
+
+    of_scaler = {f"SCALER_{option.key.upper()}" for option in logging_options()}
+    is_known = name in _OTHER_VARIABLES or name in of_scaler
+    return is_known or name.startswith(prefixes) or _OF_KUBERNETES.fullmatch(name) is not None

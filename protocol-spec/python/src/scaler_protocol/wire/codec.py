@@ -1,0 +1,104 @@
+"""The codec: message objects to frames and back.
+
+Rules of this module:
+- Four functions, no state. The encoding lives in `wire`, the shapes in the generated `messages`.
+- A frame in is either one message or one `MalformedMessageError`, whatever its bytes are.
+
+    m.Task(...) ── encode ──▶ frame 0 (bytes) ── ZeroMQ ──▶ frame 0 ── decode ──▶ m.Task(...)
+
+The root of a frame is the schema's `Message`, a struct that is nothing but a union. Python needs no object of
+that class: the member's own class says as much.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, Tuple, Type, Union
+
+from scaler_protocol.wire.capnproto import Reader, ReadStruct, Struct, StructType, Writer
+from scaler_protocol.wire.errors import InvalidFieldError
+from scaler_protocol.wire.messages import MEMBERS, Member, Message, UnknownMessage
+
+Frame = Union[bytes, bytearray, memoryview]
+
+_UNION_WORDS = 2  # the struct `Message`: one word of data (the discriminant), one pointer
+_UNION_POINTER = 1 << 32 | 1 << 48
+_UNION = struct.Struct("<HxxxxxxQ")
+_DISCRIMINANTS: Dict[Type[Struct], int] = {member: discriminant for discriminant, member in enumerate(MEMBERS)}
+_READS: Tuple[ReadStruct[Member], ...] = tuple(member.read for member in MEMBERS)
+_ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
+
+
+def encode(message: Message) -> bytes:
+    """The frame that carries `message`, an instance of one of the union's members (`messages.MEMBERS`).
+
+    Raises `InvalidFieldError` when the object is no such member, or a field holds what it cannot carry.
+    """
+    discriminant = _DISCRIMINANTS.get(type(message))
+    if discriminant is None:
+        raise InvalidFieldError(f"{type(message).__name__} is no member of Message and cannot be sent as one")
+    writer = Writer()
+    parts = writer.parts
+    parts.append(b"")  # the place of the union, whose pointer is known last
+    writer.end = 1 + _UNION_WORDS
+    try:
+        parts[0] = _UNION.pack(discriminant, writer.struct(message, 2))
+        return writer.frame(_UNION_POINTER)
+    except _ENCODING_ERRORS as error:
+        raise _blamed(message, error) from error
+
+
+def decode(frame: Frame) -> Message:
+    """The message in `frame`; an `UnknownMessage` when this version of the schema does not have that member.
+
+    Raises `MalformedMessageError` when the bytes are no well-formed message.
+    """
+    return Reader(frame if type(frame) is bytes else bytes(frame)).root(_read_message)
+
+
+def encode_struct(value: Struct) -> bytes:
+    """A frame whose root is `value` itself, e.g. the `Failure` that is the payload of a failed task.
+
+    Raises `InvalidFieldError` when a field holds what it cannot carry.
+    """
+    writer = Writer()
+    writer.end = 1
+    try:
+        return writer.frame(writer.struct(value, 0))
+    except _ENCODING_ERRORS as error:
+        raise _blamed(value, error) from error
+
+
+def decode_struct(struct_class: Type[StructType], frame: Frame) -> StructType:
+    """The counterpart of `encode_struct`: the root of `frame`, taken for a `struct_class`.
+
+    Raises `MalformedMessageError` when the bytes are no well-formed frame.
+    """
+    reader = Reader(frame if type(frame) is bytes else bytes(frame))
+    return reader.root(struct_class.read)
+
+
+def _read_message(reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Message:
+    """The member that the union struct `Message` at byte `start` holds."""
+    discriminant: int
+    if data_words == 1 and pointer_words == 1:
+        discriminant, pointer = _UNION.unpack_from(reader.data, start)
+    else:
+        discriminant, pointer = _UNION.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+    if discriminant >= len(MEMBERS):
+        return UnknownMessage(discriminant)
+    if not pointer:
+        return MEMBERS[discriminant]()
+    return reader.struct(pointer, segment, start + data_words * 8, _READS[discriminant])
+
+
+def _blamed(value: Struct, error: Exception) -> InvalidFieldError:
+    """An error that names the field which cannot be written, found by trying each field alone."""
+    for name in value.__slots__:
+        probe = type(value)()
+        setattr(probe, name, getattr(value, name))
+        try:
+            Writer().struct(probe, 0)
+        except _ENCODING_ERRORS as field_error:
+            return InvalidFieldError(f"{type(value).__name__}.{name} cannot be sent: {field_error}")
+    return InvalidFieldError(f"{type(value).__name__} cannot be sent: {error}")

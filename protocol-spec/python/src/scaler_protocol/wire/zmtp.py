@@ -1,0 +1,276 @@
+"""ZMTP 3.1 (ZeroMQ RFC 37; 3.0 peers of RFC 23 are welcome) without I/O: bytes in, messages out, and back.
+
+Rules:
+- No socket, clock or thread in here. The owner moves bytes: it sends what `take_output()` returns, gives
+  what it received to `feed()`, and sends messages as `encode()` lays them out, once `is_ready`.
+- Mechanism NULL only. CURVE, PLAIN, and other sockets than DEALER and ROUTER are libzmq's.
+- What a peer says is checked before memory is spent on it. A fault of a peer is a `ZmtpError`, which ends its
+  connection; nothing that a peer sends raises anything else.
+- Work is linear in the bytes received, however they are cut; a frame that comes in one piece is copied once.
+- The first frame of a message, which is decoded while everybody waits, has a smaller limit than the whole message.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, List, Optional, Sequence, Union
+
+from scaler_protocol.wire.errors import ProtocolError
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+MORE, LONG, COMMAND = 1, 2, 4
+GREETING_BYTES = 64
+MAXIMUM_COMMAND_BYTES = 64 * 1024
+COPY_BELOW_BYTES = 16 * 1024
+"""Smaller frames are joined with their neighbours: one buffer is cheaper to send than several."""
+
+_GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they come
+_LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
+_SHORT_HEADERS = [[bytes((flags, size)) for size in range(256)] for flags in (0, MORE)]
+_COMPATIBLE = {"DEALER": (b"DEALER", b"ROUTER", b"REP"), "ROUTER": (b"DEALER", b"ROUTER", b"REQ")}
+
+
+class ZmtpError(ProtocolError):
+    """The peer broke the transport's rules: close its connection."""
+
+
+class ForeignPeerError(ZmtpError):
+    """The peer is no ZeroMQ socket that goes with ours: another program, another mechanism, another socket type."""
+
+
+class RefusedError(ZmtpError):
+    """The peer refused us with an ERROR command, or by closing in the handshake."""
+
+
+class PeerGoneError(ZmtpError):
+    """The peer closed the connection; messages that it sent whole have been delivered."""
+
+
+class MalformedFrameError(ZmtpError):
+    """The peer sent what is no frame, or a command that cannot be read."""
+
+
+class LimitExceededError(ZmtpError):
+    """The peer announced a message with more bytes or frames than we take."""
+
+
+class Zmtp:
+    """One connection, seen from our end.
+
+    Parameters:
+        socket_type: ours, "DEALER" or "ROUTER".
+        maximum_message_bytes: the frames of one message together.
+        maximum_first_frame_bytes: the first of them; by default as much as the whole.
+        maximum_frames: of one message.
+        identity: what a peer that is a ROUTER may name us by; at most 255 bytes, empty: as it likes.
+    """
+
+    def __init__(
+        self,
+        socket_type: str,
+        maximum_message_bytes: int,
+        maximum_first_frame_bytes: Optional[int] = None,
+        maximum_frames: int = 64,
+        identity: bytes = b"",
+    ) -> None:
+        if socket_type not in _COMPATIBLE:
+            raise ValueError(f"socket type {socket_type!r}: use one of {', '.join(_COMPATIBLE)}")
+        if len(identity) > 255:
+            raise ValueError(f"an identity of {len(identity)} bytes; it has at most 255")
+        self._socket_type, self._identity = socket_type, identity
+        self._maximum_message_bytes = maximum_message_bytes
+        self._maximum_first_frame_bytes = min(maximum_message_bytes, maximum_first_frame_bytes or maximum_message_bytes)
+        self._maximum_frames = maximum_frames
+        self.is_ready = False  # whether the peer's READY has come: messages may be sent
+        self.peer_minor_version = -1
+        self.peer_properties: Dict[bytes, bytes] = {}  # what its READY said; names in lower case
+        self._greeted = False
+        self.output = _greeting()  # what must be sent now: see `take_output`
+        self._held = b""  # a piece of the greeting or of a frame's header
+        self._frames: List[bytes] = []  # of the unfinished message
+        self._room = self._maximum_first_frame_bytes  # what the next frame of the unfinished message may have
+        self._flags = self._missing = 0  # of the unfinished frame: its flags, bytes yet to come
+        self._pieces: List[Union[bytes, bytearray]] = []
+
+    @property
+    def peer_has_spoken(self) -> bool:
+        """Whether anything has come from the peer."""
+        return self._greeted or bool(self._held)
+
+    def take_output(self) -> bytes:
+        """What must be sent now, before any message: greeting, READY, PONG or ERROR; mostly nothing."""
+        output, self.output = self.output, b""
+        return output
+
+    def feed(self, data: bytes) -> List[List[bytes]]:
+        """Take received bytes, cut anywhere (none: the peer has closed); returns the messages they complete.
+
+        Raises ZmtpError; then send what `take_output` returns if that is possible at once, and close.
+        """
+        messages: List[List[bytes]] = []
+        if not data:
+            if self.is_ready:
+                raise PeerGoneError("the peer closed the connection")
+            raise RefusedError("the peer closed in the handshake: do mechanism (NULL) and socket type fit?")
+        if self._missing:
+            data = self._continue_frame(data, messages)
+        if self._held:
+            data, self._held = self._held + data, b""
+        if not self._greeted:
+            data = self._read_greeting(data)
+        if data:
+            self._read_frames(data, messages)
+        return messages
+
+    def _read_greeting(self, data: bytes) -> bytes:
+        """The greeting, checked as it comes; returns what follows it."""
+        # The eight bytes between mean nothing: libzmq puts there what ZMTP 1 would read as a length.
+        if data[:1] not in (b"", b"\xff") or (len(data) > 9 and not data[9] & 1):
+            raise ForeignPeerError(f"the peer does not speak ZMTP; it began with {data[:10]!r}")
+        if len(data) > 10 and data[10] < 3:
+            raise ForeignPeerError("the peer speaks ZMTP before 3.0; it needs ZeroMQ 4.0 or later")
+        if len(data) < GREETING_BYTES:
+            self._held = data
+            return b""
+        self.peer_minor_version = data[11] if data[10] == 3 else 1
+        # SCL-TRN-002
+        if data[12:32].rstrip(b"\0") != b"NULL":
+            raise ForeignPeerError(f"the peer wants mechanism {data[12:32]!r}; this end has NULL only")
+        self._greeted = True
+        socket_type = _property(b"Socket-Type", self._socket_type.encode())
+        self.output += _command(b"READY", socket_type + _property(b"Identity", self._identity))
+        return data[GREETING_BYTES:]
+
+    def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
+        position, end = 0, len(data)
+        while end - position >= 2:
+            flags = data[position]
+            if flags & LONG:
+                if end - position < 9:
+                    break
+                size = _LONG_SIZE.unpack_from(data, position + 1)[0]
+                start = position + 9
+            else:
+                size = data[position + 1]
+                start = position + 2
+            if flags > 3 or size > self._room or not self.is_ready:
+                self._check_header(flags, size)
+            position = start + size
+            if position > end:
+                self._flags, self._missing, self._pieces = flags, position - end, [data[start:]]
+                return
+            if flags & MORE or flags & COMMAND:
+                self._take_frame(flags, data[start:position], messages)
+            else:
+                self._frames.append(data[start:position])
+                messages.append(self._frames)
+                self._frames, self._room = [], self._maximum_first_frame_bytes
+        self._held = data[position:]
+
+    def _check_header(self, flags: int, size: int) -> None:
+        if flags > 7 or (flags & COMMAND and flags & MORE):
+            raise MalformedFrameError(f"a frame has flags {flags:#04x}")
+        if flags & COMMAND:
+            if size > MAXIMUM_COMMAND_BYTES:
+                raise LimitExceededError(f"a command of {size} bytes; the limit is {MAXIMUM_COMMAND_BYTES}")
+        elif not self.is_ready:
+            raise MalformedFrameError("a message came before the READY command")
+        # SCL-SEC-006
+        elif size > self._room:
+            limit = self._maximum_message_bytes if self._frames else self._maximum_first_frame_bytes
+            raise LimitExceededError(f"a {'message' if self._frames else 'first frame'} of more than {limit} bytes")
+
+    def _continue_frame(self, data: bytes, messages: List[List[bytes]]) -> bytes:
+        """More of an unfinished frame; returns what follows it."""
+        piece = data if len(data) <= self._missing else data[: self._missing]
+        if len(piece) < _GATHER_BELOW_BYTES and isinstance(self._pieces[-1], bytearray):
+            self._pieces[-1] += piece
+        else:
+            self._pieces.append(piece if len(piece) >= _GATHER_BELOW_BYTES else bytearray(piece))
+        self._missing -= len(piece)
+        if self._missing:
+            return b""
+        body, self._pieces = b"".join(self._pieces), []
+        self._take_frame(self._flags, body, messages)
+        return data[len(piece) :]
+
+    def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
+        if flags & COMMAND:
+            self._take_command(body)
+            return
+        frames = self._frames
+        frames.append(body)
+        if not flags & MORE:
+            messages.append(frames)
+            self._frames, self._room = [], self._maximum_first_frame_bytes
+            return
+        if len(frames) == 1:
+            self._room = self._maximum_message_bytes
+        if len(frames) >= self._maximum_frames:
+            raise LimitExceededError(f"a message of more than {self._maximum_frames} frames")
+        self._room -= len(body)
+
+    def _take_command(self, body: bytes) -> None:
+        name_end = 1 + body[0] if body else 1
+        name, rest = body[1:name_end], body[name_end:]
+        if name == b"ERROR":
+            raise RefusedError(f"the peer refused the connection: {rest[1:256].decode('utf-8', 'replace')}")
+        if not self.is_ready:
+            if name != b"READY":
+                raise MalformedFrameError(f"the first command is {name[:16]!r} instead of READY")
+            self._take_ready(rest)
+        # SCL-TRN-008
+        elif name == b"PING":
+            if not 2 <= len(rest) <= 18:
+                raise MalformedFrameError(f"a PING with {len(rest)} bytes")
+            self.output += _command(b"PONG", rest[2:])  # the first two are how long the peer will wait
+        # Others (PONG; what later versions add) ask nothing of us.
+
+    def _take_ready(self, data: bytes) -> None:
+        properties = self.peer_properties
+        while data:
+            value_at = 1 + data[0] + 4
+            value_end = value_at + int.from_bytes(data[value_at - 4 : value_at], "big")
+            if data[0] == 0 or len(data) < max(value_at, value_end):
+                raise MalformedFrameError("the READY command's properties cannot be read")
+            properties[data[1 : value_at - 4].lower()], data = data[value_at:value_end], data[value_end:]
+        socket_type = properties.get(b"socket-type", b"")
+        # SCL-TRN-002
+        if socket_type not in _COMPATIBLE[self._socket_type]:
+            reason = f"a {self._socket_type} socket cannot speak with one of type {socket_type[:16]!r}"
+            self.output += _command(b"ERROR", bytes((len(reason),)) + reason.encode())
+            raise ForeignPeerError(reason)
+        self.is_ready = True
+
+
+def encode(frames: Sequence[Buffer]) -> List[Buffer]:
+    """Lay out one message for `sendmsg`; frames of COPY_BELOW_BYTES and more are not copied."""
+    buffers: List[Buffer] = []
+    small: List[Buffer] = []
+    last = len(frames) - 1
+    for index, frame in enumerate(frames):
+        size, more = frame.nbytes if isinstance(frame, memoryview) else len(frame), index < last
+        small.append(_SHORT_HEADERS[more][size] if size < 256 else _LONG_HEADER.pack(LONG | more, size))
+        if size < COPY_BELOW_BYTES:
+            small.append(frame)
+        else:
+            buffers += (b"".join(small), frame)
+            small = []
+    if small:
+        buffers.append(b"".join(small))
+    return buffers
+
+
+def _greeting(minor_version: int = 1) -> bytes:
+    return b"\xff" + bytes(7) + b"\x01\x7f" + bytes((3, minor_version)) + b"NULL".ljust(20, b"\0") + bytes(32)
+
+
+def _command(name: bytes, data: bytes) -> bytes:
+    body = bytes((len(name),)) + name + data
+    size = len(body)
+    return (bytes((COMMAND, size)) if size < 256 else _LONG_HEADER.pack(COMMAND | LONG, size)) + body
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value

@@ -1,0 +1,66 @@
+"""What an entry of a graph is: data, or a task; and which keys a task's arguments name.
+
+Rules:
+- A task is a tuple whose first item can be called. Everything else is data.
+- Whatever equals a key of the graph stands for that key, also within lists and tuples.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence
+
+from scaler.exceptions import GraphKeyError
+from scaler.values.texts import description_of
+
+Graph = Mapping[Any, Any]
+
+ONLY_RESULTS = 0  # the arguments are results of other tasks, each a different one
+NO_KEYS = 1  # nothing in the arguments is a key
+FLAT = 2  # some arguments are results of other tasks; nothing in the rest is a key
+MIXED = 3  # any other
+
+DATA = -1  # instead of a task's number
+
+
+def is_task(value: Any) -> bool:
+    return type(value) is tuple and bool(value) and callable(value[0])
+
+
+def is_key(graph: Graph, value: Any) -> bool:
+    try:
+        return value in graph
+    except Exception as error:
+        return _is_known_literal(value, error)
+
+
+def _is_known_literal(value: Any, error: Exception) -> bool:
+    """What was asked of `is_key` about something that cannot be looked for: False if it cannot be a key."""
+    try:
+        hash(value)
+    except Exception:
+        return False  # not hashable: a literal
+    raise GraphKeyError(
+        f"an argument of type {type(value).__name__} cannot be compared with the graph's keys, so it is unknown"
+        f" whether it stands for one: {description_of(error)}"
+    ) from error
+
+
+def keys_in(graph: Graph, arguments: Sequence[Any]) -> List[Any]:
+    """The keys that arguments name, however deep."""
+    named: List[Any] = []
+    _gather_keys(graph, arguments, named)
+    return named
+
+
+def _gather_keys(graph: Graph, values: Sequence[Any], named: List[Any]) -> None:
+    try:
+        if all(map(graph.__contains__, values)):
+            named += values
+            return
+    except Exception:  # one is not hashable; or worse, which is looked at one by one
+        pass
+    for value in values:
+        if is_key(graph, value):
+            named.append(value)
+        elif type(value) is list or type(value) is tuple:
+            _gather_keys(graph, value, named)

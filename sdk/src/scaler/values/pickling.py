@@ -1,0 +1,266 @@
+"""cloudpickle, and what it leaves open for code and classes that travel by value, and for exceptions.
+
+Rules:
+- A code object says which Python it is for. Another one would load some of it and run something else, or die: it
+  refuses it instead, and says what to do.
+- A class says which version of its attributes it comes with. In the process that made the class nothing that arrives
+  changes it. Elsewhere it has the attributes of the version that arrived last, and a function that was loaded earlier
+  gets those of its own version back before it runs (`ClassesOfLoad`).
+- Code that is in no file brings the lines that tracebacks show (`cell_sources`).
+- Exceptions are pickled as `exception_reduction` says.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+import threading
+import types
+import uuid
+import weakref
+from collections import ChainMap
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+
+import cloudpickle
+from cloudpickle import cloudpickle as by_value
+
+from scaler.exceptions import OtherPythonError
+from scaler.values.captures import Captures, take
+from scaler.values.cell_sources import Source, register, source_of
+from scaler.values.exception_reduction import reduction_of
+
+_IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
+
+THIS_PYTHON = "{} {}.{}".format(
+    _IMPLEMENTATIONS.get(sys.implementation.name, sys.implementation.name), *sys.version_info[:2]
+)
+"""What code is for: its form changes with every minor version."""
+
+_TABLE = cloudpickle.Pickler.dispatch_table
+_reduce_to_arguments = _TABLE[types.CodeType]
+
+
+def make_code(made_by: str, *arguments: Any) -> types.CodeType:
+    """A code object from the arguments of its type.
+
+    Raises OtherPythonError when it is for another Python than this one.
+    """
+    if made_by != THIS_PYTHON:
+        raise OtherPythonError(
+            f"its code was made by {made_by}, and this is {THIS_PYTHON}: run the client and the workers with the same"
+            " version of Python, or put the code into a module that is installed on both"
+        )
+    return types.CodeType(*arguments)
+
+
+def make_code_of_cell(made_by: str, source: Source, *arguments: Any) -> types.CodeType:
+    """As `make_code`, of code that is in no file."""
+    code = make_code(made_by, *arguments)
+    name = register(code.co_filename, source)
+    return code if name == code.co_filename else code.replace(co_filename=name)
+
+
+def _reduce_code(code: types.CodeType) -> Tuple[Any, ...]:
+    _, arguments = _reduce_to_arguments(code)
+    source = source_of(code)
+    if source is not None:
+        return make_code_of_cell, (THIS_PYTHON, source, *arguments)
+    return make_code, (THIS_PYTHON, *arguments)
+
+
+def _cached(function: Callable[..., Any], parameters: Dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_cached(cached: Any) -> Any:
+    """A function with a `functools.lru_cache`: as its function travels; what it has cached stays where it is."""
+    if by_value._lookup_module_and_qualname(cached) is not None:
+        return cached.__reduce__()
+    return _cached, (cached.__wrapped__, cached.cache_parameters())
+
+
+# Versions of classes -------------------------------------------------------------------------------------------------
+
+Version = Optional[Tuple[str, int]]
+"""Which process changed a class, and a number of its own; None: not known, so every arrival counts as a change."""
+
+
+class _VersionedClass(NamedTuple):
+    captures: Optional[Captures]
+    version: Version
+
+
+class _Arrived(NamedTuple):
+    """How a class from elsewhere looks now: its version, None before the first, and its attributes."""
+
+    version: Version
+    names: FrozenSet[str]
+
+
+class _Versions:
+    """The versions of classes in this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._arrived: weakref.WeakKeyDictionary[type, _Arrived] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[type, _VersionedClass] = weakref.WeakKeyDictionary()
+        self._asked: Set[int] = set()  # identities of classes whose captures are being looked at, by this thread
+        self._numbers = itertools.count(1)
+        self._process = ""
+
+    def of(self, made: type) -> Version:
+        """The version of a class as it is now."""
+        with self.lock:
+            if id(made) in self._asked:  # it captures something that refers to it
+                return None
+            self._asked.add(id(made))
+            try:
+                known = self._known.get(made)
+                if known is not None and known.captures is not None and known.captures.holds(made):
+                    return known.version
+                captures = take(made)
+                if not self._process:
+                    self._process = uuid.uuid4().hex
+                version = None if captures is None else (self._process, next(self._numbers))
+                self._known[made] = _VersionedClass(captures, version)
+                return version
+            finally:
+                self._asked.discard(id(made))
+
+    def add(self, made: type) -> None:
+        """A class has come from elsewhere, without its attributes."""
+        self._arrived[made] = _Arrived(None, frozenset())
+
+    def set(self, made: type, version: Version, state: Any) -> None:
+        """Give a class that came from elsewhere the attributes of a version."""
+        with self.lock:
+            arrived = self._arrived.get(made)
+            if arrived is None or (version is not None and arrived.version == version):
+                return
+            by_value._class_setstate(made, state)
+            names = frozenset(state[0])
+            for name in arrived.names - names:  # which cloudpickle leaves as they are
+                delattr(made, name)
+            self._arrived[made] = _Arrived(version, names)
+            self._known[made] = _VersionedClass(take(made), version)
+
+    def after_fork_in_child(self) -> None:
+        self.lock = threading.RLock()
+        self._asked.clear()
+        self._process = ""
+
+
+_versions = _Versions()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_versions.after_fork_in_child)
+
+_loading = threading.local()
+
+
+class ClassesOfLoad:
+    """Which classes a payload brought, while it was loaded in a `with` block, and with which attributes.
+
+    Functions that are kept share their classes with whatever is loaded later.
+    """
+
+    def __init__(self) -> None:
+        self._classes: List[Tuple[type, Version, Any]] = []
+
+    def __enter__(self) -> ClassesOfLoad:
+        _loading.classes = self._classes
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _loading.classes = None
+
+    def __bool__(self) -> bool:
+        return bool(self._classes)
+
+    def restore(self) -> None:
+        """Give the classes the attributes that they came with."""
+        for made, version, state in self._classes:
+            _versions.set(made, version, state)
+
+
+def make_class(make: Callable[..., type], *arguments: Any) -> type:
+    """A class without its attributes, unless this process has it already; `arguments` are cloudpickle's."""
+    tracker_id = arguments[-2]
+    with _versions.lock:
+        is_new = tracker_id not in by_value._DYNAMIC_CLASS_TRACKER_BY_ID
+        made = make(*arguments)
+        if is_new:
+            _versions.add(made)
+        return made
+
+
+def set_class_state(made: type, versioned_state: Tuple[Version, Any]) -> None:
+    """Give a class that arrived the attributes of its version."""
+    version, state = versioned_state
+    _versions.set(made, version, state)
+    classes = getattr(_loading, "classes", None)
+    if classes is not None:
+        classes.append((made, version, state))
+
+
+def _versioned(reduced: Tuple[Any, ...], made: type) -> Tuple[Any, ...]:
+    """cloudpickle's reduction of a class that travels by value, with its version."""
+    make, arguments, state, *_ = reduced
+    return (make_class, (make, *arguments), (_versions.of(made), state), None, None, set_class_state)
+
+
+_CACHED: Any = type(functools.lru_cache(make_code))
+_REDUCERS_OF_CACHED = {} if _CACHED is types.FunctionType else {_CACHED: _reduce_cached}  # in Python, it is a function
+
+
+def _refuse_foreign_future(obj: Any) -> None:
+    """Raises TypeError for a future that nobody would ever give its result in another process."""
+    kind = type(obj)
+    packages = {each.__module__.partition(".")[0] for each in kind.__mro__}  # nothing is imported for this
+    has_own_reduction = any("__reduce__" in each.__dict__ for each in kind.__mro__[:-1])
+    if "distributed" in packages or (packages & {"asyncio", "_asyncio", "concurrent"} and not has_own_reduction):
+        raise TypeError(
+            f"{kind.__module__}.{kind.__qualname__} is a future of another library, which a task cannot wait for: pass"
+            " its result()"
+        )
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's, but for code objects, classes and exceptions."""
+
+    # As many tables as before: each is asked for every object that is no builtin.
+    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
+        {**_TABLE.maps[0], types.CodeType: _reduce_code, **_REDUCERS_OF_CACHED}, *_TABLE.maps[1:]
+    )
+
+    if hasattr(cloudpickle.Pickler, "reducer_override"):
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, BaseException):
+                return reduction_of(obj)
+            if hasattr(type(obj), "add_done_callback"):
+                _refuse_foreign_future(obj)
+            reduced = super().reducer_override(obj)
+            if type(reduced) is tuple and reduced[-1] is by_value._class_setstate:
+                return _versioned(reduced, obj)
+            return reduced
+
+    else:  # PyPy's pickle is in Python: every class is saved by this method, metaclasses included
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, BaseException):
+                return reduction_of(obj)
+            if hasattr(type(obj), "add_done_callback"):
+                _refuse_foreign_future(obj)
+            return NotImplemented
+
+        def save_global(self, obj: Any, name: Any = None, pack: Any = None) -> None:
+            if name is None and isinstance(obj, type) and not by_value._should_pickle_by_reference(obj):
+                reduced = by_value._class_reduce(obj)
+                if reduced[-1] is by_value._class_setstate:
+                    self._save_reduce_pickle5(*_versioned(reduced, obj), obj=obj)
+                    return
+            super().save_global(obj, name=name)
+
+        dispatch: ClassVar[Any] = {**cloudpickle.Pickler.dispatch, type: save_global}
