@@ -19,23 +19,17 @@ needs the first two alone.
 
 from __future__ import annotations
 
+from scaler_protocol.session.ids import MAXIMUM_SESSION
+from scaler_protocol.versions import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol.wire import messages
 from scaler_protocol.wire.codec import decode, decode_struct, encode, encode_struct
 from scaler_protocol.wire.errors import InvalidFieldError, MalformedMessageError, ProtocolError
 
 __version__ = "1.0.0"
 
-# What this package speaks: one major version, a range of minors. Two sides take the highest minor they share.
-PROTOCOL_MAJOR = 1
-PROTOCOL_MINOR_MIN = 0
-PROTOCOL_MINOR_MAX = 0
-
 MAXIMUM_HEADER_BYTES = 64 * 1024 * 1024
 """Of a message's first frame: everybody waits while a scheduler decodes it. That of a graph of a million tasks with one
 predecessor each has 28 MB, and takes some 20 ms; the worst that fits takes two seconds."""
-
-MAXIMUM_SESSION = (1 << 24) - 1
-"""The highest number of a session, which is the upper part of ids of objects; the lowest is 1."""
 
 __all__ = [
     "MAXIMUM_HEADER_BYTES",

@@ -1,0 +1,104 @@
+"""Which parts of an object to request next, while it is fetched in chunks.
+
+    requests() ──▶ (0, chunk)                    the object's size is unknown until the first answer
+    accept(0, ...) ─▶ requests() ──▶ up to FETCH_WINDOW_CHUNKS unanswered requests, until everything is requested
+    accept(...) ... ─▶ is_complete
+
+Rules:
+- Sans-IO: no message, socket or file. The caller sends requests, checks statuses and stores bytes.
+- A peer may answer with fewer bytes than requested; the rest is requested again.
+- An answer that was not requested, or contradicts the object's size, is the peer's fault: MalformedMessageError.
+
+Source: SCL-OBJ-009, SCL-OBJ-011.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional
+
+from scaler_protocol.wire.errors import MalformedMessageError
+
+FETCH_WINDOW_CHUNKS = 4
+"""So many requests for one object may be unanswered, so that a large object delays nothing else for long."""
+
+
+class PartRequest(NamedTuple):
+    """
+    Parameters:
+        offset: where the part begins, in bytes.
+        length: how many bytes are wanted at most.
+    """
+
+    offset: int
+    length: int
+
+
+class FetchWindow:
+    """The progress of fetching one object.
+
+    Parameters:
+        chunk_bytes: how many bytes to request at once.
+        size: of the object in bytes, if it is known.
+    """
+
+    __slots__ = ("size", "received_bytes", "_chunk_bytes", "_requested_bytes", "_unanswered", "_again")
+
+    def __init__(self, chunk_bytes: int, size: Optional[int] = None) -> None:
+        self.size = size
+        self.received_bytes = 0
+        self._chunk_bytes = chunk_bytes
+        self._requested_bytes = 0
+        self._unanswered: Dict[int, int] = {}  # lengths of requests by their offsets
+        self._again: List[PartRequest] = []  # what answers left out
+
+    @property
+    def is_complete(self) -> bool:
+        return self.size is not None and self.received_bytes >= self.size and not self._unanswered
+
+    def requests(self) -> List[PartRequest]:
+        """The requests to send now; they count as sent."""
+        found: List[PartRequest] = []
+        if self.size is None:
+            if not self._unanswered:
+                found.append(PartRequest(0, self._chunk_bytes))
+                self._unanswered[0] = self._chunk_bytes
+            return found
+        while len(self._unanswered) < FETCH_WINDOW_CHUNKS:
+            if self._again:
+                request = self._again.pop(0)
+            elif self._requested_bytes < self.size:
+                request = PartRequest(self._requested_bytes, min(self._chunk_bytes, self.size - self._requested_bytes))
+                self._requested_bytes += request.length
+            else:
+                break
+            self._unanswered[request.offset] = request.length
+            found.append(request)
+        return found
+
+    def accept(self, offset: int, length: int, size: int) -> None:
+        """An answer has come.
+
+        Parameters:
+            offset: where its bytes begin.
+            length: how many there are.
+            size: of the whole object, as the answer says.
+
+        Raises MalformedMessageError if nothing of the kind was requested, or if it contradicts earlier answers.
+        """
+        requested = self._unanswered.get(offset)
+        if requested is None or length > requested:
+            raise MalformedMessageError(f"{length} bytes of an object from byte {offset} were not requested")
+        if self.size is not None and size != self.size:
+            raise MalformedMessageError(f"an object of {self.size} bytes cannot have {size} bytes")
+        wanted = min(requested, size - offset)
+        if length > wanted:
+            raise MalformedMessageError(f"{length} bytes from byte {offset} lead beyond the end of {size} bytes")
+        if not length and size:
+            raise MalformedMessageError(f"the answer from byte {offset} of {size} has no bytes")
+        if self.size is None:
+            self.size = size
+            self._requested_bytes = min(requested, size)
+        del self._unanswered[offset]
+        self.received_bytes += length
+        if length < wanted:
+            self._again.append(PartRequest(offset + length, wanted - length))

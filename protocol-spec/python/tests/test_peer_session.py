@@ -1,0 +1,457 @@
+"""A peer's session: it is found, kept alive, found again, and ends as the specification's table says."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Type, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler_protocol import messages as m
+from scaler_protocol.session.effects import (
+    Connect,
+    Disconnect,
+    EndCause,
+    Ended,
+    Interrupted,
+    Opened,
+    SessionEffect,
+    Transmit,
+)
+from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
+from scaler_protocol.session.table import TRANSITIONS, Fault, Ignored, SessionEvent, SessionState
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = Path(__file__).parents[2] / "machines/session-at-peer.toml"
+Kind = TypeVar("Kind")
+
+
+class Peer:
+    """A session, its clock, and what it has asked for."""
+
+    def __init__(self, role: m.Role = m.Role.WORKER, **settings: Any) -> None:
+        self.effects: List[SessionEffect] = []
+        self.now = 100.0
+        chosen = SessionSettings(**{"heartbeat_interval_seconds": 2.0, "give_up_seconds": 60.0, **settings})
+        self.session = PeerSession(m.Hello(role=role), chosen, self.effects, lambda now: m.Heartbeat(), lambda: 0.5)
+
+    def take(self) -> List[SessionEffect]:
+        taken, self.effects[:] = list(self.effects), []
+        return taken
+
+    def sent(self) -> List[m.Member]:
+        """The messages sent since the last look; anything else asked for is an error."""
+        taken = self.take()
+        assert all(isinstance(each, Transmit) for each in taken), taken
+        return [each.message for each in taken if isinstance(each, Transmit)]
+
+    def hear(self, message: m.Message) -> bool:
+        return self.session.on_message(self.now, message)
+
+    def sleep(self, seconds: float) -> None:
+        """Time goes by; the session is called as often as it wants to be."""
+        end = self.now + seconds
+        while self.session.next_time <= end:
+            self.now = max(self.now, self.session.next_time)
+            before = (self.session.next_time, len(self.effects))
+            self.session.on_time(self.now)
+            assert (self.session.next_time, len(self.effects)) != before, "it asked to be called, and did nothing"
+        self.now = end
+
+    def started(self) -> Peer:
+        """It has looked for a scheduler once, in vain."""
+        self.session.start(self.now)
+        self.session.on_connect_failed(self.now, "connection refused")
+        self.take()
+        return self
+
+    def greeting(self) -> Peer:
+        self.session.start(self.now)
+        assert self.take() == [Connect()]
+        self.session.on_connected(self.now)
+        assert [type(message) for message in self.sent()] == [m.Hello]
+        return self
+
+    def opened(self, session: int = 7, **welcome: Any) -> Peer:
+        self.greeting()
+        self.hear(m.Welcome(session=session, **welcome))
+        assert [type(effect) for effect in self.take()] == [Opened]
+        self.session.on_time(self.now)
+        assert [type(message) for message in self.sent()] == [m.Heartbeat]
+        return self
+
+    def draining(self) -> Peer:
+        assert self.opened().hear(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING))
+        return self
+
+    def leaving(self) -> Peer:
+        self.opened().session.leave(self.now)
+        self.take()
+        return self
+
+    def ended(self) -> Peer:
+        self.leaving().hear(m.DisconnectResponse())
+        self.take()
+        return self
+
+
+def only(kind: Type[Kind], effects: List[SessionEffect]) -> Kind:
+    (found,) = [effect for effect in effects if isinstance(effect, kind)]
+    return found
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+STATES: Dict[SessionState, Callable[[Peer], Peer]] = {
+    SessionState.APART: Peer.started,
+    SessionState.GREETING: Peer.greeting,
+    SessionState.OPEN: Peer.opened,
+    SessionState.DRAINING: Peer.draining,
+    SessionState.LEAVING: Peer.leaving,
+    SessionState.ENDED: Peer.ended,
+}
+
+
+def refusal(reason: m.RefusalReason) -> m.Refusal:
+    return m.Refusal(reason=reason, message="as it likes")
+
+
+EVENTS: Dict[SessionEvent, Callable[[Peer], Any]] = {
+    SessionEvent.CONNECT: lambda peer: peer.session.on_connected(peer.now),
+    SessionEvent.WELCOME: lambda peer: peer.hear(m.Welcome(session=9)),
+    SessionEvent.NOT_GREETED: lambda peer: peer.hear(refusal(m.RefusalReason.NOT_GREETED)),
+    SessionEvent.SHUTTING_DOWN: lambda peer: peer.hear(refusal(m.RefusalReason.SHUTTING_DOWN)),
+    SessionEvent.REFUSED: lambda peer: peer.hear(refusal(m.RefusalReason.MALFORMED)),
+    SessionEvent.LOST: lambda peer: peer.session.on_disconnected(peer.now, "reset by peer"),
+    SessionEvent.TOLD_TO_LEAVE: lambda peer: peer.hear(m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN)),
+    SessionEvent.TOLD_TO_DRAIN: lambda peer: peer.hear(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING)),
+    SessionEvent.DRAINED: lambda peer: peer.session.drained(peer.now),
+    SessionEvent.LEAVE: lambda peer: peer.session.leave(peer.now),
+    SessionEvent.RESPONSE: lambda peer: peer.hear(m.DisconnectResponse()),
+}
+
+
+def test_the_table_is_the_specifications() -> None:
+    specified = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    ours: Dict[str, Dict[str, str]] = {}
+    for state, row in TRANSITIONS.items():
+        for event, decision in row.items():
+            if isinstance(decision, SessionState):
+                said = decision.value
+            else:
+                said = f"{'fault' if isinstance(decision, Fault) else 'ignore'}: {decision.why}"
+            ours.setdefault(state.value, {})[event.value] = said
+    assert ours == specified["transitions"]
+    assert {state.value for state in SessionState} == set(specified["states"])
+    assert {event.value for event in SessionEvent} == set(specified["events"])
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(SessionState, SessionEvent)))
+def test_each_event_in_each_state_does_what_the_table_says(state: SessionState, event: SessionEvent) -> None:
+    peer = STATES[state](Peer())
+    assert peer.session.state is state
+    decision = TRANSITIONS[state][event]
+    if isinstance(decision, Fault) and event is SessionEvent.DRAINED:
+        with pytest.raises(AssertionError, match="drained"):
+            EVENTS[event](peer)
+        return
+    EVENTS[event](peer)
+    effects = peer.take()
+    assert peer.session.state is (decision if isinstance(decision, SessionState) else state)
+    sent = [type(effect.message).__name__ for effect in effects if isinstance(effect, Transmit)]
+    specified = tomllib.loads(TABLE.read_text(encoding="utf-8"))["replies"].get(f"{state.value}.{event.value}")
+    assert sent == ([] if specified is None else [specified])
+    if isinstance(decision, (Ignored, Fault)):
+        assert effects == []
+    elif decision is SessionState.ENDED:
+        assert only(Ended, effects).was_open is (state in (SessionState.OPEN, SessionState.DRAINING))
+        assert peer.session.next_time == NEVER
+    elif decision is SessionState.APART and state is not SessionState.APART:
+        assert only(Interrupted, effects).was_open is (state is SessionState.OPEN)
+        assert only(Disconnect, effects)
+
+
+def test_a_client_takes_a_request_to_drain_for_a_shutdown() -> None:
+    peer = Peer(m.Role.CLIENT).opened()
+    peer.hear(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING, message="why"))
+    ended = only(Ended, peer.take())
+    assert (ended.cause, ended.reason) == (EndCause.SHUT_DOWN, "why")
+
+
+# Beginning ------------------------------------------------------------------------------------------------------------
+
+
+def test_hello_says_versions_and_the_interval_and_the_session_before() -> None:
+    peer = Peer(m.Role.CLIENT)
+    peer.session.start(peer.now)
+    peer.take()
+    peer.session.on_connected(peer.now)
+    (hello,) = peer.sent()
+    assert isinstance(hello, m.Hello)
+    assert (hello.major, hello.minor_min, hello.minor_max) == (1, 0, 0)
+    assert (hello.heartbeat_interval_milliseconds, hello.previous_session) == (2000, 0)
+    peer.hear(m.Welcome(session=7))
+    peer.session.on_disconnected(peer.now, "reset by peer")
+    peer.sleep(1.0)
+    peer.session.on_connected(peer.now)
+    assert [each.message.previous_session for each in peer.take() if isinstance(each, Transmit)] == [7]  # type: ignore[union-attr]
+
+
+def test_messages_are_the_owners_within_a_session_only() -> None:
+    peer = Peer().greeting()
+    assert not peer.hear(m.Task())
+    peer.hear(m.Welcome(session=7))
+    assert peer.hear(m.Task()) and peer.hear(m.HeartbeatEcho())
+    assert not peer.hear(m.Heartbeat()) and not peer.hear(m.DisconnectResponse())
+    peer.session.leave(peer.now)
+    assert not peer.hear(m.Task()) and not peer.hear(m.HeartbeatEcho())
+
+
+@pytest.mark.parametrize("session", [0, 1 << 24])
+def test_whoever_grants_an_impossible_session_is_not_a_scheduler(session: int) -> None:
+    peer = Peer().greeting()
+    peer.hear(m.Welcome(session=session))
+    ended = only(Ended, peer.take())
+    assert ended.cause is EndCause.NOT_A_SCHEDULER and "sessions are from 1 to" in ended.reason
+    peer = Peer().opened()
+    peer.session.on_disconnected(peer.now, "reset by peer")
+    peer.sleep(0.1)
+    peer.session.on_connected(peer.now)
+    peer.take()
+    peer.hear(m.Welcome(session=session))
+    assert not only(Interrupted, peer.take()).was_open  # the scheduler that was there before may come back
+
+
+def test_who_waits_for_the_first_session_tries_often_and_gives_up_in_time() -> None:
+    peer = Peer(m.Role.CLIENT, first_timeout_seconds=1.0)
+    peer.session.start(peer.now)
+    attempts = -1  # the first does not count
+    while peer.session.state is not SessionState.ENDED:
+        effects = peer.take()
+        if Connect() in effects:
+            attempts += 1
+            peer.session.on_connect_failed(peer.now, "connection refused")
+        else:
+            peer.sleep(peer.session.next_time - peer.now)
+    assert attempts == 20 and peer.now == pytest.approx(101.0)
+    assert only(Ended, peer.take()) == Ended(EndCause.GAVE_UP, "connection refused", False)
+
+
+def test_a_hello_without_an_answer_is_said_again_on_another_connection() -> None:
+    peer = Peer().greeting()
+    peer.sleep(10.0)
+    effects = peer.take()
+    assert [type(effect) for effect in effects] == [Disconnect, Interrupted]
+    peer.sleep(0.1)
+    assert peer.take() == [Connect()]
+
+
+# Keeping --------------------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_are_numbered_and_measure_half_the_way() -> None:
+    peer = Peer().opened()
+    peer.now += 0.004
+    assert peer.hear(m.HeartbeatEcho(sequence=1))
+    peer.sleep(2.0)
+    assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=2000)]
+
+
+def test_the_schedulers_interval_goes_before_ours_while_its_session_lasts() -> None:
+    peer = Peer().opened(heartbeat_interval_milliseconds=500)
+    peer.sleep(2.1)
+    assert len(peer.sent()) == 4
+
+
+def test_news_is_told_at_once_but_not_more_often_than_every_few_milliseconds() -> None:
+    peer = Peer().opened()
+    for _ in range(10):
+        peer.session.beat_soon(peer.now)
+        peer.sleep(0.001)
+    assert len(peer.sent()) == 2
+
+
+def test_a_heartbeat_of_the_scheduler_is_answered() -> None:
+    peer = Peer().opened()
+    peer.hear(m.Heartbeat(sequence=5))
+    assert peer.sent() == [m.HeartbeatEcho(sequence=5)]
+
+
+def test_a_silent_scheduler_is_left_and_looked_for_again() -> None:
+    peer = Peer().opened(timeout_milliseconds=5000)
+    peer.sleep(4.9)
+    assert only_heartbeats(peer.take())
+    peer.sleep(0.1)
+    interrupted = only(Interrupted, peer.take())
+    assert interrupted.was_open and "no message from the scheduler for 5 s" in interrupted.reason
+
+
+def only_heartbeats(effects: List[SessionEffect]) -> bool:
+    return all(isinstance(each, Transmit) and isinstance(each.message, m.Heartbeat) for each in effects)
+
+
+def test_the_peers_own_patience_with_silence_goes_before_the_schedulers() -> None:
+    peer = Peer(silence_timeout_seconds=30.0).opened(timeout_milliseconds=5000)
+    peer.sleep(29.0)
+    assert only_heartbeats(peer.take())
+    peer.sleep(1.0)
+    assert only(Interrupted, peer.take())
+
+
+# Coming back ----------------------------------------------------------------------------------------------------------
+
+
+def fail_until_the_end(peer: Peer) -> List[float]:
+    """The pauses between attempts, when no attempt succeeds."""
+    pauses: List[float] = []
+    since = peer.now
+    while peer.session.state is not SessionState.ENDED:
+        peer.sleep(peer.session.next_time - peer.now)
+        if Connect() in peer.take():
+            pauses.append(round(peer.now - since, 6))
+            peer.session.on_connect_failed(peer.now, "connection refused")
+            since = peer.now
+    return pauses
+
+
+def test_pauses_between_attempts_grow_up_to_a_limit() -> None:
+    peer = Peer(give_up_seconds=10.0).opened()
+    peer.session.on_disconnected(peer.now, "reset by peer")
+    pauses = fail_until_the_end(peer)
+    assert pauses[:6] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0] and set(pauses[5:]) == {1.0}
+    assert peer.now == pytest.approx(110.0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_pauses_differ_by_a_quarter_at_most(numbers: List[float]) -> None:
+    peer = Peer()
+    given_numbers = iter(numbers * 100)
+    peer.session = PeerSession(
+        m.Hello(role=m.Role.WORKER),
+        SessionSettings(2.0, give_up_seconds=5.0),
+        peer.effects,
+        lambda now: m.Heartbeat(),
+        lambda: next(given_numbers),
+    )
+    peer.opened()
+    peer.session.on_disconnected(peer.now, "reset by peer")
+    expected = 0.05
+    for pause in fail_until_the_end(peer):
+        assert 0.749 * expected <= pause <= 1.251 * expected
+        expected = min(2 * expected, 1.0)
+
+
+def test_a_scheduler_that_drops_its_peers_again_and_again_is_given_up() -> None:
+    peer = Peer(m.Role.CLIENT, give_up_seconds=8.0).opened()
+    welcomes = 0
+    while peer.session.state is not SessionState.ENDED:
+        peer.session.on_disconnected(peer.now, "dropped")
+        peer.sleep(min(1.3, peer.session.next_time - peer.now))
+        if Connect() in peer.take():
+            peer.session.on_connected(peer.now)
+            peer.hear(m.Welcome(session=8 + welcomes))
+            welcomes += 1
+    assert welcomes > 5 and peer.now <= 108.0 + 1.3
+
+
+def test_a_session_that_lasted_or_made_progress_renews_patience() -> None:
+    for use in (lambda peer: peer.session.made_progress(peer.now), lambda peer: last(peer, 6.0)):
+        peer = Peer(give_up_seconds=10.0).opened()
+        for _ in range(4):
+            last(peer, 5.5)
+            use(peer)
+            peer.session.on_disconnected(peer.now, "dropped")
+            assert only(Interrupted, peer.take())
+            peer.sleep(0.05)
+            assert peer.take() == [Connect()], "the first attempt is soon again"
+            peer.session.on_connected(peer.now)
+            peer.hear(m.Welcome(session=8))
+            peer.take()
+    assert peer.session.state is SessionState.OPEN
+
+
+def last(peer: Peer, seconds: float) -> None:
+    """The session goes on for so long, and something is heard in it."""
+    peer.sleep(seconds)
+    peer.hear(m.HeartbeatEcho())
+    peer.take()
+
+
+def test_what_was_sent_in_doubt_is_not_continued() -> None:
+    peer = Peer().opened()
+    peer.session.interrupt(peer.now, "bytes that are not a message")
+    assert [type(effect) for effect in peer.take()] == [Disconnect, Interrupted]
+
+
+# Ending ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_leaving_waits_for_the_answer_but_not_for_ever(answer: bool) -> None:
+    peer = Peer().opened()
+    peer.session.leave(peer.now, "enough")
+    assert peer.sent() == [m.DisconnectRequest(reason=m.DisconnectReason.LEAVING, message="enough")]
+    if answer:
+        peer.hear(m.DisconnectResponse())
+    else:
+        peer.sleep(2.0)
+    assert only(Ended, peer.take()).cause is EndCause.LEFT
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [(m.RefusalReason.VERSION_MISMATCH, EndCause.REFUSED), (m.RefusalReason.NOT_ALLOWED, EndCause.REFUSED)],
+)
+def test_a_refusal_says_why_it_ends(reason: m.RefusalReason, cause: EndCause) -> None:
+    peer = Peer().greeting()
+    peer.hear(refusal(reason))
+    ended = only(Ended, peer.take())
+    assert ended.cause is cause and ended.refusal is not None and ended.refusal.reason is reason
+
+
+# Any history ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_no_history_breaks_the_session(data: st.DataObject) -> None:
+    """Whatever comes, the session wants to be called again unless it has ended, and says so once."""
+    peer = Peer(give_up_seconds=20.0)
+    peer.session.start(peer.now)
+    connecting: Optional[bool] = None
+    ends = 0
+    for _ in range(data.draw(st.integers(1, 60))):
+        for effect in peer.take():
+            connecting = True if isinstance(effect, Connect) else connecting
+            connecting = False if isinstance(effect, Disconnect) else connecting
+            ends += isinstance(effect, Ended)
+            if isinstance(effect, Transmit) and not isinstance(effect.message, (m.Hello, m.DisconnectRequest)):
+                assert connecting is None, "sent without a connection"
+        step = data.draw(st.sampled_from(["sleep", *[event.name for event in SessionEvent]]))
+        if connecting:
+            connected = data.draw(st.booleans())
+            connecting = None if connected else False
+            if connected:
+                peer.session.on_connected(peer.now)
+            else:
+                peer.session.on_connect_failed(peer.now, "refused")
+        elif step == "sleep":
+            peer.now += data.draw(st.floats(0, 30))
+            peer.session.on_time(peer.now)
+        elif step == "DRAINED":
+            if peer.session.state is SessionState.DRAINING:
+                peer.session.drained(peer.now)
+        elif step != "CONNECT" and (connecting is None or step in ("LEAVE", "LOST")):
+            EVENTS[SessionEvent[step]](peer)
+        assert ends <= 1
+        if peer.session.state is SessionState.ENDED:
+            assert peer.session.next_time == NEVER
+        elif not connecting:
+            assert peer.session.next_time < NEVER
