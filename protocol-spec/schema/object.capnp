@@ -1,6 +1,8 @@
 @0xe4b8d1f3a7c20904;
 # Objects: functions, large arguments, large results, whatever is sent once and used often.
 
+using Columns = import "columns.capnp";
+
 enum ObjectKind {
   value @0;
   function @1;
@@ -22,13 +24,13 @@ enum ObjectAction {
              # keeps hard links to what they were may do likewise, so that the memory is free; others ignore it
 }
 
-struct ObjectInstruction {
+struct ObjectInstruction $Columns.entries("ids") {
   # Create or delete objects; columns, one entry an object. The payload frame has the contents of
   # the inline ones back to back, in order.
   action @0 :ObjectAction;
   ids @1 :List(UInt64);
-  sizes @2 :List(UInt64);
-  storages @3 :List(UInt8);  # ObjectStorage
+  sizes @2 :List(UInt64) $Columns.always;
+  storages @3 :List(UInt8) $Columns.always;  # ObjectStorage
   kinds @4 :List(UInt8);  # ObjectKind
   names @5 :List(Text);  # for humans; may be empty
   codec @6 :Text;

@@ -6,6 +6,7 @@
 # in a snapshot, all there is. Entries are whole: an entry replaces what was known under its number. Totals count since
 # the scheduler, the session or whatever the entry is about began.
 
+using Columns = import "columns.capnp";
 using Common = import "common.capnp";
 
 struct Count {
@@ -62,7 +63,7 @@ struct WorkerIdentity {
   capabilities @6 :List(Common.Capability);
 }
 
-struct WorkerColumns {
+struct WorkerColumns $Columns.entries("sessions") $Columns.complete {
   sessions @0 :List(UInt32);
   tasks @1 :List(UInt32);  # that are at the worker
   queued @2 :List(UInt32);  # of them, in its own queue, by its last heartbeat
@@ -77,7 +78,7 @@ struct WorkerColumns {
   processors @11 :List(UInt32);  # how many it has told of; 0: forget those that it had
 }
 
-struct ProcessorColumns {
+struct ProcessorColumns $Columns.entries("workers") $Columns.complete {
   # Those of workers of which a heartbeat came. The processors of a worker are told together; they replace all that
   # were known of that worker.
   workers @0 :List(UInt32);
@@ -100,7 +101,7 @@ struct ClientIdentity {
   implementation @4 :Common.Implementation;
 }
 
-struct ClientColumns {
+struct ClientColumns $Columns.entries("sessions") $Columns.complete {
   sessions @0 :List(UInt32);
   tasks @1 :List(UInt64);  # without an outcome
   finished @2 :List(UInt64);  # total
@@ -117,21 +118,21 @@ struct FunctionIdentity {
   client @2 :UInt32;  # session; 0: a function addressed by name
 }
 
-struct FunctionColumns {
+struct FunctionColumns $Columns.entries("numbers") $Columns.complete {
   numbers @0 :List(UInt32);
   finished @1 :List(UInt64);  # total
   failed @2 :List(UInt64);  # of them
   busyMicroseconds @3 :List(UInt64);  # total
   running @4 :List(UInt32);
   waiting @5 :List(UInt64);
-  durationCounts @6 :List(UInt32);
+  durationCounts @6 :List(UInt32) $Columns.counts("durationBuckets, durationTasks");
   # Durations of finished tasks: for each function in turn so many entries of the two that follow. Bucket b counts tasks
   # that took from 2^(b/4) to 2^((b+1)/4) microseconds; short tasks are counted by the mean of those reported together.
   durationBuckets @7 :List(UInt8);
   durationTasks @8 :List(UInt64);
 }
 
-struct GraphColumns {
+struct GraphColumns $Columns.entries("numbers") $Columns.complete {
   # A graph is known by its client and its first task id.
   numbers @0 :List(UInt64);  # the scheduler's
   clients @1 :List(UInt32);
@@ -152,7 +153,7 @@ struct ObjectIdentity {
   kind @2 :UInt8;  # ObjectKind
 }
 
-struct ObjectColumns {
+struct ObjectColumns $Columns.entries("ids") $Columns.complete {
   # Objects that are no small ones: those of 64 KiB and more.
   ids @0 :List(UInt64);
   owners @1 :List(UInt32);  # session
@@ -160,7 +161,7 @@ struct ObjectColumns {
   states @3 :List(UInt8);  # bits: 1 on disk, 2 still arriving, 4 its owner has let go of it
 }
 
-struct TaskRuns {
+struct TaskRuns $Columns.entries("endMicroseconds") $Columns.complete {
   # Which tasks ended, where and when: one entry for tasks that one processor ran one after the other, or reported
   # together. Under load not every run is told, see the last fields; SchedulerStatus counts all.
   schedulerId @0 :Data;

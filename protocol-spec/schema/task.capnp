@@ -4,24 +4,27 @@
 #
 # Columns that a batch does not need are empty. All other columns have one entry a task; a batch
 # whose columns disagree, or whose payload frame is not as long as the sum of its sizes, is malformed.
+# Which columns belong together is said by annotations of columns.capnp.
 
+using Columns = import "columns.capnp";
 using Common = import "common.capnp";
 
-struct Task {
+struct Task $Columns.entries("ids") {
   # Client to scheduler: `ids` are the client's task ids, strictly ascending within a session.
   # Scheduler to worker: `ids` are instance ids, unique for the life of the scheduler.
   ids @0 :List(UInt64);
-  payloadSizes @1 :List(UInt32);
+  payloadSizes @1 :List(UInt32) $Columns.payload;
   function @2 :UInt64;  # object id; 0: `functionName` names it
   functionName @3 :Text;
   codec @4 :Text;  # of every payload in the batch: cloudpickle, json, raw, ...; empty: any worker will do
   options @5 :Common.TaskOptions;
-  dependencyCounts @6 :List(UInt16);  # how many entries of `dependencies` each task has
+  dependencyCounts @6 :List(UInt16) $Columns.counts("dependencies");  # how many of `dependencies` each task has
   dependencies @7 :List(UInt64);  # object ids; payloads refer to them by position
   attempt @8 :UInt16;  # scheduler to worker: 1 for the first
   client @9 :UInt32;  # scheduler to worker: session of the client it runs for
   parentInstance @10 :UInt64;  # client to scheduler: 0, or the instance of the task that submits
-  predecessorCounts @11 :List(UInt16);  # client to scheduler: how many entries of `predecessors` each task has
+  predecessorCounts @11 :List(UInt16) $Columns.counts("predecessors");
+  # Client to scheduler: how many of `predecessors` each task has.
   predecessors @12 :List(UInt64);  # ids of earlier tasks, whose results the tasks need
 }
 
@@ -38,11 +41,11 @@ struct TaskEcho {
   bytesReleased @4 :UInt64;
 }
 
-struct TaskResult {
+struct TaskResult $Columns.entries("ids") {
   # Worker to scheduler with instance ids; scheduler to client with the client's task ids.
   ids @0 :List(UInt64);
   statuses @1 :List(UInt8);  # TaskStatus; empty: all success
-  payloadSizes @2 :List(UInt32);
+  payloadSizes @2 :List(UInt32) $Columns.payload;
   codec @3 :Text;
   objects @4 :List(UInt64);  # object id of a large result, 0 where the payload holds it; empty: all inline
   busyMicroseconds @5 :UInt64;  # time the batch kept processors busy
@@ -53,7 +56,7 @@ struct TaskResult {
   # Scheduler to client, graphs only: 1 + the id of the node whose failure the entry passes on to a target
   # that needed it; 0: the outcome is the task's own.
 
-  runs @10 :List(UInt64);
+  runs @10 :List(UInt64) $Columns.apart;
   # Worker to scheduler, while HeartbeatEcho.isWatched; otherwise empty. Three numbers a run: how many of the tasks, in
   # order, one processor ran one after the other; its process id, 0: none did; how many microseconds it was busy with them.
 }
@@ -69,9 +72,9 @@ enum CancelOutcome {
   notFound @2;  # its TaskResult went out before
 }
 
-struct TaskCancelConfirm {
+struct TaskCancelConfirm $Columns.entries("ids") {
   ids @0 :List(UInt64);
-  outcomes @1 :List(UInt8);  # CancelOutcome
+  outcomes @1 :List(UInt8) $Columns.always;  # CancelOutcome
 }
 
 struct TaskLog {
@@ -93,7 +96,7 @@ struct Explanation {
   text @1 :Text;
 }
 
-struct GraphTask {
+struct GraphTask $Columns.entries("ids") {
   # A graph of tasks. Node i is described by entry i of the columns; its predecessors are
   # `predecessors[predecessorOffsets[i] : predecessorOffsets[i + 1]]`, node positions smaller than i.
   # `ids` are task ids as in Task. A node runs when all its predecessors have succeeded. When one of them
@@ -106,21 +109,22 @@ struct GraphTask {
   # then the node's own payload. A size of 0xFFFFFFFF says that the result is an object: these are the last
   # entries of the task's dependencies, in order.
   ids @0 :List(UInt64);
-  payloadSizes @1 :List(UInt32);
-  functions @2 :List(UInt64);  # object ids
-  predecessorOffsets @3 :List(UInt32);  # one entry more than there are nodes; empty: no node has predecessors
-  predecessors @4 :List(UInt32);
-  targets @5 :List(UInt32);  # node positions whose results the client wants
+  payloadSizes @1 :List(UInt32) $Columns.payload;
+  functions @2 :List(UInt64) $Columns.always;  # object ids
+  predecessorOffsets @3 :List(UInt32) $Columns.apart;
+  # One entry more than there are nodes; empty: no node has predecessors.
+  predecessors @4 :List(UInt32) $Columns.apart;
+  targets @5 :List(UInt32) $Columns.apart;  # node positions whose results the client wants
   codec @6 :Text;
   options @7 :Common.TaskOptions;
-  dependencyCounts @8 :List(UInt16);  # these two as in Task
+  dependencyCounts @8 :List(UInt16) $Columns.counts("dependencies");  # these two as in Task
   dependencies @9 :List(UInt64);
 }
 
-struct GraphTaskResult {
+struct GraphTaskResult $Columns.entries("ids") {
   ids @0 :List(UInt64);
   statuses @1 :List(UInt8);
-  payloadSizes @2 :List(UInt32);
+  payloadSizes @2 :List(UInt32) $Columns.payload;
   codec @3 :Text;
   objects @4 :List(UInt64);
 }

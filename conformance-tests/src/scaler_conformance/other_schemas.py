@@ -18,7 +18,7 @@ from scaler_conformance.codec import Schema
 from scaler_conformance.register import SPECIFICATION
 
 UNHEARD_OF = "UnheardOf"
-_BLOCK = re.compile(r"(?ms)^(struct|enum) (\w+) \{(\}|.*?^\})")
+_BLOCK = re.compile(r"(?ms)^(struct|enum) (\w+) ((?:\$[^\n{]*)?)\{(\}|.*?^\})")
 _STATEMENT = re.compile(r"[^;{}]+;")
 _FIELDS_OF_YESTERDAY = {"Welcome": 9, "Task": 6, "TaskOptions": 4, "Heartbeat": 1, "Limits": 3, "ObjectInstruction": 4}
 
@@ -56,10 +56,10 @@ def _rewritten(rewrite: Rewrite, addition: str) -> Schema:
         return Schema(Path(folder))
 
 
-def _block(rewrite: Rewrite, kind: str, name: str, body: str) -> str:
+def _block(rewrite: Rewrite, kind: str, name: str, annotations: str, body: str) -> str:
     """One struct or enum, changed. No block of the schema has another within but Message, which is all union."""
     lines = [line.strip() for line in _STATEMENT.findall(body)]
     lines = rewrite(kind, name, lines)
     inner = "\n".join(f"  {line}" for line in lines)
     inner = f"  union {{\n{inner}\n  }}" if name == "Message" else inner
-    return f"{kind} {name} {{\n{inner}\n}}"
+    return f"{kind} {name} {annotations}{{\n{inner}\n}}"

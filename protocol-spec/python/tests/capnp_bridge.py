@@ -164,14 +164,14 @@ def rewritten_schema(folder: Path, rewrite: Callable[[str, str, List[str]], List
         text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
 
         def changed(match: Any) -> str:
-            kind, name, body = match.groups()
+            kind, name, marks, body = match.groups()
             lines = [line.strip() for line in re.findall(r"[^;{}]+;", body)]
             body = "\n".join(f"  {line}" for line in rewrite(kind, name, lines))
             if name == "Message":
                 body = f"  union {{\n{body}\n  }}"
-            return f"{kind} {name} {{\n{body}\n}}"
+            return f"{kind} {name} {marks}{{\n{body}\n}}"
 
-        text = re.sub(r"(?ms)^(struct|enum) (\w+) \{(\}|.*?^\})", changed, text)
+        text = re.sub(r"(?ms)^(struct|enum) (\w+) ((?:\$[^\n{]*)?)\{(\}|.*?^\})", changed, text)
         (folder / path.name).write_text(text, encoding="utf-8")
     return folder
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import capnp
+from column_checks import check_lines
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = HERE.parents[1] / "schema"
@@ -47,7 +48,8 @@ How the schema's types appear here:
     List(Text), List(struct)      list
     struct                        an object, with default values when the sender left it out
 
-All arguments of the constructors are keywords and optional. Objects are mutable, comparable, not hashable.
+All arguments of the constructors are keywords and optional. Objects are mutable, comparable, not hashable. Batches
+have a method that checks whether their columns agree, as the annotations of the schema say (`columns.capnp`).
 """
 
 # ruff: noqa: A002 (the schema decides how fields are called, `id` among them)
@@ -60,6 +62,7 @@ from enum import IntEnum
 from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
 
 from scaler_protocol.wire.capnproto import NOTHING, Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire.columns import check_lengths, columns_differ, sum_differs
 '''
 
 # Schema type -> (format character, bytes). Bool is apart: its offset counts bits.
@@ -109,6 +112,7 @@ class Field:
     type_name: str = ""  # the class of an enum, struct or list element
     element: str = ""  # a key of NUMBERS, for a column
     enum_default: str = ""  # the member with the value 0
+    marks: Dict[str, str] = field(default_factory=dict)  # annotations of columns.capnp, with their texts
 
     @property
     def is_pointer(self) -> bool:
@@ -205,6 +209,7 @@ class Layout:
     data_words: int
     pointer_words: int
     fields: List[Field]
+    marks: Dict[str, str] = field(default_factory=dict)
     data: List[Field] = field(init=False)
     pointers: List[Field] = field(init=False)
 
@@ -218,6 +223,10 @@ class Layout:
     @property
     def constant(self) -> str:
         return f"_{upper_snake(self.name)}_WORDS"
+
+    def columns(self) -> Dict[str, Dict[str, str]]:
+        """The annotations of the columns, by their names."""
+        return {each.name: each.marks for each in self.fields if each.kind in ("bytes", "column", "texts")}
 
     def slots(self) -> List[Tuple[int, List[Field]]]:
         """(byte offset, fields stored there) in order; only bools share a byte."""
@@ -294,6 +303,12 @@ def field_of(struct_name: str, proto: Any, names: Dict[int, str], zeros: Dict[st
     raise SystemExit(f"{where}: type {kind} is not supported")
 
 
+def marks_of(proto: Any, names: Dict[int, str]) -> Dict[str, str]:
+    """The annotations of a struct or field, by name; of `counts` the texts are attributes' names."""
+    texts = {names[each.id]: each.value.text if each.value.which() == "text" else "" for each in proto.annotations}
+    return {name: ", ".join(map(snake, filter(None, text.split(", ")))) for name, text in texts.items()}
+
+
 def enum_of(node: Any) -> EnumLayout:
     members = [(upper_snake(each.name), value) for value, each in enumerate(node.enum.enumerants)]
     return EnumLayout(short_name(node), members)
@@ -303,9 +318,14 @@ def read_schema(folder: Path) -> Tuple[List[EnumLayout], List[Layout], List[str]
     """Enums, structs, and the members of the union in the order of their discriminants."""
     parser = capnp.SchemaParser()
     nodes: List[Any] = []
+    marks: Dict[int, str] = {}
     for path in sorted(folder.glob("*.capnp")):
         module = parser.load(str(path))
-        nodes += [getattr(module, nested.name).schema.node for nested in module.schema.node.nestedNodes]
+        for nested in module.schema.node.nestedNodes:
+            if hasattr(module, nested.name):
+                nodes.append(getattr(module, nested.name).schema.node)
+            else:  # an annotation
+                marks[nested.id] = nested.name
     names = {node.id: short_name(node) for node in nodes}
     if len(set(names.values())) != len(names):
         raise SystemExit("two types of the schema have the same name")
@@ -320,7 +340,10 @@ def read_schema(folder: Path) -> Tuple[List[EnumLayout], List[Layout], List[str]
             if node.struct.discriminantCount:
                 raise SystemExit(f"{name}: unions are not supported here")
             fields = [field_of(name, proto, names, zeros) for proto in node.struct.fields]
-            structs.append(Layout(name, node.struct.dataWordCount, node.struct.pointerCount, fields))
+            for each, proto in zip(fields, node.struct.fields):
+                each.marks = marks_of(proto, marks)
+            sizes = node.struct.dataWordCount, node.struct.pointerCount
+            structs.append(Layout(name, *sizes, fields, marks_of(node, marks)))
     check_depth({layout.name: layout for layout in structs})
     return enums, structs, members
 
@@ -373,7 +396,7 @@ def class_lines(layout: Layout) -> List[str]:
         parameters = ", ".join(each.parameter for each in layout.fields)
         lines += ["", f"    def __init__(self, *, {parameters}) -> None:"]
         lines += [f"        self.{each.name} = {each.initial}" for each in layout.fields]
-    return lines + write_lines(layout) + read_lines(layout)
+    return lines + write_lines(layout) + read_lines(layout) + check_lines(layout.name, layout.marks, layout.columns())
 
 
 def write_lines(layout: Layout) -> List[str]:

@@ -13,7 +13,8 @@ How the schema's types appear here:
     List(Text), List(struct)      list
     struct                        an object, with default values when the sender left it out
 
-All arguments of the constructors are keywords and optional. Objects are mutable, comparable, not hashable.
+All arguments of the constructors are keywords and optional. Objects are mutable, comparable, not hashable. Batches
+have a method that checks whether their columns agree, as the annotations of the schema say (`columns.capnp`).
 """
 
 # ruff: noqa: A002 (the schema decides how fields are called, `id` among them)
@@ -26,6 +27,7 @@ from enum import IntEnum
 from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
 
 from scaler_protocol.wire.capnproto import NOTHING, Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire.columns import check_lengths, columns_differ, sum_differs
 
 
 class Role(IntEnum):
@@ -445,6 +447,10 @@ class ObjectInstruction(Struct):
         self.names = reader.texts(names, segment, at + 32) if names else []
         self.codec = reader.text(codec, segment, at + 40) if codec else ""
         return self
+
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(self, "ids", ("sizes", "storages"), ("kinds", "names"))
 
 
 _OBJECT_REQUEST_WORDS = struct.Struct("<QQI4x")
@@ -2036,6 +2042,27 @@ class WorkerColumns(Struct):
         self.processors = reader.column(processors, segment, at + 88, "I", 4) if processors else array("I")
         return self
 
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(
+            self,
+            "sessions",
+            (
+                "tasks",
+                "queued",
+                "sent",
+                "finished",
+                "failed",
+                "cpu_permille",
+                "resident_bytes",
+                "free_bytes",
+                "latency_microseconds",
+                "states",
+                "processors",
+            ),
+            (),
+        )
+
 
 _PROCESSOR_COLUMNS_WORDS = struct.Struct("<10Q")
 
@@ -2139,6 +2166,25 @@ class ProcessorColumns(Struct):
             reader.column(task_microseconds, segment, at + 72, "Q", 8) if task_microseconds else array("Q")
         )
         return self
+
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(
+            self,
+            "workers",
+            (
+                "process_ids",
+                "states",
+                "cpu_permille",
+                "resident_bytes",
+                "queued",
+                "task_clients",
+                "task_ids",
+                "task_functions",
+                "task_microseconds",
+            ),
+            (),
+        )
 
 
 _CLIENT_IDENTITY_WORDS = struct.Struct("<II3Q")
@@ -2282,6 +2328,15 @@ class ClientColumns(Struct):
         self.object_bytes = reader.column(object_bytes, segment, at + 56, "Q", 8) if object_bytes else array("Q")
         return self
 
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(
+            self,
+            "sessions",
+            ("tasks", "finished", "failed", "canceled", "bytes_in_flight", "objects", "object_bytes"),
+            (),
+        )
+
 
 _FUNCTION_IDENTITY_WORDS = struct.Struct("<IIQ")
 
@@ -2422,6 +2477,19 @@ class FunctionColumns(Struct):
         self.duration_tasks = reader.column(duration_tasks, segment, at + 64, "Q", 8) if duration_tasks else array("Q")
         return self
 
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(
+            self, "numbers", ("finished", "failed", "busy_microseconds", "running", "waiting", "duration_counts"), ()
+        )
+        total = sum(self.duration_counts)
+        if total != len(self.duration_buckets):
+            raise sum_differs(
+                "FunctionColumns", "duration_counts", total, "duration_buckets", len(self.duration_buckets)
+            )
+        if total != len(self.duration_tasks):
+            raise sum_differs("FunctionColumns", "duration_counts", total, "duration_tasks", len(self.duration_tasks))
+
 
 _GRAPH_COLUMNS_WORDS = struct.Struct("<11Q")
 
@@ -2537,6 +2605,26 @@ class GraphColumns(Struct):
         )
         return self
 
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(
+            self,
+            "numbers",
+            (
+                "clients",
+                "first_tasks",
+                "nodes",
+                "waiting",
+                "queued",
+                "running",
+                "succeeded",
+                "failed",
+                "canceled",
+                "started_unix_microseconds",
+            ),
+            (),
+        )
+
 
 _OBJECT_IDENTITY_WORDS = struct.Struct("<QB7xQ")
 
@@ -2627,6 +2715,10 @@ class ObjectColumns(Struct):
         self.sizes = reader.column(sizes, segment, at + 16, "Q", 8) if sizes else array("Q")
         self.states = reader.octets(states, segment, at + 24) if states else b""
         return self
+
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(self, "ids", ("owners", "sizes", "states"), ())
 
 
 _TASK_RUNS_WORDS = struct.Struct("<4QI4x13Q")
@@ -2787,6 +2879,26 @@ class TaskRuns(Struct):
         self.failures = reader.structs(failures, segment, at + 96, FailedRun.read) if failures else []
         return self
 
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(
+            self,
+            "end_microseconds",
+            (
+                "workers",
+                "processors",
+                "clients",
+                "functions",
+                "first_tasks",
+                "counts",
+                "statuses",
+                "busy_microseconds",
+                "peak_memory_bytes",
+                "attempts",
+            ),
+            (),
+        )
+
 
 _FAILED_RUN_WORDS = struct.Struct("<I4xQ")
 
@@ -2946,6 +3058,29 @@ class Task(Struct):
         )
         self.predecessors = reader.column(predecessors, segment, at + 64, "Q", 8) if predecessors else array("Q")
         return self
+
+    def check_columns(self, payload_bytes: int) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other.
+
+        Parameters:
+            payload_bytes: the length of the payload frame.
+        """
+        count = len(self.ids)
+        if len(self.payload_sizes) != count:
+            raise columns_differ("Task", "payload_sizes", self.payload_sizes, "ids", count)
+        if self.dependency_counts and len(self.dependency_counts) != count:
+            raise columns_differ("Task", "dependency_counts", self.dependency_counts, "ids", count)
+        if self.predecessor_counts and len(self.predecessor_counts) != count:
+            raise columns_differ("Task", "predecessor_counts", self.predecessor_counts, "ids", count)
+        total = sum(self.dependency_counts)
+        if total != len(self.dependencies):
+            raise sum_differs("Task", "dependency_counts", total, "dependencies", len(self.dependencies))
+        total = sum(self.predecessor_counts)
+        if total != len(self.predecessors):
+            raise sum_differs("Task", "predecessor_counts", total, "predecessors", len(self.predecessors))
+        total = sum(self.payload_sizes)
+        if total != payload_bytes:
+            raise sum_differs("Task", "payload_sizes", total, "the payload frame", payload_bytes)
 
 
 _TASK_ECHO_WORDS = struct.Struct("<5Q")
@@ -3118,6 +3253,31 @@ class TaskResult(Struct):
         self.runs = reader.column(runs, segment, at + 72, "Q", 8) if runs else array("Q")
         return self
 
+    def check_columns(self, payload_bytes: int) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other.
+
+        Parameters:
+            payload_bytes: the length of the payload frame.
+        """
+        count = len(self.ids)
+        if len(self.payload_sizes) != count:
+            raise columns_differ("TaskResult", "payload_sizes", self.payload_sizes, "ids", count)
+        if self.statuses and len(self.statuses) != count:
+            raise columns_differ("TaskResult", "statuses", self.statuses, "ids", count)
+        if self.objects and len(self.objects) != count:
+            raise columns_differ("TaskResult", "objects", self.objects, "ids", count)
+        if self.durations_microseconds and len(self.durations_microseconds) != count:
+            raise columns_differ("TaskResult", "durations_microseconds", self.durations_microseconds, "ids", count)
+        if self.cpu_microseconds and len(self.cpu_microseconds) != count:
+            raise columns_differ("TaskResult", "cpu_microseconds", self.cpu_microseconds, "ids", count)
+        if self.peak_memory_bytes and len(self.peak_memory_bytes) != count:
+            raise columns_differ("TaskResult", "peak_memory_bytes", self.peak_memory_bytes, "ids", count)
+        if self.causes and len(self.causes) != count:
+            raise columns_differ("TaskResult", "causes", self.causes, "ids", count)
+        total = sum(self.payload_sizes)
+        if total != payload_bytes:
+            raise sum_differs("TaskResult", "payload_sizes", total, "the payload frame", payload_bytes)
+
 
 _TASK_CANCEL_WORDS = struct.Struct("<B7xQ")
 
@@ -3193,6 +3353,10 @@ class TaskCancelConfirm(Struct):
         self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
         self.outcomes = reader.octets(outcomes, segment, at + 8) if outcomes else b""
         return self
+
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(self, "ids", ("outcomes",), ())
 
 
 _TASK_LOG_WORDS = struct.Struct("<QB7xQ")
@@ -3413,6 +3577,26 @@ class GraphTask(Struct):
         self.dependencies = reader.column(dependencies, segment, at + 72, "Q", 8) if dependencies else array("Q")
         return self
 
+    def check_columns(self, payload_bytes: int) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other.
+
+        Parameters:
+            payload_bytes: the length of the payload frame.
+        """
+        count = len(self.ids)
+        if len(self.payload_sizes) != count:
+            raise columns_differ("GraphTask", "payload_sizes", self.payload_sizes, "ids", count)
+        if len(self.functions) != count:
+            raise columns_differ("GraphTask", "functions", self.functions, "ids", count)
+        if self.dependency_counts and len(self.dependency_counts) != count:
+            raise columns_differ("GraphTask", "dependency_counts", self.dependency_counts, "ids", count)
+        total = sum(self.dependency_counts)
+        if total != len(self.dependencies):
+            raise sum_differs("GraphTask", "dependency_counts", total, "dependencies", len(self.dependencies))
+        total = sum(self.payload_sizes)
+        if total != payload_bytes:
+            raise sum_differs("GraphTask", "payload_sizes", total, "the payload frame", payload_bytes)
+
 
 _GRAPH_TASK_RESULT_WORDS = struct.Struct("<5Q")
 
@@ -3473,6 +3657,23 @@ class GraphTaskResult(Struct):
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
         self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
         return self
+
+    def check_columns(self, payload_bytes: int) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other.
+
+        Parameters:
+            payload_bytes: the length of the payload frame.
+        """
+        count = len(self.ids)
+        if len(self.payload_sizes) != count:
+            raise columns_differ("GraphTaskResult", "payload_sizes", self.payload_sizes, "ids", count)
+        if self.statuses and len(self.statuses) != count:
+            raise columns_differ("GraphTaskResult", "statuses", self.statuses, "ids", count)
+        if self.objects and len(self.objects) != count:
+            raise columns_differ("GraphTaskResult", "objects", self.objects, "ids", count)
+        total = sum(self.payload_sizes)
+        if total != payload_bytes:
+            raise sum_differs("GraphTaskResult", "payload_sizes", total, "the payload frame", payload_bytes)
 
 
 _BALANCE_REQUEST_WORDS = struct.Struct("<QI4x")
