@@ -39,6 +39,10 @@ check: .venv/.tools  ## check format, lint, types and import rules, and run the 
 	@$(IN_VENV) -m mypy
 	@$(IN_VENV) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
+.PHONY: pythons
+pythons:  ## run the SDK's fast tests on every CPython that is here (ARGS='3.9 3.13')
+	@$(PYTHON) .ci/pythons.py $(ARGS)
+
 .PHONY: dropin
 dropin: .venv/.packages  ## run the tests of parfun and pargraph against this tree, from GitHub (ARGS='--sources FOLDER')
 	@$(IN_VENV) .ci/dropin $(ARGS)

@@ -13,7 +13,7 @@ import pytest
 
 from scaler.programs.__main__ import main as run_scaler
 from scaler_protocol.programs.options import Program, Reading
-from scaler_protocol.programs.options.earlier import Earlier
+from scaler_protocol.programs.options.table import Earlier
 
 TREE = Path(__file__).resolve().parents[2]
 

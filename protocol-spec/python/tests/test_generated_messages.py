@@ -19,11 +19,13 @@ needs_ruff = pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason
 
 @pytest.fixture(scope="module")
 def generator():
+    sys.path.insert(0, str(PACKAGE / "tools"))  # where its other modules are
     location = importlib.util.spec_from_file_location("generate", PACKAGE / "tools" / "generate.py")
     module = importlib.util.module_from_spec(location)
     sys.modules["generate"] = module  # dataclasses look their module up
     location.loader.exec_module(module)
     yield module
+    sys.path.remove(str(PACKAGE / "tools"))
     del sys.modules["generate"]
 
 

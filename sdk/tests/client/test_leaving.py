@@ -42,7 +42,8 @@ def test_one_warning_at_the_with_statement_counts_the_tasks_that_were_cancelled(
     assert "4 unfinished tasks were cancelled" in str(caught[0].message) and "wait for the futures" in str(
         caught[0].message
     )
-    assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+    assert caught[0].filename == __file__
+    assert caught[0].lineno == (line if sys.version_info >= (3, 10) else line + 3)  # before, that of the block's end
     assert all(future.cancelled() for future in futures) and done.result() == 5
     assert issubclass(UnfinishedTasksWarning, (ScalerError, RuntimeWarning))
 
@@ -66,7 +67,8 @@ def test_each_run_of_one_line_warns_again_by_default(any_address: str, tmp_path:
     )
     arguments = [sys.executable, str(script), any_address]
     said = subprocess.run(arguments, stderr=subprocess.PIPE, text=True, timeout=60, check=True).stderr
-    assert said.count(f"{script}:4: UnfinishedTasksWarning: 1 unfinished task was cancelled") == 2
+    line = 4 if sys.version_info >= (3, 10) else 5
+    assert said.count(f"{script}:{line}: UnfinishedTasksWarning: 1 unfinished task was cancelled") == 2
     arguments[1:1] = ["-W", "ignore"]
     assert not subprocess.run(arguments, stderr=subprocess.PIPE, text=True, timeout=60, check=True).stderr
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from typing import Any, Callable, Dict, Tuple
 
 import pytest
@@ -51,7 +52,7 @@ WRONG = [
     (add, (1, 2), {"d": 3}, "unexpected keyword argument 'd'"),
     (add, (1, 2), {"a": 3}, "multiple values for argument 'a'"),
     (with_keyword_only, (1, 2), {}, "too many positional arguments"),
-    (with_keyword_only, (1,), {}, "missing a required argument: 'scale'"),
+    (with_keyword_only, (1,), {}, "missing a required (keyword-only )?argument: 'scale'"),
     (functools.partial(add, 1, 2, 3), (4,), {}, "too many positional arguments"),
     (functools.partial(add, a=1), (1, 2), {}, "multiple values for argument 'a'"),
     (Adder(), (1,), {}, "missing a required argument: 'b'"),
@@ -193,7 +194,9 @@ def test_it_says_what_a_call_says(
         passes = True
     except TypeError:
         passes = False
-    assert passes == works, inspect.signature(namespace["function"])
+    # `Signature.bind` of 3.13 takes a keyword for a positional-only parameter: the worker says that it is missing.
+    is_lenient = sys.version_info >= (3, 13) and "/" in parameters and "**" in parameters
+    assert passes == works or (passes and is_lenient), inspect.signature(namespace["function"])
     if not kwargs:
         arity = arity_of(function)
         assert works == (arity.fewest <= count <= arity.most)

@@ -29,8 +29,9 @@ from scaler.client.code import ClientCode
 from scaler.client.forks import reset_lock
 from scaler.client.signatures import ANY_ARITY, arity_of
 from scaler.serializer import Serializer
-from scaler.values.captures import Captures, Reference, by_value_modules, take
+from scaler.values.captures import Captures, Reference, by_value_modules
 from scaler.values.payload import INLINE_BYTES, Parts, dump_function, parts_size
+from scaler.values.pickling import captures_of
 from scaler.values.source_versions import versions
 
 logger = logging.getLogger("scaler")
@@ -177,7 +178,7 @@ class FunctionRegistry:
         """
         self.forget_dead()
         code_stamp = self._code.stamp()
-        captures = take(function)
+        captures = captures_of(function)
         parts = dump_function(function, self._serializer)
         archives = self._code.note(parts)
         trusted = None if captures is None else self._trusted(captures, function)

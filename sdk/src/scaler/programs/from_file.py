@@ -28,8 +28,9 @@ from scaler.programs.options import SCALER
 from scaler.worker.options import CLUSTER
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.options import ConfigurationError, Reading, read_sections
+from scaler_protocol.programs.options.program import EXIT_FAULTS, EXIT_USAGE
 from scaler_protocol.programs.options.sources import closest
-from scaler_protocol.programs.options.table import EXIT_FAULTS, EXIT_USAGE, Sections
+from scaler_protocol.programs.options.table import Sections
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIFE_LINE = "--exit-when-stdin-closes"

@@ -119,12 +119,16 @@ class Reference:
 class Snapshot:
     """What pickling a function, or a class, has read.
 
+    Parameters:
+        pickler: the class that pickles what is small and may change, to compare it.
+
     Raises whatever pickling what it captures raises: any exception at all.
     """
 
-    __slots__ = ("_root", "_dead", "_references", "_constants", "_registry", "_module_count", "_stamp")
+    __slots__ = ("_root", "_pickler", "_dead", "_references", "_constants", "_registry", "_module_count", "_stamp")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, pickler: Callable[..., pickle.Pickler]) -> None:
+        self._pickler = pickler
         self._dead: List[Any] = []  # filled by weak references, at any moment
         self._references: List[weakref.ref[Any]] = []
         self._constants: List[Any] = []
@@ -180,11 +184,9 @@ class Snapshot:
             buffers.append(identity)
             return False
 
-        from scaler.values.pickling import Pickler  # which needs the versions of classes, and so this module
-
         volatile = [self._without_large_items(value, buffers) for value in volatile]
         with io.BytesIO() as stream:
-            Pickler(stream, protocol=_PROTOCOL, buffer_callback=is_in_band).dump(volatile)
+            self._pickler(stream, protocol=_PROTOCOL, buffer_callback=is_in_band).dump(volatile)
             data: Any = stream.getvalue() if stream.tell() < _STAMP_BYTES else _digest(stream.getbuffer())
         return (data, buffers)
 
@@ -243,8 +245,12 @@ def _find_global(value: Any) -> Optional[Reference]:
     return reference if reference is not None and reference.holds(value) else None
 
 
-def take(value: Any) -> Optional[Captures]:
-    """A snapshot of a callable or class; None when what it captures cannot be followed: it may change at any time."""
+def take(value: Any, pickler: Callable[..., pickle.Pickler]) -> Optional[Captures]:
+    """A snapshot of a callable or class; None when what it captures cannot be followed: it may change at any time.
+
+    Parameters:
+        pickler: as in `Snapshot`.
+    """
     try:
         if isinstance(value, (types.FunctionType, type)):
             reference = find_reference(value)
@@ -254,7 +260,7 @@ def take(value: Any) -> Optional[Captures]:
             return Reference(value.__self__.__name__, value.__qualname__)
         elif not _can_be_followed(value):
             return _find_global(value)
-        return Snapshot(value)
+        return Snapshot(value, pickler)
     except Exception:  # RecursionError too; what cannot be pickled fails where it is pickled
         return None
 

@@ -55,12 +55,15 @@ def source_of(code: types.CodeType) -> Optional[Source]:
 
 
 def _known_lines(code: types.CodeType) -> Optional[Sequence[str]]:
+    own = _lines_of_code(code) if _lines_of_code is not None else None
+    if own:  # others may have the same file name
+        return own
     entry: Any = linecache.cache.get(code.co_filename)
     # The time of a file is there, that of a cell is not; of one in old versions of IPython it is.
     if entry is not None and len(entry) == 4 and (entry[1] is None or not os.path.exists(code.co_filename)):
         lines: Sequence[str] = entry[2]
         return lines
-    return _lines_of_code(code) if _lines_of_code is not None else None
+    return None
 
 
 def _last_line(code: types.CodeType) -> int:

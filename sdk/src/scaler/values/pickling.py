@@ -120,7 +120,7 @@ class _Versions:
                 known = self._known.get(made)
                 if known is not None and known.captures is not None and known.captures.holds(made):
                     return known.version
-                captures = take(made)
+                captures = captures_of(made)
                 if not self._process:
                     self._process = uuid.uuid4().hex
                 version = None if captures is None else (self._process, next(self._numbers))
@@ -144,7 +144,7 @@ class _Versions:
             for name in arrived.names - names:  # which cloudpickle leaves as they are
                 delattr(made, name)
             self._arrived[made] = _Arrived(version, names)
-            self._known[made] = _VersionedClass(take(made), version)
+            self._known[made] = _VersionedClass(captures_of(made), version)
 
     def after_fork_in_child(self) -> None:
         self.lock = threading.RLock()
@@ -224,6 +224,11 @@ def _refuse_foreign_future(obj: Any) -> None:
             f"{kind.__module__}.{kind.__qualname__} is a future of another library, which a task cannot wait for: pass"
             " its result()"
         )
+
+
+def captures_of(value: Any) -> Optional[Captures]:
+    """A snapshot of what pickling a callable or class reads; None when it may change at any time."""
+    return take(value, Pickler)
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]

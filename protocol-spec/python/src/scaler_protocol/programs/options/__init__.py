@@ -32,7 +32,6 @@ from scaler_protocol.programs.options.common import (
     logging_options,
     service_options,
 )
-from scaler_protocol.programs.options.earlier import Earlier
 from scaler_protocol.programs.options.kinds import (
     Address,
     Bytes,
@@ -47,8 +46,10 @@ from scaler_protocol.programs.options.kinds import (
     Whole,
     Words,
 )
+from scaler_protocol.programs.options.program import Program
+from scaler_protocol.programs.options.reading import Reading
 from scaler_protocol.programs.options.sources import ConfigurationError, read_sections
-from scaler_protocol.programs.options.table import Option, Program, Reading
+from scaler_protocol.programs.options.table import Earlier, Option
 
 __all__ = [
     "Option",

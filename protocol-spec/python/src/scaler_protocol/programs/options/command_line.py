@@ -12,12 +12,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from scaler_protocol.programs.options.earlier import add_to
 from scaler_protocol.programs.options.kinds import Choice, Kind, Switch, Words
 from scaler_protocol.programs.options.suggestions import meant_option, unknown_option
-from scaler_protocol.programs.options.table import CONFIG_ENTRY, Option, Program
-
-SHELLS = ("bash", "zsh", "fish")
+from scaler_protocol.programs.options.table import CONFIG_ENTRY, SHELLS, Option, Table
 
 
-def make_parser(program: Program, name: str) -> argparse.ArgumentParser:
+def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
     """See `Program.parser`."""
     parser = _Parser(
         prog=name,
@@ -41,7 +39,7 @@ def make_parser(program: Program, name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def help_of(program: Program, option: Option) -> str:
+def help_of(program: Table, option: Option) -> str:
     """The help text, with the default and the variable."""
     default = default_of(option)
     notes = [f"default: {default}"] if default else []
@@ -94,7 +92,7 @@ def _reader(kind: Kind) -> Callable[[str], Any]:
     return read
 
 
-def _add_configuration(parser: argparse.ArgumentParser, program: Program) -> None:
+def _add_configuration(parser: argparse.ArgumentParser, program: Table) -> None:
     group = parser.add_argument_group("configuration")
     if program.is_configured:
         group.add_argument(
@@ -152,7 +150,7 @@ class _Print(argparse.Action):
 
 
 class _PrintCompletion(argparse.Action):
-    def __init__(self, *args: Any, program: Program, **settings: Any) -> None:
+    def __init__(self, *args: Any, program: Table, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._program = program
 
@@ -175,4 +173,4 @@ class _OnOff(argparse.Action):
         return " | ".join(self.option_strings)
 
 
-__all__: Sequence[str] = ["SHELLS", "help_of", "make_parser"]
+__all__: Sequence[str] = ["help_of", "make_parser"]

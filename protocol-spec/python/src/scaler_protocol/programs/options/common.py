@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import List
 
 from scaler_protocol.programs.logging_setup import FORMATS, LEVELS
-from scaler_protocol.programs.options.earlier import Earlier
 from scaler_protocol.programs.options.kinds import Choice, ExistingFile, NewFile, Switch, Words
-from scaler_protocol.programs.options.table import Option
+from scaler_protocol.programs.options.table import Earlier, Option
 
 
 class _LogPath(NewFile):

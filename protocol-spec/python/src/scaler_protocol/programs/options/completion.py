@@ -10,9 +10,8 @@ import re
 import shlex
 from typing import List, NamedTuple, Sequence, Tuple
 
-from scaler_protocol.programs.options.command_line import SHELLS
 from scaler_protocol.programs.options.kinds import Choice, Switch, Words
-from scaler_protocol.programs.options.table import CONFIG_ENTRY, Option, Program
+from scaler_protocol.programs.options.table import CONFIG_ENTRY, SHELLS, Option, Table
 
 
 class _Flag(NamedTuple):
@@ -31,7 +30,7 @@ class _Flag(NamedTuple):
     is_list: bool = False
 
 
-def completion_of(program: Program, name: str, shell: str) -> str:
+def completion_of(program: Table, name: str, shell: str) -> str:
     """The script for a shell.
 
     Parameters:
@@ -41,7 +40,7 @@ def completion_of(program: Program, name: str, shell: str) -> str:
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](program, name)
 
 
-def _flags(program: Program) -> List[_Flag]:
+def _flags(program: Table) -> List[_Flag]:
     flags = [_flag(option) for option in program.options if option.flags]
     flags += [
         _Flag((f"--no-{option.flags[-1][2:]}",), f"not: {option.help}") for option in program.options if _has_no(option)
@@ -69,7 +68,7 @@ def _flag(option: Option) -> _Flag:
     return _Flag(option.flags, text, not isinstance(kind, Switch), words, kind.completes, is_list)
 
 
-def _argument_completes(program: Program) -> str:
+def _argument_completes(program: Table) -> str:
     """What is completed where no option is."""
     return next((option.kind.completes for option in program.options if not option.flags), "")
 
@@ -78,23 +77,23 @@ def _function(name: str) -> str:
     return "_" + re.sub(r"\W", "_", name)
 
 
-def _command_words(program: Program) -> List[str]:
+def _command_words(program: Table) -> List[str]:
     return [command.name.split()[-1] for command in program.commands]
 
 
 # bash -----------------------------------------------------------------------------------------------------------------
 
 
-def _bash(program: Program, name: str) -> str:
+def _bash(program: Table, name: str) -> str:
     functions = [_bash_function(command, f"{name} {word}") for command, word in _named_commands(program)]
     return "".join([*functions, _bash_function(program, name), f"complete -F {_function(name)} {name}\n"])
 
 
-def _named_commands(program: Program) -> Sequence[Tuple[Program, str]]:
+def _named_commands(program: Table) -> Sequence[Tuple[Table, str]]:
     return list(zip(program.commands, _command_words(program)))
 
 
-def _bash_function(program: Program, name: str) -> str:
+def _bash_function(program: Table, name: str) -> str:
     lines = [
         f"{_function(name)}() {{",
         '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"',
@@ -133,14 +132,14 @@ def _bash_action(completes: str, words: Tuple[str, ...]) -> str:
 # zsh ------------------------------------------------------------------------------------------------------------------
 
 
-def _zsh(program: Program, name: str) -> str:
+def _zsh(program: Table, name: str) -> str:
     functions = [_zsh_function(command, f"{name} {word}") for command, word in _named_commands(program)]
     own = _function(name)
     end = f'if [[ "$funcstack[1]" == "{own}" ]]; then\n    {own} "$@"\nelse\n    compdef {own} {name}\nfi\n'
     return "".join([f"#compdef {name}\n", *functions, _zsh_function(program, name), end])
 
 
-def _zsh_function(program: Program, name: str) -> str:
+def _zsh_function(program: Table, name: str) -> str:
     lines = [f"{_function(name)}() {{"]
     for word in _command_words(program):
         inner = _function(f"{name} {word}")
@@ -170,7 +169,7 @@ def _zsh_action(completes: str, words: Tuple[str, ...]) -> str:
 # fish -----------------------------------------------------------------------------------------------------------------
 
 
-def _fish(program: Program, name: str) -> str:
+def _fish(program: Table, name: str) -> str:
     words = _command_words(program)
     lines = [] if _argument_completes(program) else [f"complete -c {name} -f"]
     is_none = f"not __fish_seen_subcommand_from {' '.join(words)}" if words else ""
@@ -181,7 +180,7 @@ def _fish(program: Program, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_lines(program: Program, name: str, condition: str) -> List[str]:
+def _fish_lines(program: Table, name: str, condition: str) -> List[str]:
     lines = []
     for flag in _flags(program):
         line = f"complete -c {name}" + (f" -n {_fish_text(condition)}" if condition else "")

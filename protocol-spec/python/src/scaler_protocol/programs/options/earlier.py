@@ -11,51 +11,20 @@ Rules:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-if TYPE_CHECKING:
-    from scaler_protocol.programs.options.table import Program
+from scaler_protocol.programs.options.table import Earlier, Table
 
 DESTINATION = "earlier"
 
 
-class Earlier(NamedTuple):
-    """An option of an earlier generation.
-
-    Parameters:
-        names: as of `Option`; a name without dashes is one of files alone.
-        becomes: the option that it is now; of several, each gets a part of the value, which colons separate.
-        why: why it has no effect, if it has none.
-        takes: how many values follow it on a command line: one, or nothing.
-        unset: values that mean that nobody says one.
-        only: the values that it may have; others cannot be had here, and `why` says why.
-        overrides: it goes before the option that it is now, where both are given.
-    """
-
-    names: str
-    becomes: Tuple[str, ...] = ()
-    why: str = ""
-    takes: str = "one"
-    unset: Tuple[str, ...] = ()
-    only: Tuple[str, ...] = ()
-    overrides: bool = False
-
-    @property
-    def flags(self) -> Tuple[str, ...]:
-        return tuple(name for name in self.names.split() if name.startswith("-"))
-
-    @property
-    def key(self) -> str:
-        return self.names.split()[-1].lstrip("-").replace("-", "_")
-
-
-def find(program: Program, key: str) -> Optional[Earlier]:
+def find(program: Table, key: str) -> Optional[Earlier]:
     """The earlier option by its name in files; None when there is none."""
     wanted = key.replace("-", "_")
     return next((each for each in program.earlier if each.key == wanted), None)
 
 
-def add_to(parser: argparse.ArgumentParser, program: Program) -> None:
+def add_to(parser: argparse.ArgumentParser, program: Table) -> None:
     """Let a command line have them."""
     for each in program.earlier:
         if each.flags:
@@ -96,7 +65,7 @@ class Translated(NamedTuple):
 
 
 def translate(
-    program: Program, given: Sequence[Tuple[Earlier, str, Any]], known: Sequence[str], is_file: bool
+    program: Table, given: Sequence[Tuple[Earlier, str, Any]], known: Sequence[str], is_file: bool
 ) -> Translated:
     """What earlier options mean here.
 
@@ -119,7 +88,7 @@ def translate(
 
 
 def _take_over(
-    program: Program,
+    program: Table,
     earlier: Earlier,
     place: str,
     value: Any,

@@ -9,12 +9,10 @@ Rules:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Iterable, List, Mapping, Sequence, Tuple
+from typing import Iterable, List, Mapping, Sequence, Tuple
 
 from scaler_protocol.programs.options.sources import OTHER_NAMES, SECTIONS, closest
-
-if TYPE_CHECKING:
-    from scaler_protocol.programs.options.table import Program
+from scaler_protocol.programs.options.table import Table
 
 GENERAL_VARIABLES = ("SCALER_ADDRESS", "SCALER_RUN_DIRECTORY")
 """What every program reads."""
@@ -63,7 +61,7 @@ def meant_option(flag: str, flags: Iterable[str]) -> str:
     return f"did you mean --{meant}?" if meant else ""
 
 
-def unknown_variables(program: Program, environment: Mapping[str, str]) -> List[str]:
+def unknown_variables(program: Table, environment: Mapping[str, str]) -> List[str]:
     """A warning for each variable that seems to be meant for the program, and that it does not read."""
     known = [variable for option in program.options for variable in program.variables(option)]
     known += [variable for variable in GENERAL_VARIABLES if variable not in known]
@@ -80,7 +78,7 @@ def unknown_variables(program: Program, environment: Mapping[str, str]) -> List[
     return warnings
 
 
-def _prefixes(program: Program) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+def _prefixes(program: Table) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     """How variables of a program's section begin, and how those of the other sections do."""
     own: List[str] = []
     others: List[str] = []

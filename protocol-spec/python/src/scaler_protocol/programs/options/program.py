@@ -1,0 +1,90 @@
+"""A program whose options are in a table: its parser, and what it does with `--check` and `--print-config`.
+
+Rules: a program's table is data, made when its module is imported; nothing of the machine is asked before `read`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from typing import Optional, Sequence
+
+from scaler_protocol.programs.options.reading import Reading
+from scaler_protocol.programs.options.table import Table
+
+EXIT_FAULTS = 1  # of --check
+EXIT_USAGE = 2
+
+
+@dataclass(frozen=True)
+class Program(Table):
+    """A table of options with what a program does by it. Its parameters are those of `Table`."""
+
+    def parser(self, name: str = "") -> argparse.ArgumentParser:
+        """The command line's parser. What is not on a command line is not in what it makes of it.
+
+        Parameters:
+            name: of the command, where it is another than the table's.
+        """
+        from scaler_protocol.programs.options.command_line import make_parser
+
+        return make_parser(self, name or self.name)
+
+    def read(self, arguments: Optional[Sequence[str]] = None, name: str = "") -> argparse.Namespace:
+        """The values of all options, by their keys.
+
+        Ends the program when it was asked for something else, such as help, and when something is wrong.
+
+        Parameters:
+            arguments: by default those of the command line.
+            name: as in `parser`.
+        """
+        parser = self.parser(name)
+        given = parser.parse_args(arguments)
+        self.warn_of_unknown_variables(parser.prog)
+        reading = Reading(self, vars(given))
+        if self.is_configured and (given.check or given.print_config):
+            sys.exit(self._check(parser.prog, reading, given) if given.check else self._print(parser.prog, reading))
+        for warning in reading.warnings:
+            print(f"{parser.prog}: warning: {warning}", file=sys.stderr)
+        missing = reading.missing()
+        faults = [*reading.faults, *filter(None, missing.values())]
+        if faults:
+            parser.exit(EXIT_USAGE, "".join(f"{parser.prog}: error: {fault}\n" for fault in faults))
+        if missing:
+            parser.error(f"the following arguments are required: {', '.join(missing)}")
+        wrong = self.faults(reading.values) if self.faults is not None else []
+        if wrong:
+            parser.error("; ".join(wrong))
+        return reading.values
+
+    def warn_of_unknown_variables(self, name: str) -> None:
+        """Write a line on standard error for each variable that seems to be meant for the program and has no effect."""
+        from scaler_protocol.programs.options.suggestions import unknown_variables
+
+        for warning in unknown_variables(self, os.environ):
+            print(f"{name}: warning: {warning}", file=sys.stderr)
+
+    def _check(self, name: str, reading: Reading, given: argparse.Namespace) -> int:
+        faults = list(reading.faults)
+        faults += [why or f"{title} is not given, and has no default" for title, why in reading.missing().items()]
+        if not faults and self.faults is not None:
+            faults += self.faults(reading.values)
+        for option in self.options:
+            value = getattr(reading.values, option.key)
+            fault = option.kind.fault_here(value) if value is not None else ""
+            if fault:
+                faults.append(f"{reading.place(option)}: {fault}")
+        for fault in [*faults, *(f"warning: {warning}" for warning in reading.warnings)]:
+            print(f"{name}: {fault}")
+        if not faults:
+            print(f"{name}: {given.config or 'the configuration'} is valid")
+        return EXIT_FAULTS if faults else 0
+
+    def _print(self, name: str, reading: Reading) -> int:
+        for fault in reading.faults:
+            print(f"{name}: error: {fault}", file=sys.stderr)
+        print(reading.toml(), end="")
+        return EXIT_FAULTS if reading.faults else 0

@@ -1,0 +1,145 @@
+"""The values of a program's options, and where each came from.
+
+command line, else environment, else file, else what the option finds by itself, else the default
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from scaler_protocol.programs.options import earlier as earlier_options
+from scaler_protocol.programs.options.sources import ConfigurationError, choose_entry, nearest, read_sections
+from scaler_protocol.programs.options.table import Earlier, Option, Sections, Table
+
+FROM_COMMAND_LINE = "command line"
+FROM_DEFAULT = "default"
+
+
+class Reading:
+    """The values of a program's options, and where each came from.
+
+    Parameters:
+        given: what is on the command line.
+    """
+
+    def __init__(
+        self, program: Table, given: Mapping[str, Any], environment: Optional[Mapping[str, str]] = None
+    ) -> None:
+        self._program = program
+        self._environment = os.environ if environment is None else environment
+        self._path: Optional[str] = given.get("config")
+        self.values = argparse.Namespace()
+        self.origins: Dict[str, str] = {}  # by key
+        self.faults: List[str] = []
+        self.warnings: List[str] = []
+        self._sections: Sections = {}
+        self._found: Set[str] = set()  # keys of values that nobody has given
+        self._not_found: Dict[str, str] = {}  # why, by key
+        given = {**given, **self._translated(given.get(earlier_options.DESTINATION, ()), given, False)}
+        in_file = self._read_file(given.get("config_entry"))
+        for option in program.options:
+            value, self.origins[option.key] = self._value_of(option, given, in_file)
+            setattr(self.values, option.key, value)
+
+    def _read_file(self, entry: Optional[int]) -> Dict[str, Any]:
+        """The values that the file has for this program."""
+        if self._path is None:
+            return {}
+        name = self._program.section
+        try:
+            self._sections = read_sections(self._path)
+            section = choose_entry(self._path, name, list(self._sections.get(name, ())), entry)
+        except ConfigurationError as error:
+            self.faults.append(str(error))
+            return {}
+        values: Dict[str, Any] = {}
+        earlier = []
+        for key, value in section.items():
+            found = earlier_options.find(self._program, key) if self._program.option(key) is None else None
+            if found is None:
+                self._read_key(key, value, values)
+            else:
+                earlier.append((found, f"{self._path}: [{name}] {key}", value))
+        return {**values, **self._translated(earlier, values, True)}
+
+    def _translated(
+        self, earlier: Sequence[Tuple[Earlier, str, Any]], known: Mapping[str, Any], is_file: bool
+    ) -> Dict[str, Any]:
+        """What options of earlier generations mean."""
+        translated = earlier_options.translate(self._program, earlier, list(known), is_file)
+        self.warnings += translated.warnings
+        self.faults += translated.faults
+        return translated.values
+
+    def _read_key(self, key: str, value: Any, values: Dict[str, Any]) -> None:
+        place = f"{self._path}: [{self._program.section}]"
+        option = self._program.option(key)
+        if option is None:
+            known = [option.key for option in self._program.configurable_options]
+            hint = nearest(key.replace("-", "_"), known)
+            self.faults.append(f"{place} has no key {key!r}; {hint or f'see {self._program.name} -h'}")
+        elif option.is_command_line_only:
+            self.faults.append(f"{place} {key}: can only be set on the command line")
+        elif option.key in values:
+            self.faults.append(f"{place} {key}: this option is set twice, also as {option.key}")
+        else:
+            try:
+                values[option.key] = option.kind.from_toml(value)
+            except ValueError as error:
+                self.faults.append(f"{place} {key}: {error}")
+
+    def _value_of(self, option: Option, given: Mapping[str, Any], in_file: Mapping[str, Any]) -> Tuple[Any, str]:
+        """A value, and where it came from."""
+        if option.key in given:
+            return given[option.key], FROM_COMMAND_LINE
+        for variable in self._program.variables(option):
+            text = self._environment.get(variable)
+            if text:
+                try:
+                    return option.kind.from_environment(text), f"environment {variable}"
+                except ValueError as error:
+                    self.faults.append(f"environment variable {variable}: {error}")
+                    return option.default, FROM_DEFAULT
+        if option.key in in_file:
+            return in_file[option.key], str(self._path)
+        if option.find is not None:
+            try:
+                found = option.find(self._sections)
+                if found is not None:
+                    self._found.add(option.key)
+                    return found
+            except ConfigurationError as error:
+                self._not_found[option.key] = str(error)
+        # Each reading has a list of its own.
+        return (list(option.default) if isinstance(option.default, list) else option.default), FROM_DEFAULT
+
+    def missing(self) -> Dict[str, str]:
+        """What has no value and needs one, each with what to do if more is known of that."""
+        missing = [
+            each for each in self._program.options if each.is_required and getattr(self.values, each.key) is None
+        ]
+        return {option.title: self._not_found.get(option.key, "") for option in missing}
+
+    def place(self, option: Option) -> str:
+        """Where an option has its value from, for errors."""
+        origin = self.origins[option.key]
+        if origin == str(self._path):
+            return f"{origin}: [{self._program.section}] {option.key}"
+        return f"{option.title} ({origin})"
+
+    def toml(self) -> str:
+        """The section as a file would have it, with where each value came from."""
+        name = self._program.section
+        lines = [f"[[{name}]]" if self._program.is_repeated else f"[{name}]"]
+        for option in self._program.configurable_options:
+            value, origin = getattr(self.values, option.key), self.origins[option.key]
+            if value is None:
+                unset = option.default_text or ("not set, and required" if option.is_required else "not set")
+                lines.append(f"# {option.key}  # {unset}")
+            else:
+                # What was found is found again, and may be another then.
+                found = "# " if option.key in self._found else ""
+                lines.append(f"{found}{option.key} = {option.kind.to_toml(value)}  # {origin}")
+        return "\n".join(lines) + "\n"
