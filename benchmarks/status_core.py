@@ -27,7 +27,7 @@ from status_cost_peers import busy_heartbeat
 from zero_worker_peers import hello
 
 from scaler_appliance.core.effects import Send
-from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
@@ -142,7 +142,7 @@ class Cluster:
     """A scheduler's core, and peers of it, in virtual time."""
 
     def __init__(self, workers: int, rate: int) -> None:
-        self.core = Scheduler(Settings())
+        self.core = SchedulerCore(Settings())
         self.now = 0.0
         self._rate = rate
         self._last_id = 0

@@ -348,8 +348,8 @@ def test_pure_imports_of_the_core_are_not(text: str) -> None:
     ("module", "text"),
     [
         ("scaler_appliance.shell.server", "import uvicorn"),
-        ("scaler_appliance.monitoring.feed", "def f():\n    from starlette.routing import Route"),
-        ("scaler_appliance.__main__", "from scaler_appliance.ui.program import main"),
+        ("scaler_appliance.feed.status_feed", "def f():\n    from starlette.routing import Route"),
+        ("scaler_appliance.__main__", "from scaler_appliance.ui.ui_program import main"),
         ("scaler.client", "import prometheus_client"),
     ],
 )
@@ -361,8 +361,8 @@ def test_the_web_stack_elsewhere_is_found(module: str, text: str) -> None:
 def test_the_scheduler_in_the_ui_is_found() -> None:
     texts = {
         f"{UI}.a": "from scaler_appliance.core.state import State",
-        f"{UI}.b": "import scaler_appliance.shell.monitor",
-        f"{UI}.c": "from scaler_appliance.monitoring.feed import Feed\nimport scaler_appliance",
+        f"{UI}.b": "import scaler_appliance.shell.status_publisher",
+        f"{UI}.c": "from scaler_appliance.feed.status_feed import Feed\nimport scaler_appliance",
         "scaler_appliance.other": "import scaler_appliance.core",
     }
     assert len(scheduler_in_the_ui(Sources(texts))) == 2

@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any, Deque, Dict, Iterable, List, Sequence, Tuple, Type, TypeVar, Union
 
 from scaler_appliance.core.effects import Effect, Forget, Log, Send
-from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, decode_struct, encode
 from scaler_protocol import messages as m
@@ -27,7 +27,7 @@ class Harness:
     """The core, its clock and its peers."""
 
     def __init__(self, **settings: Any) -> None:
-        self.core = Scheduler(Settings(**settings))
+        self.core = SchedulerCore(Settings(**settings))
         self.now = 0.0
         self.peers: Dict[bytes, Peer] = {}
         self.logs: List[str] = []
@@ -38,7 +38,7 @@ class Harness:
     def state(self) -> Any:
         return self.core.state
 
-    def stranger(self) -> Peer:
+    def unregistered_peer(self) -> Peer:
         """A connection on which nothing was said yet."""
         peer = Peer(self, f"peer {len(self.peers)}".encode())
         self.peers[peer.name] = peer

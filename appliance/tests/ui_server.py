@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Callable, Tuple
 
-from monitoring.played_status import PlayedScheduler, Publisher
+from feed.played_status import PlayedScheduler, Publisher
 
 DEADLINE_SECONDS = 30.0
 

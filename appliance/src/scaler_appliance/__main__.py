@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _load() -> Callable[[], int]:
-    from scaler_appliance.shell.program import main as run
+    from scaler_appliance.shell.scheduler_program import main as run
 
     return run
 

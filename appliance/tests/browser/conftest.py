@@ -6,7 +6,7 @@ from typing import Iterator
 import browser_driver
 import pytest
 from browser_driver import Browser
-from monitoring.played_status import PlayedScheduler
+from feed.played_status import PlayedScheduler
 from ui_server import Play, PlayedCluster, StartUi, UiServer
 
 

@@ -8,10 +8,10 @@ from typing import Any, Dict
 
 from scheduler_harness import Harness
 
-from scaler_appliance.core.batches import Dispatch, TaskBatch
-from scaler_appliance.core.graphs import Graph
-from scaler_appliance.core.objects import ObjectRecord
-from scaler_appliance.core.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.graphs.graph_nodes import Graph
+from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_protocol import messages as m
 
 

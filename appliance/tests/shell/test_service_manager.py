@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 from scheduler_process import DEADLINE_SECONDS, SchedulerProcess, check_others_work
 
-from scaler_appliance.core.scheduler import Scheduler
+from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.server import Server
 from scaler_appliance.shell.service_manager import ServiceManager
@@ -145,7 +145,7 @@ def test_a_turn_that_fails_is_no_sign_of_life(listening: Listening, monkeypatch:
         nothing: Any = None
         peers: Any = FailingPeers()
         with pytest.raises(RuntimeError, match="nothing can be read"):
-            Server(Scheduler(Settings()), peers, nothing, nothing)._on_timer()
+            Server(SchedulerCore(Settings()), peers, nothing, nothing)._on_timer()
 
     asyncio.run(take_a_turn())
     assert listening.has_nothing()

@@ -15,7 +15,7 @@ from scheduler_process import RawPeer, SchedulerProcess, check_others_work, wait
 
 from scaler_appliance.core.effects import StoreChunk
 from scaler_appliance.shell import spilling
-from scaler_appliance.shell.objects import ObjectFiles
+from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory, map_object

@@ -15,10 +15,10 @@ TIMEOUT_SECONDS = 60
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.shell.program"),
+        (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.shell.scheduler_program"),
         (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.core.scheduler"),
-        (["-m", "scaler_appliance.top", "ipc:///tmp/nobody"], "scaler_appliance.top.program"),
-        (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.program"),
+        (["-m", "scaler_appliance.top", "ipc:///tmp/nobody"], "scaler_appliance.top.top_program"),
+        (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.ui_program"),
         (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.application"),
     ],
 )

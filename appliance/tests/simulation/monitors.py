@@ -11,7 +11,7 @@ from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler_appliance.core.scheduler import Scheduler
+    from scaler_appliance.core.scheduler import SchedulerCore
 
 
 class Monitor:
@@ -26,7 +26,7 @@ class Monitor:
         self.is_keen = self.random.random() < 0.5
         self.model = StatusModel()
 
-    def look(self, core: Scheduler, now: float) -> None:
+    def look(self, core: SchedulerCore, now: float) -> None:
         """A publication, and what the monitor makes of it."""
         if not self.is_keen:
             return
@@ -44,7 +44,7 @@ class Monitor:
             self.model.apply(through_codec(core.status.take(is_snapshot=False)))
         self.model.assert_is_true(core)
 
-    def _check_runs(self, core: Scheduler, now: float) -> None:
+    def _check_runs(self, core: SchedulerCore, now: float) -> None:
         """The columns of runs fit each other, and name who is there or was."""
         runs = decode(encode(core.state.runs.take(now, bytes(16), 0)))
         assert isinstance(runs, m.TaskRuns)

@@ -34,9 +34,9 @@ from scaler_appliance.core.effects import (
     Stop,
     StoreChunk,
 )
-from scaler_appliance.core.object_memory import RETRY_SECONDS
-from scaler_appliance.core.objects import SESSION_SHIFT
-from scaler_appliance.core.scheduler import WATCH_INTERVAL_SECONDS, Scheduler
+from scaler_appliance.core.objects.object_memory import RETRY_SECONDS
+from scaler_appliance.core.objects.object_records import SESSION_SHIFT
+from scaler_appliance.core.scheduler import WATCH_INTERVAL_SECONDS, SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 
@@ -215,7 +215,7 @@ class World:
         self.results.clear()
         self.shared_objects.clear()
         self.starts.clear()
-        self.core = Scheduler(self.settings)
+        self.core = SchedulerCore(self.settings)
         self.monitor = Monitor(self._seed)
         self.checker = Checker(
             TIMEOUT_SECONDS, self.settings.maximum_attempts, self.settings.max_number_of_tasks_waiting >= 0
@@ -365,7 +365,7 @@ class World:
         file += effect.chunk
         assert effect.is_last == (len(file) == effect.size)
 
-    def _spill(self, core: Scheduler, object_id: int) -> None:
+    def _spill(self, core: SchedulerCore, object_id: int) -> None:
         """A file has been copied to the disk, or could not be; if it is gone meanwhile, nobody hears of it."""
         if core is not self.core or self.stopped or object_id not in self.spills:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
-from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_protocol import messages as m
 
 FIRST_SECOND = 1_700_000_000
@@ -126,8 +126,8 @@ def functions(*names: str, finished: int = 100) -> Dict[str, Any]:
     }
 
 
-def cluster(*publications: m.SchedulerStatus) -> Cluster:
-    result = Cluster()
+def cluster(*publications: m.SchedulerStatus) -> ClusterModel:
+    result = ClusterModel()
     for publication in publications or (status(),):
         result.apply(publication)
     return result

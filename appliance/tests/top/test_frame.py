@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from top.sample import clients, cluster, counts, functions, status, workers
 
-from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.frame import Size, Source, render
 from scaler_appliance.top.lines import NOTICE, STOPPED, plain, width_of
@@ -42,7 +42,7 @@ Total 3 worker(s)
 
 
 def shown(
-    what: Optional[Cluster] = None,
+    what: Optional[ClusterModel] = None,
     view: View = FIRST_VIEW,
     source: Source = HERE,
     columns: int = 100,
@@ -105,17 +105,17 @@ def test_a_filter_that_is_typed_has_a_cursor() -> None:
 
 
 def test_nothing_was_heard_yet() -> None:
-    frame = shown(Cluster(), source=Source(ADDRESS, silent_seconds=3.2, is_connected=False))
+    frame = shown(ClusterModel(), source=Source(ADDRESS, silent_seconds=3.2, is_connected=False))
     assert f"waiting for {ADDRESS}, for 3 s" in frame
     assert not any("Is it" in line for line in frame)
-    late = shown(Cluster(), source=Source(ADDRESS, silent_seconds=30, is_connected=False))
+    late = shown(ClusterModel(), source=Source(ADDRESS, silent_seconds=30, is_connected=False))
     assert "Is it the monitor address, which the scheduler prints when it starts?" in late
 
 
 def test_why_nothing_is_heard_is_said() -> None:
     reason = f"no permission to connect to {ADDRESS} (Permission denied): the socket belongs to ann"
     source = Source(ADDRESS, silent_seconds=30, is_connected=False, reason=reason)
-    for frame in (shown(Cluster(), source=source), shown(source=source)):
+    for frame in (shown(ClusterModel(), source=source), shown(source=source)):
         assert reason[:100] in frame
         assert not any("Is it" in line for line in frame)
 

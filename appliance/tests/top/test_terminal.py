@@ -153,7 +153,8 @@ def test_it_survives_a_restart_of_the_scheduler(tmp_path: Path, terminal: Termin
 
 RAISING = """
 import sys
-from scaler_appliance.top import program, watch
+from scaler_appliance.top import watch
+from scaler_appliance.top import top_program
 sys.argv[0] = "scaler_top"
 frames = iter(range(2))
 whole = watch.Watch.frame
@@ -161,7 +162,7 @@ def frame(self, size):
     next(frames)
     return whole(self, size)
 watch.Watch.frame = frame
-program.main()
+top_program.main()
 """
 
 

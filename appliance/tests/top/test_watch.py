@@ -6,11 +6,11 @@ from typing import List
 
 from top.sample import cluster, functions, status, workers
 
-from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top.frame import Size
 from scaler_appliance.top.lines import plain
 from scaler_appliance.top.view import View
-from scaler_appliance.top.watch import Watch
+from scaler_appliance.top.watch import Viewer
 
 SIZE = Size(120, 30)
 
@@ -18,7 +18,7 @@ SIZE = Size(120, 30)
 class Heard:
     address = "ipc:///tmp/monitor"
 
-    def __init__(self, known: Cluster) -> None:
+    def __init__(self, known: ClusterModel) -> None:
         self.cluster = known
         self.age = 0.0
 
@@ -39,13 +39,13 @@ class Clock:
         return self.now
 
 
-def seen(watch: Watch) -> List[str]:
+def seen(watch: Viewer) -> List[str]:
     return plain(watch.frame(SIZE).lines)
 
 
 def test_a_pause_keeps_figures_as_they_were_and_goes_on_with_the_newest() -> None:
     heard, clock = Heard(cluster(status(1, **functions("prepare")))), Clock()
-    watch = Watch(heard, View(), clock)
+    watch = Viewer(heard, View(), clock)
     before = seen(watch)
 
     watch.press(" ")
@@ -63,14 +63,14 @@ def test_a_pause_keeps_figures_as_they_were_and_goes_on_with_the_newest() -> Non
 
 def test_news_are_shown_and_rows_put_in_order_again() -> None:
     heard = Heard(cluster(status(1)))
-    watch = Watch(heard, View(sort="sent"))
+    watch = Viewer(heard, View(sort="sent"))
     seen(watch)
     heard.cluster.apply(status(2, of_workers={"tasks": [1, 5, 9]}))
     assert [line.split("|")[2][:3] for line in seen(watch) if line.startswith("2732")] == ["108", "56b", "d26"]
 
 
 def test_help_and_back_keeps_the_place() -> None:
-    watch = Watch(Heard(cluster(status(**workers([f"w{number}" for number in range(60)])))), View())
+    watch = Viewer(Heard(cluster(status(**workers([f"w{number}" for number in range(60)])))), View())
     small = Size(80, 14)
     watch.frame(small)
     for key in ("KEY_DOWN", "?"):
@@ -82,7 +82,7 @@ def test_help_and_back_keeps_the_place() -> None:
 
 def test_a_scheduler_that_falls_silent_is_told_from_one_that_speaks() -> None:
     heard = Heard(cluster())
-    watch = Watch(heard, View())
+    watch = Viewer(heard, View())
     heard.age = 12.0
     assert "waiting for ipc:///tmp/monitor, silent for 12 s: figures are from then" in seen(watch)
     heard.age = 0.0

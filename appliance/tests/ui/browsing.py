@@ -10,13 +10,13 @@ import json
 from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Tuple
 from urllib.parse import urlsplit
 
-from monitoring.played_status import PlayedScheduler
+from feed.played_status import PlayedScheduler
 
-from scaler_appliance.monitoring.cluster import Cluster
-from scaler_appliance.monitoring.task_log import TaskLog
+from scaler_appliance.feed.cluster_model import ClusterModel
+from scaler_appliance.feed.task_history import TaskHistory
 from scaler_appliance.ui.application import make_application
-from scaler_appliance.ui.queries import Query
-from scaler_appliance.ui.state import State
+from scaler_appliance.ui.pages.queries import Query
+from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 from scaler_protocol import messages as m
 
@@ -29,8 +29,8 @@ class ToldFeed:
 
     def __init__(self, scheduler: Optional[PlayedScheduler] = None) -> None:
         self.address = "ipc:///tmp/played"
-        self.cluster = Cluster()
-        self.task_log = TaskLog()
+        self.cluster = ClusterModel()
+        self.task_log = TaskHistory()
         self.scheduler = scheduler or PlayedScheduler(started=START)
         self.age = 0.0
 
@@ -69,10 +69,10 @@ class ToldFeed:
         return False
 
 
-def told_state(steps: int = 3, **played: Any) -> Tuple[State, ToldFeed]:
+def told_state(steps: int = 3, **played: Any) -> Tuple[UiState, ToldFeed]:
     """A state after some steps of a played scheduler."""
     feed = ToldFeed(PlayedScheduler(started=START, **played))
-    state = State(feed, unix_time=lambda: feed.scheduler.now)
+    state = UiState(feed, unix_time=lambda: feed.scheduler.now)
     for _ in range(steps):
         feed.step()
         state.sample()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 from urllib.parse import urlsplit
 
-from monitoring.played_status import PlayedScheduler, Publisher
+from feed.played_status import PlayedScheduler, Publisher
 
 DEADLINE_SECONDS = 30.0
 MODULE = ["-m", "scaler_appliance.ui"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import List, Tuple
 
 import pytest
-from monitoring.played_status import PlayedScheduler
+from feed.played_status import PlayedScheduler
 from ui.browsing import START, Site
 
 from scaler_appliance.ui.actions import ActionError, NotAllowedError
-from scaler_appliance.ui.pages import PAGES
+from scaler_appliance.ui.pages.page_names import PAGES
 from scaler_appliance.ui.static_files import StaticFiles
 
 ASKED = {"x_scaler_ui": "1"}

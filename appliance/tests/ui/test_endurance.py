@@ -8,14 +8,14 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Dict, List
 
 import pytest
-from monitoring.played_status import PlayedScheduler
+from feed.played_status import PlayedScheduler
 from ui.browsing import START, ToldFeed, query
 
-from scaler_appliance.monitoring.task_log import TaskLog
+from scaler_appliance.feed.task_history import TaskHistory
 from scaler_appliance.ui.events import to_json
 from scaler_appliance.ui.metrics import Metrics
-from scaler_appliance.ui.pages import PAGES
-from scaler_appliance.ui.state import State
+from scaler_appliance.ui.pages.page_names import PAGES
+from scaler_appliance.ui.ui_state import UiState
 
 STEP_SECONDS = 10
 HOUR_STEPS = 3600 // STEP_SECONDS
@@ -28,8 +28,8 @@ class Day:
     def __init__(self) -> None:
         scheduler = PlayedScheduler(workers=10, rate=20.0, interval_seconds=STEP_SECONDS, started=START)
         self.feed = ToldFeed(scheduler)
-        self.feed.task_log = TaskLog(LOG_BYTES)
-        self.state = State(self.feed, unix_time=lambda: self.feed.scheduler.now)
+        self.feed.task_log = TaskHistory(LOG_BYTES)
+        self.state = UiState(self.feed, unix_time=lambda: self.feed.scheduler.now)
         self.metrics = Metrics(self.state)
         self.cursors: Dict[str, Any] = {}
         self.steps = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Tuple
 
-from monitoring.played_status import PlayedScheduler
+from feed.played_status import PlayedScheduler
 from prometheus_client.parser import text_string_to_metric_families
 from ui.browsing import START, Site, told_state
 
-from scaler_appliance.monitoring.entities import Function
+from scaler_appliance.feed.cluster_entities import FunctionRecord
 from scaler_appliance.ui.metrics import FUNCTIONS_LISTED, LAST_OCTAVE, OTHER, FunctionTallies, Metrics
 from scaler_protocol import messages as m
 
@@ -28,8 +28,10 @@ def values(found: Series, name: str) -> List[float]:
     return [value for (each, _), value in found.items() if each == name]
 
 
-def function(number: int, name: str, finished: int, busy: int, durations: Dict[int, int] | None = None) -> Function:
-    made = Function(m.FunctionIdentity(number=number, name=name, client=1))
+def function(
+    number: int, name: str, finished: int, busy: int, durations: Dict[int, int] | None = None
+) -> FunctionRecord:
+    made = FunctionRecord(m.FunctionIdentity(number=number, name=name, client=1))
     made.finished, made.busy_microseconds, made.durations = finished, busy, durations or {4: finished}
     return made
 

@@ -3,7 +3,7 @@
     on_message(now, peer, message, payload)     on_peer_gone(now, peer)      tick(now)
             │                                          │                        │
             ▼                                          ▼                        ▼
-      sessions ──▶ Acceptance, Reports, Cancels, Returns, ObjectReactions, Graphs ──▶ Placement ──▶ take_effects()
+      sessions ──▶ tasks, graphs, objects: one reaction a message ──▶ placement ──▶ take_effects()
 
 Rules:
 - This module knows peers: how they join, stay, leave and misbehave. What happens to tasks is decided in the modules of
@@ -17,26 +17,27 @@ from array import array
 from math import inf
 from typing import Callable, Dict, List, Optional, Type
 
-from scaler_appliance.core.acceptance import Acceptance, check_capabilities
-from scaler_appliance.core.batches import position_in_dispatch
-from scaler_appliance.core.cancels import Cancels
-from scaler_appliance.core.client_flow import ClientFlow
-from scaler_appliance.core.cluster_info import LARGEST_COUNT, ClusterInfo
-from scaler_appliance.core.dependant_reactions import DependantReactions
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
-from scaler_appliance.core.explanations import Explanations
-from scaler_appliance.core.flow import Flow
-from scaler_appliance.core.graph_reactions import Graphs
-from scaler_appliance.core.object_reactions import ObjectReactions
-from scaler_appliance.core.outcomes import Outcomes
-from scaler_appliance.core.placement import Placement
-from scaler_appliance.core.processors import NO_TASK, open_dispatch
-from scaler_appliance.core.reports import Reports
-from scaler_appliance.core.returns import Returns
-from scaler_appliance.core.sessions import ClientSession, RunningTask, Session, WorkerSession
-from scaler_appliance.core.state import Settings, State
-from scaler_appliance.core.status import Status
-from scaler_appliance.core.worker_shutdowns import WorkerShutdowns
+from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
+from scaler_appliance.core.graphs.graph_reactions import GraphReactions
+from scaler_appliance.core.monitoring.explanations import Explanations
+from scaler_appliance.core.monitoring.info_requests import LARGEST_COUNT, InfoRequests
+from scaler_appliance.core.monitoring.running_tasks import NO_TASK, open_dispatch
+from scaler_appliance.core.monitoring.status_columns import StatusColumns
+from scaler_appliance.core.objects.object_reactions import ObjectReactions
+from scaler_appliance.core.peers.client_flow import ClientFlow
+from scaler_appliance.core.peers.flow_control import FlowControl
+from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, Session, WorkerSession
+from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
+from scaler_appliance.core.placement.rebalance import Rebalance
+from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.state import SchedulerState, Settings
+from scaler_appliance.core.tasks.acceptance import Acceptance, check_capabilities
+from scaler_appliance.core.tasks.batches import position_in_dispatch
+from scaler_appliance.core.tasks.cancellation import Cancellation
+from scaler_appliance.core.tasks.requeue import Requeue
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_appliance.core.tasks.worker_reports import WorkerReports
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
 
@@ -51,7 +52,7 @@ _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCanc
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
-class Scheduler:
+class SchedulerCore:
     """The whole decision making of one scheduler.
 
     Parameters:
@@ -60,25 +61,26 @@ class Scheduler:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.state = State(settings)
+        self.state = SchedulerState(settings)
         self._placement = Placement(self.state)
-        outcomes = Outcomes(self.state)
+        outcomes = TaskOutcomes(self.state)
         self._dependants = DependantReactions(self.state, outcomes)
         acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants)
-        self._flow = Flow(self.state, self._placement)
-        self._graphs = Graphs(self.state, self._placement, outcomes)
-        reports = Reports(self.state, self._placement, outcomes, self._graphs, self._flow)
-        self._cancels = Cancels(self.state, self._placement, outcomes, self._graphs, self._dependants)
-        self._returns = Returns(self.state, self._placement, outcomes)
+        self._flow = FlowControl(self.state, self._placement)
+        self._graphs = GraphReactions(self.state, self._placement, outcomes)
+        reports = WorkerReports(self.state, self._placement, outcomes, self._graphs, self._flow)
+        self._cancels = Cancellation(self.state, self._placement, outcomes, self._graphs, self._dependants)
+        self._requeue = Requeue(self.state, outcomes)
+        self._rebalance = Rebalance(self.state, self._placement, outcomes, self._requeue)
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
-        self._worker_shutdowns = WorkerShutdowns(self.state, self._placement)
-        self.status = Status(self.state)
+        self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement)
+        self.status = StatusColumns(self.state)
         self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
         self._now = 0.0
         self._started: Optional[float] = None  # when it was first called
-        self._cluster_info = ClusterInfo(self.state)
+        self._cluster_info = InfoRequests(self.state)
         client_reactions: Dict[Type[object], Callable[..., None]] = {
             m.Task: acceptance.on_task,
             m.GraphTask: self._graphs.on_graph_task,
@@ -92,7 +94,7 @@ class Scheduler:
             m.TaskResult: reports.on_task_result,
             m.TaskLog: lambda worker, message, payload: reports.on_task_log(worker, message),
             m.TaskCancelConfirm: lambda worker, message, payload: self._cancels.on_task_cancel_confirm(worker, message),
-            m.BalanceResponse: lambda worker, message, payload: self._returns.on_balance_response(worker, message),
+            m.BalanceResponse: lambda worker, message, payload: self._rebalance.on_balance_response(worker, message),
         }
         shared_reactions: Dict[Type[object], Callable[..., None]] = {
             m.Heartbeat: self._on_heartbeat,
@@ -119,7 +121,7 @@ class Scheduler:
                 return
             session = self.state.sessions.get(peer)
             if session is None:
-                self._on_message_of_stranger(peer, message)
+                self._on_message_of_unregistered_peer(peer, message)
                 return
             session.last_heard = now
             reaction = self._reactions[type(session)].get(type(message))
@@ -132,14 +134,14 @@ class Scheduler:
         except PeerError as error:
             self.on_peer_error(now, peer, error)
 
-    def _on_message_of_stranger(self, peer: bytes, message: object) -> None:
+    def _on_message_of_unregistered_peer(self, peer: bytes, message: object) -> None:
         """A peer spoke that has no session: it never had one, or it has ended meanwhile."""
         # SCL-SES-012
         if isinstance(message, m.DisconnectRequest):
             self.state.send(peer, m.DisconnectResponse())
             return
         if isinstance(message, m.ObjectInstruction):
-            self._objects.on_instruction_of_stranger(message)
+            self._objects.on_instruction_of_unregistered_peer(message)
         # SCL-SES-011
         if not isinstance(message, _ANSWERS):
             self._refuse(peer, m.RefusalReason.NOT_GREETED, _NOT_GREETED)
@@ -150,7 +152,7 @@ class Scheduler:
         session = self.state.sessions.get(peer)
         if session is not None:
             # SCL-SEC-001
-            self.state.log("ERROR", f"{session.title} broke the protocol: {error.text}")
+            self.state.log("ERROR", f"{session.label} broke the protocol: {error.text}")
             self._remove(session, f"it broke the protocol: {error.text}", is_fault=True)
         self._refuse(peer, error.reason, error.text)
 
@@ -214,7 +216,7 @@ class Scheduler:
         self._placement.place()
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
-            self._returns.balance(everybody=is_watching)
+            self._rebalance.rebalance(everybody=is_watching)
         if is_watching:
             self._explanations.watch(now)
         for session in self.state.touched.values():
@@ -286,7 +288,7 @@ class Scheduler:
             self._placement.add_worker(worker)
         self.state.sessions[peer] = session
         self.state.send(peer, self._welcome(number, hello))
-        self.state.log("INFO", f"{session.title} connected, session {number}")
+        self.state.log("INFO", f"{session.label} connected, session {number}")
 
     def _check_hello(self, hello: m.Hello) -> None:
         speaks = hello.implementation
@@ -372,7 +374,7 @@ class Scheduler:
             return
         # SCL-SCH-025
         self.state.send(client.peer, m.ClientShutdownResponse(accepted=True))
-        self.shut_down(self._now, f"{client.title} asked for it")
+        self.shut_down(self._now, f"{client.label} asked for it")
 
     def _remove(self, session: Session, why: str, is_fault: bool) -> None:
         """End a session, and everything that was held for it."""
@@ -386,15 +388,15 @@ class Scheduler:
             self.state.changes.clients.remove(session.number, session)
         elif isinstance(session, WorkerSession):
             self._placement.remove_worker(session)
-            self._returns.return_all(session, why, is_fault)
+            self._requeue.requeue_all(session, why, is_fault)
             self._objects.on_session_gone(session)
             del self.state.workers[session.number]
-            self.state.crowded.pop(session.number, None)
+            self.state.over_committed.pop(session.number, None)
             self.state.changes.workers.remove(session.number, session)
             self.state.total_slots -= session.hello.slots
         self.state.touched.pop(session.number, None)
         self.state.effects.append(Forget(session.peer, session.number))
-        self.state.log("WARNING" if is_fault else "INFO", f"{session.title} is gone: {why}")
+        self.state.log("WARNING" if is_fault else "INFO", f"{session.label} is gone: {why}")
         self._stop_if_alone()
 
     def _stop_if_alone(self) -> None:
@@ -433,7 +435,7 @@ class Scheduler:
             if dispatch is not None:
                 batch = dispatch.batch
                 task_id = batch.ids[dispatch.start + position_in_dispatch(instance)]
-                task = RunningTask(batch.client, task_id, batch.tally.number, processor.task_microseconds, instance)
+                task = RunningTask(batch.client, task_id, batch.counters.number, processor.task_microseconds, instance)
             tasks.append(task)
         return tasks
 

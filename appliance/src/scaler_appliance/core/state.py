@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Sequence
 
-from scaler_appliance.core.batches import Dispatch, TaskBatch
-from scaler_appliance.core.changes import FunctionTally, StatusChanges
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
-from scaler_appliance.core.graphs import Graph
-from scaler_appliance.core.object_memory import ObjectMemory
-from scaler_appliance.core.objects import ObjectTable
-from scaler_appliance.core.ready import ReadyQueues
-from scaler_appliance.core.sessions import ClientSession, Session, WorkerSession
-from scaler_appliance.core.task_runs import TaskRuns
-from scaler_appliance.core.task_states import FINAL_STATES, TaskState, runs
+from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
+from scaler_appliance.core.monitoring.counters import FunctionCounters
+from scaler_appliance.core.monitoring.run_entries import RunEntries
+from scaler_appliance.core.monitoring.status_changes import StatusChanges
+from scaler_appliance.core.objects.object_memory import ObjectMemory
+from scaler_appliance.core.objects.object_table import ObjectTable
+from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.placement.ready_queues import ReadyQueues
+from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 
 
@@ -49,7 +50,7 @@ class Settings(NamedTuple):
     monitor_address: str = ""
 
 
-class State:
+class SchedulerState:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.now = 0.0  # by the clock of whoever calls, at the last event
@@ -58,15 +59,15 @@ class State:
         self.sessions: Dict[bytes, Session] = {}  # by peer
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
-        self.crowded: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
+        self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
         self.last_session = settings.last_session
         self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
         self.changes = StatusChanges(settings.inline_bytes)
-        self.runs = TaskRuns()
+        self.runs = RunEntries()
         directory = settings.object_spill_directory
-        memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes)
-        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes)
+        memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
+        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes.objects)
         self.ready = ReadyQueues()
         self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
@@ -89,41 +90,41 @@ class State:
 
     # Totals, and what monitors are to be told -------------------------------------------------------------------------
 
-    def note_assigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
+    def count_assigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
         """A worker was given tasks; a negative `count`: tasks are at it no longer."""
         batch = dispatch.batch
-        tally = batch.tally
+        counters = batch.counters
         self.running += count
-        tally.running += count
-        if not worker.is_noted:
+        counters.running += count
+        if not worker.is_dirty:
             self.changes.workers.touch(worker.number, worker)
-        if not tally.is_noted:
-            self.changes.functions.touch(tally.number, tally)
-        if batch.graph is not None:
-            batch.graph.tally.running += count
+        if not counters.is_dirty:
+            self.changes.functions.touch(counters.number, counters)
+        if isinstance(batch, GraphBatch):
+            batch.graph.counters.running += count
             self.touch_graph(batch.graph)
 
-    def count_ended(self, client: ClientSession, tally: FunctionTally, state: int, count: int) -> None:
+    def count_ended(self, client: ClientSession, counters: FunctionCounters, state: int, count: int) -> None:
         """Tasks of batches ended in `state`."""
         self.finished[state] += count
         client.ended[state] += count
-        tally.ended[state] += count
+        counters.ended[state] += count
         client.unfinished -= count
-        tally.unfinished -= count
-        if not (tally.unfinished or tally.is_listed):
-            self.changes.list_idle(tally)
-        if not tally.is_noted:
-            self.changes.functions.touch(tally.number, tally)
-        if not client.is_noted:
+        counters.unfinished -= count
+        if not (counters.unfinished or counters.is_listed):
+            self.changes.list_idle(counters)
+        if not counters.is_dirty:
+            self.changes.functions.touch(counters.number, counters)
+        if not client.is_dirty:
             self.changes.clients.touch(client.number, client)
 
     def touch_graph(self, graph: Graph) -> None:
         """Figures of a graph changed."""
-        self.changes.graphs.touch(graph.tally.number, graph.tally)
+        self.changes.graphs.touch(graph.counters.number, graph.counters)
 
     def touch_session(self, session: Session) -> None:
         """Figures of a peer changed."""
-        if session.is_noted:
+        if session.is_dirty:
             return
         if isinstance(session, ClientSession):
             self.changes.clients.touch(session.number, session)
@@ -179,27 +180,31 @@ class State:
         for client in self.clients.values():
             ended = [before + more for before, more in zip(ended, client.ended)]
             open_nodes = sum(graph.unfinished for graph in client.graphs.values())
-            open_tasks = sum(batch.unfinished for batch in client.batches() if batch.graph is None)
+            open_tasks = sum(batch.unfinished for batch in client.batches() if not isinstance(batch, GraphBatch))
             open_tasks += len(client.dependants.waiting)
-            assert client.unfinished == open_tasks + open_nodes, f"{client.title}: {client.unfinished} counted"
+            assert client.unfinished == open_tasks + open_nodes, f"{client.label}: {client.unfinished} counted"
             for batch in client.batches():
                 at_workers = sum(dispatch.open_count for dispatch in batch.dispatches.values())
-                number = batch.tally.number
+                number = batch.counters.number
                 unfinished[number] = unfinished.get(number, 0) + batch.unfinished
                 running[number] = running.get(number, 0) + at_workers
             for graph in client.graphs.values():
                 dispatches = {id(each): each for batch in graph.batches if batch for each in batch.dispatches.values()}
-                assert graph.tally.running == sum(dispatch.open_count for dispatch in dispatches.values())
+                assert graph.counters.running == sum(dispatch.open_count for dispatch in dispatches.values())
         assert all(total >= known for total, known in zip(self.finished, ended))
-        for tally in changes.tallies():
-            assert tally.unfinished == unfinished.get(tally.number, 0), f"{tally.name}: {tally.unfinished} unfinished"
-            assert tally.running == running.get(tally.number, 0), f"{tally.name}: {tally.running} at workers"
+        for counters in changes.function_counters():
+            assert counters.unfinished == unfinished.get(counters.number, 0), (
+                f"{counters.name}: {counters.unfinished} unfinished"
+            )
+            assert counters.running == running.get(counters.number, 0), (
+                f"{counters.name}: {counters.running} at workers"
+            )
         assert self.running == sum(worker.assigned for worker in self.workers.values())
         for worker in self.workers.values():
             assert 0 <= worker.failed <= worker.finished <= worker.sent - worker.assigned
         for session in self.sessions.values():
             sizes = [record.size for record in map(self.objects.find, session.objects) if record is not None]
-            assert session.object_bytes == sum(sizes), f"{session.title}: {session.object_bytes} bytes counted"
+            assert session.object_bytes == sum(sizes), f"{session.label}: {session.object_bytes} bytes counted"
 
     def _check_batch(self, batch: TaskBatch) -> int:
         """Each task at a worker is an open instance of one dispatch; returns how many are QUEUED."""
@@ -232,13 +237,13 @@ class State:
                 assert dispatch.batch.dispatches[dispatch.number] is dispatch
                 assert dispatch.open_count == dispatch.open.count(True) > 0
                 assigned += dispatch.open_count
-            assert worker.assigned <= worker.slots or number in self.crowded, f"{worker.title} is crowded"
-            assert worker.assigned == assigned, f"{worker.title}: {worker.assigned} counted, {assigned} open"
+            assert worker.assigned <= worker.slots or number in self.over_committed, f"{worker.label} is over_committed"
+            assert worker.assigned == assigned, f"{worker.label}: {worker.assigned} counted, {assigned} open"
             worker.check_invariants()
             total_slots += worker.hello.slots
             dispatches += len(worker.dispatches)
         assert self.total_slots == total_slots
-        assert self.workers.keys() >= self.crowded.keys()
+        assert self.workers.keys() >= self.over_committed.keys()
         assert len(self.dispatches) == dispatches
 
     def _check_graphs(self, references: Dict[int, int]) -> None:

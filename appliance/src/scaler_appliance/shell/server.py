@@ -31,13 +31,13 @@ from scaler_appliance.core.effects import (
     StoreChunk,
 )
 from scaler_appliance.core.effects import Stop as StopEffect
-from scaler_appliance.core.scheduler import Scheduler
-from scaler_appliance.shell.monitor import Monitor
-from scaler_appliance.shell.objects import ObjectFiles
-from scaler_appliance.shell.peers import Peers
+from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.shell.connections import Connections
+from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
-from scaler_appliance.shell.status import StatusReporter
+from scaler_appliance.shell.status_publisher import StatusPublisher
+from scaler_appliance.shell.status_reporter import StatusReporter
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 
@@ -52,7 +52,7 @@ logger = logging.getLogger("scaler")
 class Server:
     """One scheduler: core, sockets and object files, on the running event loop."""
 
-    def __init__(self, core: Scheduler, peers: Peers, monitor: Monitor, files: ObjectFiles) -> None:
+    def __init__(self, core: SchedulerCore, peers: Connections, monitor: StatusPublisher, files: ObjectFiles) -> None:
         self._core = core
         self._peers = peers
         self._files = files

@@ -14,7 +14,7 @@ def main() -> int:
 
 
 def _load() -> Callable[[], int]:
-    from scaler_appliance.top.program import main as run
+    from scaler_appliance.top.top_program import main as run
 
     return run
 

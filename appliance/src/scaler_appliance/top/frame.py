@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, stopped, width_of
 from scaler_appliance.top.panel import LEAST_COLUMNS, MOST_COLUMNS, panel
@@ -67,12 +67,12 @@ class Frame(NamedTuple):
     extent: Extent  # of the rows
 
 
-def arrange(cluster: Cluster, view: View) -> Rows:
+def arrange(cluster: ClusterModel, view: View) -> Rows:
     """The rows that a view shows, in its order."""
     return Rows(cluster, view.sort, view.is_reversed, view.wanted)
 
 
-def render(cluster: Cluster, view: View, source: Source, size: Size, arranged: Optional[Rows] = None) -> Frame:
+def render(cluster: ClusterModel, view: View, source: Source, size: Size, arranged: Optional[Rows] = None) -> Frame:
     """The frame that somebody with this view of a cluster shall see.
 
     Parameters:
@@ -109,7 +109,7 @@ def _help() -> List[Line]:
 # Above the table ------------------------------------------------------------------------------------------------------
 
 
-def _above(cluster: Cluster, view: View, source: Source, size: Size, matching: int) -> List[Line]:
+def _above(cluster: ClusterModel, view: View, source: Source, size: Size, matching: int) -> List[Line]:
     """All lines above the table, as few as the height asks for."""
     notices = _notices(cluster, view, source, size.lines is None)
     total = _total(cluster, view, matching)
@@ -130,7 +130,7 @@ def _shortcuts(columns: int) -> Line:
     return line(shortcuts)
 
 
-def _notices(cluster: Cluster, view: View, source: Source, shows_all_reasons: bool) -> List[Line]:
+def _notices(cluster: ClusterModel, view: View, source: Source, shows_all_reasons: bool) -> List[Line]:
     """What somebody must know to read the figures right."""
     lines = []
     if cluster.scheduler is None:
@@ -162,7 +162,7 @@ def _notices(cluster: Cluster, view: View, source: Source, shows_all_reasons: bo
     return lines
 
 
-def _total(cluster: Cluster, view: View, matching: int) -> Line:
+def _total(cluster: ClusterModel, view: View, matching: int) -> Line:
     processors = sum(len(worker.processors) for worker in cluster.workers.values())
     words = f"Total {text.count(len(cluster.workers))} worker(s)"
     if processors != len(cluster.workers):
@@ -181,7 +181,7 @@ def _total(cluster: Cluster, view: View, matching: int) -> Line:
 # The table, and what stands beside it ---------------------------------------------------------------------------------
 
 
-def _below(cluster: Cluster, view: View, rows: List[Row], columns: int, most_lines: Optional[int]) -> List[Line]:
+def _below(cluster: ClusterModel, view: View, rows: List[Row], columns: int, most_lines: Optional[int]) -> List[Line]:
     shown = list(COLUMNS)
     cells = {column.title: [column.write(row) for row in rows] for column in COLUMNS}
     headings = {column.title: _heading(column, view) for column in COLUMNS}
@@ -217,7 +217,7 @@ def _columns_beside(columns: int, table: int, name: int, wanted: int) -> int:
     return min(room, wanted) if room >= min(wanted, LEAST_COLUMNS) else 0
 
 
-def _lines_beside(cluster: Cluster, most_lines: Optional[int]) -> int:
+def _lines_beside(cluster: ClusterModel, most_lines: Optional[int]) -> int:
     everything = 3 + len(cluster.clients) + sum(not function.has_gone for function in cluster.functions.values())
     return everything if most_lines is None else most_lines
 

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from scaler_appliance.monitoring.cluster import Cluster
-from scaler_appliance.monitoring.entities import Client, Function, Graph, Processor, SchedulerFigures, Worker
+from scaler_appliance.feed.cluster_entities import (
+    ClientRecord,
+    FunctionRecord,
+    GraphRecord,
+    ProcessorRecord,
+    SchedulerFigures,
+    WorkerRecord,
+)
+from scaler_appliance.feed.cluster_model import ClusterModel
 
 SCHEMA = 1
 
 
-def describe(cluster: Cluster, address: str) -> Dict[str, Any]:
+def describe(cluster: ClusterModel, address: str) -> Dict[str, Any]:
     """All that is known of a cluster, as plain values. There must have been a publication."""
     scheduler = cluster.scheduler
     assert scheduler is not None
@@ -58,7 +65,7 @@ def _scheduler(scheduler: SchedulerFigures) -> Dict[str, Any]:
     }
 
 
-def _worker(worker: Worker, functions: Dict[int, Function], now: int) -> Dict[str, Any]:
+def _worker(worker: WorkerRecord, functions: Dict[int, FunctionRecord], now: int) -> Dict[str, Any]:
     return {
         "session": worker.session,
         "name": worker.name,
@@ -82,7 +89,7 @@ def _worker(worker: Worker, functions: Dict[int, Function], now: int) -> Dict[st
     }
 
 
-def _processor(processor: Processor, functions: Dict[int, Function], now: int) -> Dict[str, Any]:
+def _processor(processor: ProcessorRecord, functions: Dict[int, FunctionRecord], now: int) -> Dict[str, Any]:
     function = functions.get(processor.task_function)
     return {
         "process_id": processor.process_id,
@@ -97,7 +104,7 @@ def _processor(processor: Processor, functions: Dict[int, Function], now: int) -
     }
 
 
-def _client(client: Client) -> Dict[str, Any]:
+def _client(client: ClientRecord) -> Dict[str, Any]:
     return {
         "session": client.session,
         "name": client.name,
@@ -113,7 +120,7 @@ def _client(client: Client) -> Dict[str, Any]:
     }
 
 
-def _function(function: Function) -> Dict[str, Any]:
+def _function(function: FunctionRecord) -> Dict[str, Any]:
     return {
         "number": function.number,
         "name": function.name,
@@ -129,7 +136,7 @@ def _function(function: Function) -> Dict[str, Any]:
     }
 
 
-def _graph(graph: Graph) -> Dict[str, Any]:
+def _graph(graph: GraphRecord) -> Dict[str, Any]:
     return {
         "number": graph.number,
         "client": graph.client,

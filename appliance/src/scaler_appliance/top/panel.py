@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Sequence
 
-from scaler_appliance.monitoring.cluster import Cluster
-from scaler_appliance.monitoring.entities import Client, Function
+from scaler_appliance.feed.cluster_entities import ClientRecord, FunctionRecord
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.lines import FAINT, TITLE, Line, Span
 
@@ -24,7 +24,7 @@ class _Entry(NamedTuple):
     cells: Sequence[str]
 
 
-def panel(cluster: Cluster, columns: int, most_lines: int) -> List[Line]:
+def panel(cluster: ClusterModel, columns: int, most_lines: int) -> List[Line]:
     """Lines of at most that width. Of the lines, clients may take up to half, and what functions leave."""
     clients = sorted(cluster.clients.values(), key=lambda each: (-each.tasks, each.session))
     functions = [each for each in cluster.functions.values() if not each.has_gone]
@@ -44,14 +44,14 @@ def panel(cluster: Cluster, columns: int, most_lines: int) -> List[Line]:
     return lines[:most_lines]
 
 
-def _client(client: Client) -> _Entry:
+def _client(client: ClientRecord) -> _Entry:
     parts = [str(client.process_id), text.safe(client.host)]
     if client.name not in ("", parts[0]):
         parts.append(text.safe(client.name))
     return _Entry("|".join(parts), (text.count(client.tasks), text.count(client.finished)))
 
 
-def _function(function: Function) -> _Entry:
+def _function(function: FunctionRecord) -> _Entry:
     median = function.quantile_microseconds(0.5)
     return _Entry(
         text.safe(function.name) or f"function {function.number}",

@@ -12,16 +12,16 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from scaler_appliance.monitoring.cluster import Cluster
-from scaler_appliance.monitoring.entities import Processor, Worker
+from scaler_appliance.feed.cluster_entities import ProcessorRecord, WorkerRecord
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 
 
 class Row(NamedTuple):
     """A processor, if there is one, of a worker that has `queued` tasks without a slot."""
 
-    worker: Worker
-    processor: Optional[Processor]
+    worker: WorkerRecord
+    processor: Optional[ProcessorRecord]
     queued: int
 
     @property
@@ -39,7 +39,7 @@ class Column(NamedTuple):
 
     title: str
     key: str
-    order: Callable[[Worker, Optional[Processor], int], Any]
+    order: Callable[[WorkerRecord, Optional[ProcessorRecord], int], Any]
     write: Callable[[Row], str]
     meaning: str
 
@@ -135,9 +135,9 @@ OTHER_TITLES = {"working": "sent", "w": "sent", "name": "worker"}
 class Rows:
     """The rows whose name has `wanted` in it, the largest by `sort`, a title of a column, first; names from A to Z."""
 
-    def __init__(self, cluster: Cluster, sort: str, is_reversed: bool, wanted: str) -> None:
+    def __init__(self, cluster: ClusterModel, sort: str, is_reversed: bool, wanted: str) -> None:
         order = BY_TITLE[sort].order
-        entries: List[Tuple[Any, Worker, Optional[Processor], int]] = []
+        entries: List[Tuple[Any, WorkerRecord, Optional[ProcessorRecord], int]] = []
         for worker in cluster.workers.values():
             processors = worker.processors
             queued = worker.waiting

@@ -27,7 +27,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signa
 QUITTING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
-class Readable(Protocol):
+class ReadableSource(Protocol):
     """What `select` can wait for."""
 
     def fileno(self) -> int: ...
@@ -153,9 +153,9 @@ class Screen:
         self._terminal.stream.write(text)
         self._terminal.stream.flush()
 
-    def wait(self, seconds: float, *others: Readable) -> None:
+    def wait(self, seconds: float, *others: ReadableSource) -> None:
         """Wait for a key, for any of the others to be readable, or for the time to pass."""
-        readers: List[Union[int, Readable]] = [*others, *self._keyboard()]
+        readers: List[Union[int, ReadableSource]] = [*others, *self._keyboard()]
         select.select(readers, [], [], max(0.0, seconds))
 
     def _keyboard(self) -> List[int]:

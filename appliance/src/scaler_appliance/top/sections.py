@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.lines import BAD, FAINT, PLAIN, TITLE, Line, Span
 
@@ -65,7 +65,7 @@ class Section(NamedTuple):
     figures: List[Figure]
 
 
-def sections(cluster: Cluster) -> List[Section]:
+def sections(cluster: ClusterModel) -> List[Section]:
     """All sections; without figures where no scheduler was heard yet."""
     return [
         Section("scheduler", _scheduler(cluster)),
@@ -76,7 +76,7 @@ def sections(cluster: Cluster) -> List[Section]:
     ]
 
 
-def _scheduler(cluster: Cluster) -> List[Figure]:
+def _scheduler(cluster: ClusterModel) -> List[Figure]:
     scheduler = cluster.scheduler
     if scheduler is None:
         return []
@@ -89,7 +89,7 @@ def _scheduler(cluster: Cluster) -> List[Figure]:
     ]
 
 
-def _tasks(cluster: Cluster) -> List[Figure]:
+def _tasks(cluster: ClusterModel) -> List[Figure]:
     others = sorted(name for name, value in cluster.tasks.items() if value and name not in TASK_STATES)
     return [
         Figure(
@@ -102,7 +102,7 @@ def _tasks(cluster: Cluster) -> List[Figure]:
     ]
 
 
-def _objects(cluster: Cluster) -> List[Figure]:
+def _objects(cluster: ClusterModel) -> List[Figure]:
     scheduler = cluster.scheduler
     if scheduler is None:
         return []
@@ -113,7 +113,7 @@ def _objects(cluster: Cluster) -> List[Figure]:
     ]
 
 
-def _messages(cluster: Cluster, prefix: str, totals: Dict[str, int]) -> List[Figure]:
+def _messages(cluster: ClusterModel, prefix: str, totals: Dict[str, int]) -> List[Figure]:
     ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
     return [
         Figure(text.safe(name), text.count(value), text.rate(cluster.rates.get(f"{prefix}.{name}", 0.0)))
@@ -122,7 +122,7 @@ def _messages(cluster: Cluster, prefix: str, totals: Dict[str, int]) -> List[Fig
     ]
 
 
-def header(cluster: Cluster, columns: int, most_lines: int) -> List[Line]:
+def header(cluster: ClusterModel, columns: int, most_lines: int) -> List[Line]:
     """The sections side by side, in at most so many columns and lines, titles included."""
     shown = sections(cluster)
     rates = {section.title for section in shown}

@@ -11,7 +11,7 @@ import copy
 import time
 from typing import Callable, Optional, Protocol, Tuple, TypeVar
 
-from scaler_appliance.monitoring.cluster import Cluster
+from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top.frame import Frame, Size, Source, arrange, render
 from scaler_appliance.top.rows import Rows
 from scaler_appliance.top.view import Extent, View, press
@@ -24,7 +24,7 @@ class Heard(Protocol):
     """What a Feed tells."""
 
     address: str
-    cluster: Cluster
+    cluster: ClusterModel
 
     def age_seconds(self) -> float: ...
 
@@ -33,14 +33,14 @@ class Heard(Protocol):
     def silence_reason(self) -> str: ...
 
 
-class Watch:
+class Viewer:
     """One person's view of what a feed hears."""
 
     def __init__(self, feed: Heard, view: View, clock: Callable[[], float] = time.monotonic) -> None:
         self.view = view
         self._feed = feed
         self._clock = clock
-        self._frozen: Optional[Cluster] = None
+        self._frozen: Optional[ClusterModel] = None
         self._frozen_at = 0.0
         self._extent = Extent(0, 0)
         self._arranged: Optional[Rows] = None
@@ -64,7 +64,7 @@ class Watch:
             self._extent = result.extent
         return result
 
-    def _arrange(self, cluster: Cluster) -> Rows:
+    def _arrange(self, cluster: ClusterModel) -> Rows:
         """The rows, which are put in order again when there is news, or another order is asked for: not to scroll."""
         made_for = (cluster, cluster.scheduler, self.view.sort, self.view.is_reversed, self.view.wanted)
         if self._arranged is None or self._arranged_for != made_for:
@@ -72,7 +72,7 @@ class Watch:
         return self._arranged
 
 
-def frozen(cluster: Cluster) -> Cluster:
+def frozen(cluster: ClusterModel) -> ClusterModel:
     """A copy that later publications leave as it is; they replace lists and dictionaries, and change entities."""
     result = copy.copy(cluster)
     result.workers = _copied(cluster.workers)

@@ -1,6 +1,6 @@
 """`scaler_ui`: the cluster in a browser, as metrics, and as JSON.
 
-    status stream ─▶ monitoring.Feed ─▶ State ─▶ one body a page: f(state, query) ─▶ browsers (events), JSON (api)
+    status stream ─▶ feed.Feed ─▶ UiState ─▶ one body a page: f(state, query) ─▶ browsers (events), JSON (api)
                                           └────▶ metrics, health
 
 Rules:

@@ -24,11 +24,11 @@ from scaler_appliance.ui.access import Guard
 from scaler_appliance.ui.actions import ActionError, NotAllowedError, reachable, shut_down_worker
 from scaler_appliance.ui.events import Events, EventStream, to_json
 from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
-from scaler_appliance.ui.pages import page_named
-from scaler_appliance.ui.queries import Query, QueryError
-from scaler_appliance.ui.state import State
+from scaler_appliance.ui.pages.page_names import page_named
+from scaler_appliance.ui.pages.queries import Query, QueryError
+from scaler_appliance.ui.pages.task_pages import task
 from scaler_appliance.ui.static_files import StaticFiles
-from scaler_appliance.ui.tasks import task
+from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 
 MAXIMUM_STREAMS = 200
@@ -43,7 +43,7 @@ _NO_PAGE = (
 
 
 def make_application(
-    state: State,
+    state: UiState,
     watch: Watch,
     token: Optional[str] = None,
     hosts: Iterable[str] = (),
@@ -78,7 +78,7 @@ def make_application(
 
 class _Handlers:
     def __init__(
-        self, state: State, watch: Watch, files: StaticFiles, ask_to_shut_down: Asker, clock: Callable[[], float]
+        self, state: UiState, watch: Watch, files: StaticFiles, ask_to_shut_down: Asker, clock: Callable[[], float]
     ) -> None:
         self._state = state
         self._watch = watch

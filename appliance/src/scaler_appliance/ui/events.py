@@ -15,9 +15,9 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from scaler_appliance.ui.access import Receive, Scope, Send
-from scaler_appliance.ui.pages import Page
-from scaler_appliance.ui.queries import Query
-from scaler_appliance.ui.state import State
+from scaler_appliance.ui.pages.page_names import Page
+from scaler_appliance.ui.pages.queries import Query
+from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 
 LARGEST_SHARE = 0.1
@@ -47,7 +47,9 @@ class Events:
         clock: seconds, never going back.
     """
 
-    def __init__(self, state: State, page: Page, query: Query, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, state: UiState, page: Page, query: Query, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._state = state
         self._page = page
         self._query = query

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple
 
-from scaler_appliance.ui.state import State
+from scaler_appliance.ui.ui_state import UiState
 
 LOOP_LATE_AFTER_SECONDS = 5.0
 
@@ -25,12 +25,12 @@ def live(late_seconds: float) -> Health:
     return _health(reasons, {})
 
 
-def healthy(state: State) -> Health:
+def healthy(state: UiState) -> Health:
     """Whether the scheduler is heard."""
     return _health(_silence(state), _figures(state))
 
 
-def ready(state: State, workers: int) -> Health:
+def ready(state: UiState, workers: int) -> Health:
     """Whether the scheduler is heard and has so many workers."""
     reasons = _silence(state)
     present = len(state.cluster.workers)
@@ -39,7 +39,7 @@ def ready(state: State, workers: int) -> Health:
     return _health(reasons, _figures(state))
 
 
-def _silence(state: State) -> List[str]:
+def _silence(state: UiState) -> List[str]:
     if state.feed.is_connected():
         return []
     age = f"{state.feed.age_seconds():.1f} s"
@@ -53,7 +53,7 @@ def _silence(state: State) -> List[str]:
     return [f"the scheduler at {state.feed.address} has been silent for {age}", *why]
 
 
-def _figures(state: State) -> Dict[str, Any]:
+def _figures(state: UiState) -> Dict[str, Any]:
     return {
         "age_seconds": round(state.feed.age_seconds(), 1),
         "workers": len(state.cluster.workers),

@@ -24,9 +24,9 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from scaler_appliance import __version__
-from scaler_appliance.monitoring.durations import BUCKETS_AN_OCTAVE
-from scaler_appliance.monitoring.entities import Function
-from scaler_appliance.ui.state import State, cpu_permille, hosts, resident_bytes
+from scaler_appliance.feed.cluster_entities import FunctionRecord
+from scaler_appliance.feed.durations import BUCKETS_AN_OCTAVE
+from scaler_appliance.ui.ui_state import UiState, cpu_permille, hosts, resident_bytes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FUNCTIONS_LISTED = 50
@@ -82,7 +82,7 @@ class FunctionTallies:
         self.other = _Tally()
         self._seen: Dict[int, _Seen] = {}
 
-    def count(self, generation: int, functions: Dict[int, Function]) -> None:
+    def count(self, generation: int, functions: Dict[int, FunctionRecord]) -> None:
         """Take in what has been done since the last time."""
         if generation != self._generation:
             self._generation = generation
@@ -97,7 +97,7 @@ class FunctionTallies:
             if function.finished != seen.finished or function.durations is not seen.durations:
                 self._add(self.tallies.get(_label(function.name), self.other), function, seen)
 
-    def _choose(self, functions: Iterable[Function]) -> None:
+    def _choose(self, functions: Iterable[FunctionRecord]) -> None:
         """Whose counts are listed: those that were busy for longest."""
         busy: Dict[str, int] = {}
         for function in functions:
@@ -111,7 +111,7 @@ class FunctionTallies:
                 del self.tallies[least]
             self.tallies[name] = _Tally()
 
-    def _add(self, tally: _Tally, function: Function, seen: _Seen) -> None:
+    def _add(self, tally: _Tally, function: FunctionRecord, seen: _Seen) -> None:
         tally.add(
             max(0, function.finished - seen.finished),
             max(0, function.failed - seen.failed),
@@ -149,7 +149,7 @@ def _label(name: str) -> str:
 class StateCollector(Collector):
     """All metrics of the cluster."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: UiState) -> None:
         self._state = state
         self._functions = FunctionTallies()
 
@@ -318,7 +318,7 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 class Metrics:
     """What `/metrics` answers."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: UiState) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(StateCollector(state))
         ProcessCollector(namespace="scaler_ui", registry=self._registry)

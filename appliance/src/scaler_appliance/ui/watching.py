@@ -12,7 +12,7 @@ import logging
 import time
 from typing import Optional, Protocol, Set
 
-from scaler_appliance.ui.state import State, Watched
+from scaler_appliance.ui.ui_state import UiState, Watched
 
 SHORTEST_TICK_SECONDS = 0.8
 LONGEST_TICK_SECONDS = 1.3
@@ -20,7 +20,7 @@ LONGEST_TICK_SECONDS = 1.3
 logger = logging.getLogger("scaler")
 
 
-class Readable(Watched, Protocol):
+class ReadableFeed(Watched, Protocol):
     """What of `monitoring.feed.Feed` concerns its socket."""
 
     def fileno(self) -> int: ...
@@ -36,7 +36,7 @@ class Watch:
         turned_at: when the loop last came round, on the monotonic clock.
     """
 
-    def __init__(self, feed: Readable, state: State) -> None:
+    def __init__(self, feed: ReadableFeed, state: UiState) -> None:
         self._feed = feed
         self._state = state
         self._has_news: Optional[asyncio.Event] = None  # while this runs

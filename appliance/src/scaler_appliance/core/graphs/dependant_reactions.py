@@ -1,0 +1,260 @@
+"""How tasks that need results of others are accepted, released and ended.
+
+Rules:
+- A predecessor's outcome is noted on its way to the client (`ClientSession.report`, `confirm_cancel`), and its
+  consequences are drawn once for each burst, in `advance`, before the client is sent anything of that burst.
+- A task whose predecessor has no record here any more is lost with `predecessorGone`: its client has been sent that
+  outcome before, and submits the task anew with what it needs.
+- A failure is passed on as it is, whatever it was; so is a cancel.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from itertools import accumulate
+from typing import Dict, List, Tuple
+
+from scaler_appliance.core.effects import Buffer
+from scaler_appliance.core.graphs.dependants import Dependant, Ending
+from scaler_appliance.core.graphs.graph_nodes import IS_OBJECT, RESULTS_MARK
+from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
+from scaler_appliance.core.objects.object_records import text_of_missing
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.client_results import ResultSpan
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, after
+from scaler_protocol import encode_struct
+from scaler_protocol import messages as m
+
+
+class DependantReactions:
+    def __init__(self, state: SchedulerState, outcomes: TaskOutcomes) -> None:
+        self._state = state
+        self._outcomes = outcomes
+
+    # Acceptance -----------------------------------------------------------------------------------------------------
+
+    def accept(self, client: ClientSession, dependant: Dependant, is_allowed: bool, text_of_full: str) -> None:
+        """A client submits a task that needs others.
+
+        Parameters:
+            is_allowed: whether one more task may wait; otherwise it is rejected for the reason of `text_of_full`.
+        """
+        client.unfinished += 1
+        self._state.nodes_waiting += 1
+        client.flow.submit(1, len(dependant.payload))
+        self._state.touch_session(client)
+        # As with other tasks, whatever exists is referenced.
+        missing = [each for each in dependant.references() if not self._state.objects.refer(each)]
+        client.dependants.add(dependant)
+        gone = [each for each in dependant.predecessors if not _is_awaited(client, each)]
+        if missing:
+            self._lose(client, dependant, m.FailureKind.OBJECT_MISSING, text_of_missing(missing[0]))
+        elif not dependant.message.function and not dependant.message.function_name:
+            text = "a task must name its function or the object that holds it"
+            self._lose(client, dependant, m.FailureKind.REJECTED, text)
+        # SCL-SCH-041
+        elif gone:
+            text = f"the outcome of task {gone[0]}, which it needs, has left the scheduler: submit it with the result"
+            self._lose(client, dependant, m.FailureKind.PREDECESSOR_GONE, text)
+        elif not is_allowed:
+            self._lose(client, dependant, m.FailureKind.REJECTED, text_of_full)
+
+    # Consequences ---------------------------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Draw the consequences of all outcomes since the last call."""
+        for session in list(self._state.touched.values()):
+            if isinstance(session, ClientSession) and session.dependants.endings:
+                self._advance(session)
+
+    def _advance(self, client: ClientSession) -> None:
+        dependants = client.dependants
+        while dependants.endings:
+            ready: List[Dependant] = []
+            endings, dependants.endings = dependants.endings, []
+            for ending in endings:
+                followers = dependants.followers.pop(ending.task_id, {})
+                # SCL-SCH-039
+                if ending.status == m.TaskStatus.SUCCESS:
+                    ready += self._pass_result_on(client, ending, list(followers.values()))
+                    continue
+                for follower in followers.values():
+                    self._pass_failure_on(client, ending, follower)
+            self._release(client, ready)
+
+    def _pass_result_on(self, client: ClientSession, ending: Ending, followers: List[Dependant]) -> List[Dependant]:
+        """Give a result to those that wait for it; returns those that wait for nothing more."""
+        ready = []
+        result = ending.object_id or keep_result(self._state, client, ending.content, ending.codec, len(followers))
+        for follower in followers:
+            if ending.object_id and not self._state.objects.refer(ending.object_id):  # cleared in the same burst
+                self._lose(client, follower, m.FailureKind.OBJECT_MISSING, text_of_missing(ending.object_id))
+                continue
+            follower.results[ending.task_id] = result
+            follower.missing -= 1
+            if not follower.missing:
+                ready.append(follower)
+        return ready
+
+    # SCL-SCH-040
+    def _pass_failure_on(self, client: ClientSession, ending: Ending, follower: Dependant) -> None:
+        if ending.status is None:
+            self._end(client, follower, TaskEvent.CANCEL)
+            client.confirm_cancel(follower.task_id, m.CancelOutcome.CANCELLED)
+            return
+        self._end(client, follower, TaskEvent.INHERIT_FAILURE)
+        sizes, statuses = array("I", [len(ending.content)]), bytes([ending.status])
+        causes = {"causes": array("Q", [ending.origin + 1])}
+        span = ResultSpan(sizes, ending.content, ending.codec, statuses, causes)
+        client.report(array("Q", [follower.task_id]), span)
+
+    def _lose(self, client: ClientSession, dependant: Dependant, kind: m.FailureKind, text: str) -> None:
+        """A waiting task gets the outcome `lost`."""
+        payload = encode_struct(m.Failure(kind=kind, message=text, attempts=1))
+        self._end(client, dependant, TaskEvent.LOSE)
+        span = ResultSpan(array("I", [len(payload)]), payload, statuses=bytes([m.TaskStatus.LOST]))
+        client.report(array("Q", [dependant.task_id]), span)
+
+    def cancel(self, client: ClientSession, dependant: Dependant) -> None:
+        """A client asks to cancel a task that waits for others."""
+        self._end(client, dependant, TaskEvent.CANCEL)
+        client.confirm_cancel(dependant.task_id, m.CancelOutcome.CANCELLED)
+
+    def _end(self, client: ClientSession, dependant: Dependant, event: TaskEvent) -> None:
+        """A task ends that has never been ready."""
+        state = after(TaskState.WAITING, event)
+        client.dependants.remove(dependant)
+        self._state.nodes_waiting -= 1
+        self._state.finished[state] += 1
+        client.ended[state] += 1
+        client.unfinished -= 1
+        client.flow.release(1, len(dependant.payload))
+        client.touch()
+        self._state.touch_session(client)
+        for object_id in dependant.references():
+            self._outcomes.release(object_id)
+
+    def drop_all(self, client: ClientSession) -> None:
+        """The client is gone."""
+        for dependant in list(client.dependants.waiting.values()):
+            self._end(client, dependant, TaskEvent.CANCEL)
+        client.dependants.endings.clear()
+
+    # Releasing ------------------------------------------------------------------------------------------------------
+
+    def _release(self, client: ClientSession, ready: List[Dependant]) -> None:
+        """Queue tasks that wait for nothing more, before what else the client has queued: depth first."""
+        by_message: Dict[int, List[Dependant]] = {}
+        for dependant in sorted(ready, key=lambda each: each.task_id):
+            if dependant.task_id not in client.dependants.waiting:
+                continue  # another predecessor has failed
+            results = dependant.results_in_order()
+            total_bytes = sum(len(result) for result in results if not isinstance(result, int))
+            objects = sum(isinstance(result, int) for result in results) + len(dependant.dependencies)
+            if total_bytes > MAXIMUM_RESULTS_BYTES or objects > MAXIMUM_OBJECTS:
+                text = f"the results of its {len(results)} predecessors are too much for one task"
+                self._lose(client, dependant, m.FailureKind.REJECTED, text)
+            else:
+                by_message.setdefault(id(dependant.message), []).append(dependant)
+        for members in reversed(by_message.values()):  # each goes before the others
+            batch = self._make_batch(client, members)
+            self._state.ready.add(TaskSpan(batch, 0, len(batch)), in_front=True)
+
+    def _make_batch(self, client: ClientSession, members: List[Dependant]) -> TaskBatch:
+        """The tasks of one message that are ready now; the objects that they refer to stay referred to."""
+        payloads: List[Buffer] = []
+        sizes, counts, dependencies = array("I"), array("H"), array("Q")
+        for dependant in members:
+            before, objects_before = len(payloads), len(dependencies)
+            dependencies.extend(dependant.dependencies)
+            results, objects = _results_in_front(dependant)
+            dependencies.extend(objects)
+            payloads += [*results, dependant.payload]
+            sizes.append(sum(map(len, payloads[before:])))
+            counts.append(len(dependencies) - objects_before)
+            client.dependants.remove(dependant)
+            client.flow.release(0, len(dependant.payload))  # what is charged from now on is the task
+        message = members[0].message
+        released = m.Task(
+            ids=array("Q", [dependant.task_id for dependant in members]),
+            payload_sizes=sizes,
+            function=message.function,
+            function_name=message.function_name,
+            codec=message.codec,
+            options=message.options,
+        )
+        if dependencies:
+            released.dependency_counts, released.dependencies = counts, dependencies
+        batch = TaskBatch(client.number, released, b"".join(payloads))
+        batch.is_charged, batch.has_results = True, True
+        client.add_released_batch(batch)
+        client.touch()
+        self._state.touch_session(client)
+        self._state.nodes_waiting -= len(members)
+        function = self._state.objects.find(batch.function)
+        self._state.changes.begin(batch, function.name if function is not None else "")
+        for _ in members[1:]:  # a batch has one reference to its function
+            self._outcomes.release(batch.function)
+        return batch
+
+
+def _results_in_front(dependant: Dependant) -> Tuple[List[Buffer], List[int]]:
+    """With what its payload begins, and the results that are objects."""
+    results = dependant.results_in_order()
+    sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
+    # SCL-SCH-039
+    header = struct.pack(f"<{len(sizes) + 2}I", RESULTS_MARK, len(sizes), *sizes)
+    contents = [result for result in results if not isinstance(result, int)]
+    return [header, *contents], [result for result in results if isinstance(result, int)]
+
+
+def _is_awaited(client: ClientSession, task_id: int) -> bool:
+    """Whether the client will be told the outcome of a task."""
+    if task_id in client.dependants.waiting:
+        return True
+    found = client.find_task(task_id)
+    if found is not None:
+        return found[0].states[found[1]] not in FINAL_STATES
+    node = client.find_node(task_id) if client.graphs else None
+    return node is not None and bool(node[0].is_target[node[1]]) and node[0].states[node[1]] not in FINAL_STATES
+
+
+def split_batch(message: m.Task, payload: bytes) -> Tuple[List[Dependant], m.Task, bytes]:
+    """The tasks of a batch that need others, and what is left of it with its payload."""
+    view = memoryview(payload)
+    ends = list(accumulate(message.payload_sizes, initial=0))
+    object_ends = list(accumulate(message.dependency_counts or bytes(len(message.ids)), initial=0))
+    predecessor_ends = list(accumulate(message.predecessor_counts, initial=0))
+    dependants: List[Dependant] = []
+    others: List[int] = []
+    shared = m.Task(
+        function=message.function,
+        function_name=message.function_name,
+        codec=message.codec,
+        options=message.options,
+    )
+    for position, task_id in enumerate(message.ids):
+        if not message.predecessor_counts[position]:
+            others.append(position)
+            continue
+        content = memoryview(bytes(view[ends[position] : ends[position + 1]]))
+        objects = message.dependencies[object_ends[position] : object_ends[position + 1]]
+        predecessors = message.predecessors[predecessor_ends[position] : predecessor_ends[position + 1]]
+        dependants.append(Dependant(task_id, shared, content, objects, predecessors))
+    rest = m.Task(
+        ids=array("Q", [message.ids[position] for position in others]),
+        payload_sizes=array("I", [message.payload_sizes[position] for position in others]),
+        function=message.function,
+        function_name=message.function_name,
+        codec=message.codec,
+        options=message.options,
+    )
+    if message.dependency_counts:
+        rest.dependency_counts = array("H", [message.dependency_counts[position] for position in others])
+        for position in others:
+            rest.dependencies += message.dependencies[object_ends[position] : object_ends[position + 1]]
+    return dependants, rest, b"".join([view[ends[position] : ends[position + 1]] for position in others])

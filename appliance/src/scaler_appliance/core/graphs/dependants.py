@@ -1,0 +1,129 @@
+"""Tasks that need results of tasks submitted before them, as a client's session holds them.
+
+    Task ──▶ Dependant ──last predecessor succeeded──▶ TaskBatch, its payload with the results in front ──▶ queue
+                │
+                └──a predecessor failed, was lost or cancelled──▶ its outcome
+
+Rules:
+- A dependant is an object of its own until it is released, since it waits for itself alone; from then on it is a task
+  of a batch like all others.
+- Predecessors are told apart by their clients' ids. What a client is told of one is what its dependants need: the
+  session looks at outcomes on their way to the client, whichever way they came about.
+- Data and small accessors only: what is decided is decided in `dependant_reactions`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from scaler_appliance.core.tasks.batches import TaskBatch
+from scaler_appliance.core.tasks.client_results import ResultSpan
+from scaler_protocol import messages as m
+
+
+class Ending(NamedTuple):
+    """How a predecessor ended."""
+
+    task_id: int
+    status: Optional[int]  # TaskStatus; None: cancelled
+    content: bytes = b""  # of its result, or its Failure
+    codec: str = ""
+    object_id: int = 0  # that has its result
+    origin: int = 0  # of its failure
+
+
+class Dependant:
+    """A task that waits for others.
+
+    Parameters:
+        message: the one that it came in, for what it shares with the tasks that came with it.
+        payload: its own.
+    """
+
+    __slots__ = ("task_id", "message", "payload", "dependencies", "predecessors", "results", "missing")
+
+    def __init__(
+        self,
+        task_id: int,
+        message: m.Task,
+        payload: memoryview,
+        dependencies: Sequence[int],
+        predecessors: Sequence[int],
+    ) -> None:
+        self.task_id = task_id
+        self.message = message
+        self.payload = payload
+        self.dependencies = dependencies  # objects
+        self.predecessors = predecessors  # tasks, each once
+        self.results: Dict[int, Union[bytes, int]] = {}  # by predecessor: content, or the id of the object that has it
+        self.missing = len(predecessors)
+
+    def results_in_order(self) -> List[Union[bytes, int]]:
+        return [self.results[each] for each in self.predecessors]
+
+    def references(self) -> Iterator[int]:
+        """The objects that it keeps alive, each as often as it refers to it."""
+        if self.message.function:
+            yield self.message.function
+        yield from self.dependencies
+        yield from (result for result in self.results.values() if isinstance(result, int))
+
+
+class Dependants:
+    """The dependants of one client."""
+
+    def __init__(self) -> None:
+        self.waiting: Dict[int, Dependant] = {}  # by task id
+        self.followers: Dict[int, Dict[int, Dependant]] = {}  # by id of a predecessor without outcome, then their own
+        self.endings: List[Ending] = []  # of such predecessors, which their followers have not been told
+        self.released: Dict[int, Tuple[TaskBatch, int]] = {}  # where those are now, by task id
+
+    def add(self, dependant: Dependant) -> None:
+        self.waiting[dependant.task_id] = dependant
+        for predecessor in dependant.predecessors:
+            self.followers.setdefault(predecessor, {})[dependant.task_id] = dependant
+
+    def remove(self, dependant: Dependant) -> None:
+        """It does not wait any more."""
+        del self.waiting[dependant.task_id]
+        for predecessor in dependant.predecessors:
+            followers = self.followers.get(predecessor)
+            if followers is not None:
+                followers.pop(dependant.task_id, None)
+                if not followers:
+                    del self.followers[predecessor]
+
+    def keep_results(self, ids: array[int], span: ResultSpan) -> None:
+        """Outcomes leave for the client: keep those that a follower needs."""
+        causes = span.optional.get("causes") if span.optional else None
+        objects = span.optional.get("objects") if span.optional else None
+        offset = 0
+        for position, task_id in enumerate(ids):
+            end = offset + span.sizes[position]
+            if task_id in self.followers:
+                status = span.statuses[position] if span.statuses else m.TaskStatus.SUCCESS
+                origin = causes[position] - 1 if causes and causes[position] else task_id
+                content = bytes(span.payload[offset:end])
+                object_id = objects[position] if objects else 0
+                self.endings.append(Ending(task_id, status, content, span.codec, object_id, origin))
+            offset = end
+
+    def keep_cancelled(self, task_id: int) -> None:
+        """A client is told that a task is cancelled."""
+        if task_id in self.followers:
+            self.endings.append(Ending(task_id, None))
+
+    def check_invariants(self) -> None:
+        """Who waits for a task follows it; called by State.check_invariants."""
+        for task_id, dependant in self.waiting.items():
+            assert task_id == dependant.task_id
+            missing = [each for each in dependant.predecessors if each not in dependant.results]
+            assert dependant.missing == len(missing) > 0, f"task {task_id} waits for nothing"
+            for each in missing:
+                assert task_id in self.followers[each], f"task {task_id} does not follow {each}"
+        for predecessor, followers in self.followers.items():
+            assert followers, f"task {predecessor} has no followers"
+            assert all(self.waiting[each] is follower for each, follower in followers.items())
+        for task_id, (batch, index) in self.released.items():
+            assert batch.ids[index] == task_id

@@ -1,0 +1,34 @@
+"""Results that tasks need of others, as they are kept until these are ready."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from scaler_appliance.core.objects.object_records import FIRST_OWN_NUMBER, SESSION_SHIFT, ObjectRecord
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_protocol import messages as m
+
+SHARED_RESULT_BYTES = 1024
+FAN_OUT_BYTES = 256 * 1024
+"""A result of the former size or more, which would fill the latter with its copies, is sent to each worker once."""
+
+MAXIMUM_RESULTS_BYTES = 1 << 30  # of one task's predecessors, inline
+MAXIMUM_OBJECTS = 0xFFFF  # of one task
+
+
+def keep_result(
+    state: SchedulerState, client: ClientSession, content: bytes, codec: str, dependants: int
+) -> Union[bytes, int]:
+    """What to keep of a small result for so many: its bytes; where many need it, an object that they refer to."""
+    size = len(content)
+    if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
+        return content
+    client.objects_made += 1
+    object_id = client.number << SESSION_SHIFT | FIRST_OWN_NUMBER | client.objects_made
+    record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
+    record.content = content
+    record.held = False
+    record.references = dependants
+    state.objects.add(record)
+    return object_id

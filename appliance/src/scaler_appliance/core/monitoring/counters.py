@@ -1,0 +1,78 @@
+"""What is counted for monitors alone: the tasks of each function, and the nodes of each graph.
+
+Rules:
+- Figures only: who counts, and who publishes them, is elsewhere.
+- An entry `is_dirty` when it is among those that the next publication contains (see `changes`).
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Dict
+
+from scaler_appliance.core.tasks.task_states import TaskState
+
+LAST_BUCKET = 255
+
+
+class FunctionCounters:
+    """What became of the tasks of one function.
+
+    Parameters:
+        client: session; 0: a function addressed by name.
+    """
+
+    __slots__ = (
+        "number", "name", "client", "unfinished", "running", "ended", "busy_microseconds", "durations", "is_dirty",
+        "is_listed", "was_used",
+    )  # fmt: skip
+
+    def __init__(self, number: int, name: str, client: int) -> None:
+        self.number = number
+        self.name = name
+        self.client = client
+        self.unfinished = 0  # tasks in batches: those that wait for others in their graph are none yet
+        self.running = 0  # of these, at workers
+        self.ended = [0] * len(TaskState)  # by state
+        self.busy_microseconds = 0.0
+        self.durations: Dict[int, int] = {}  # how many tasks took how long, by bucket
+        self.is_dirty = False
+        self.is_listed = False  # among those that were idle, and may have been used again
+        self.was_used = False  # since then
+
+    def measure(self, count: int, microseconds: float) -> None:
+        """So many tasks took so long on average."""
+        self.busy_microseconds += microseconds * count
+        bucket = bucket_of(microseconds)
+        durations = self.durations
+        durations[bucket] = durations.get(bucket, 0) + count
+
+
+def bucket_of(microseconds: float) -> int:
+    """The quarter octave of a duration."""
+    return min(LAST_BUCKET, int(4 * log2(microseconds))) if microseconds > 1.0 else 0
+
+
+class GraphCounters:
+    """The nodes of one graph by state; those that have neither ended nor wait for others are in batches."""
+
+    __slots__ = ("number", "client", "first_task", "nodes", "waiting", "running", "ended", "started", "is_dirty")
+
+    def __init__(self, number: int, client: int, first_task: int, nodes: int, started: float) -> None:
+        self.number = number
+        self.client = client
+        self.first_task = first_task
+        self.nodes = nodes
+        self.waiting = nodes  # for predecessors
+        self.running = 0  # at workers
+        self.ended = [0] * len(TaskState)  # by state
+        self.started = started  # by the scheduler's clock
+        self.is_dirty = False
+
+    @property
+    def queued(self) -> int:
+        return self.nodes - self.waiting - self.running - sum(self.ended)
+
+
+NO_COUNTERS = FunctionCounters(0, "", 0)
+"""Of batches that are not the scheduler's yet."""

@@ -1,0 +1,255 @@
+"""Why a task waits, in one sentence.
+
+    ExplanationRequest ──▶ on_request ──▶ Explanation         watch, now and then ──▶ Explanation unasked, and the log
+
+Rules:
+- Nothing is decided here and nothing is noted for a task: the sentence is made of what is so at that moment.
+- Unasked, a client is told each reason once, however many of its tasks wait for it: as soon as nobody connected can run
+  them, or when they have waited for PATIENCE_SECONDS while a worker is idle or none is there. When tasks of that kind
+  have been placed, it is told again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Dict, List, NamedTuple, Set, Tuple
+
+from scaler_appliance.core.graphs.dependants import Dependant
+from scaler_appliance.core.peers.sessions import Capabilities, ClientSession, WorkerSession
+from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.task_placement import LOSSES_OF_A_SUSPECT, Placement
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import Needs, TaskBatch
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
+from scaler_protocol import messages as m
+
+PATIENCE_SECONDS = 5.0
+MAXIMUM_REASONS = 100  # that monitors are told
+
+
+class Cause(Enum):
+    """Why tasks of one kind wait."""
+
+    NO_WORKER = "no worker is connected"
+    NOBODY_OFFERS = "no connected worker has the capabilities"
+    IN_USE = "the capabilities are in use"
+    UNREAD = "their client does not take its results"
+    BUSY = "workers are busy"
+    UNKNOWN = "a worker could run them now"
+
+
+_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOBODY_OFFERS, Cause.UNKNOWN)
+"""Causes that have gone when a task is placed. Others come and go all the time: they are told once."""
+
+
+class _Wait(NamedTuple):
+    """Since when there are tasks of a class, and since when none of them was placed, in seconds."""
+
+    ready_class: ReadyClass
+    began: float
+    servings: int
+    last_progress: float
+
+
+class Explanations:
+    def __init__(self, state: SchedulerState, placement: Placement) -> None:
+        self._state = state
+        self._placement = placement
+        self._waits: Dict[int, _Wait] = {}  # by identity of the class
+        self._told: Set[Tuple[int, Needs, Cause]] = set()
+
+    # Asked ----------------------------------------------------------------------------------------------------------
+
+    def on_request(self, client: ClientSession, message: m.ExplanationRequest) -> None:
+        """A client asks what becomes of one of its tasks."""
+        found, node = client.find_task(message.task_id), client.find_node(message.task_id)
+        dependant = client.dependants.waiting.get(message.task_id)
+        text = "the task has ended: its outcome has left the scheduler"
+        if dependant is not None:
+            text = f"the task waits for {self._text_of_predecessors(client, dependant)}"
+        elif node is not None and node[0].states[node[1]] == TaskState.WAITING:
+            missing = node[0].missing[node[1]]
+            text = f"the task waits for the results of {_count(missing, 'other task')} of its graph"
+        elif node is not None and node[0].states[node[1]] == TaskState.QUEUED:
+            found = node[0].place_of(node[1])
+        elif found is None and message.task_id > client.last_task_id:
+            text = "the scheduler has not received the task yet"
+        if found is not None and found[0].states[found[1]] not in FINAL_STATES:
+            text = self._sentence(client, *found)
+        # SCL-SCH-023
+        self._state.send(client.peer, m.Explanation(request_id=message.request_id, text=text))
+
+    def _text_of_predecessors(self, client: ClientSession, dependant: Dependant) -> str:
+        """Which tasks it waits for: the first one by name."""
+        missing = [each for each in dependant.predecessors if each not in dependant.results]
+        others = f" and {_count(len(missing) - 1, 'other task')}" if len(missing) > 1 else ""
+        name = self._name_of_function(client, missing[0])
+        return f"task {missing[0]}{f' of {name}' if name else ''}{others}"
+
+    def _name_of_function(self, client: ClientSession, task_id: int) -> str:
+        """Of a task that is no node of a graph."""
+        found, dependant = client.find_task(task_id), client.dependants.waiting.get(task_id)
+        if found is not None:
+            return found[0].counters.name
+        if dependant is None:
+            return ""
+        function = self._state.objects.find(dependant.message.function)
+        return dependant.message.function_name if function is None else function.name
+
+    def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:
+        state = batch.states[index]
+        if state == TaskState.QUEUED:
+            cause = self._cause(client, batch.requirement.needs)
+            losses = batch.losses_of(index)
+            text = f"the task waits because {self._clause(cause, batch.requirement.needs)}"
+            if losses >= LOSSES_OF_A_SUSPECT:
+                text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
+            return text
+        if state not in (TaskState.ASSIGNED, TaskState.CANCELLING):
+            return f"the task is {TaskState(state).name.lower()}"
+        worker = self._state.workers[batch.dispatch_of(index).worker]
+        if state == TaskState.CANCELLING:
+            return f"the task is being cancelled: {worker.label} has not answered yet"
+        others = "" if worker.assigned == 1 else f", one of {worker.assigned} on {_count(worker.slots, 'slot')}"
+        verb = "it runs, or is next in line there" if worker.assigned <= worker.slots else "it runs or stands in line"
+        return f"the task is at {worker.label}{others}: {verb}{self._arriving(batch, index)}"
+
+    def _arriving(self, batch: TaskBatch, index: int) -> str:
+        """What of the task's objects is still on its way to the scheduler."""
+        for object_id in batch.dependencies_of(index, index + 1):
+            record = self._state.objects.find(object_id)
+            if record is not None and record.arrived < record.size:
+                return f"; of an object that it needs, {record.arrived} of {record.size} bytes have arrived"
+        return ""
+
+    # Unasked --------------------------------------------------------------------------------------------------------
+
+    def watch(self, now: float) -> None:
+        """Warn of tasks that cannot run, or wait for long; to be called now and then, when all has been placed."""
+        waits: Dict[int, _Wait] = {}
+        reasons: List[str] = []
+        causes: Dict[Tuple[Needs, bool], Cause] = {}
+        for ready_class in self._state.ready.classes():
+            wait = waits[id(ready_class)] = self._note_wait(now, ready_class)
+            for number in ready_class.clients():
+                client = self._state.clients[number]
+                needs = ready_class.requirement.needs
+                key = needs, self._state.ready.is_held(number)
+                if key not in causes:
+                    causes[key] = self._cause(client, needs)
+                if self._is_due(now, causes[key], wait):
+                    text = self._warn(client, ready_class, causes[key])
+                    if text and len(reasons) < MAXIMUM_REASONS:
+                        reasons.append(f"{client.label}: {text}")
+        self._waits = waits
+        self._state.changes.reasons = reasons
+
+    def _note_wait(self, now: float, ready_class: ReadyClass) -> _Wait:
+        wait = self._waits.get(id(ready_class))
+        if wait is None or wait.ready_class is not ready_class:
+            return _Wait(ready_class, now, ready_class.last_served, now)
+        if wait.servings == ready_class.last_served:
+            return wait
+        needs = ready_class.requirement.needs
+        self._told = {each for each in self._told if each[1] != needs or each[2] not in _UNTIL_PLACED}
+        return wait._replace(servings=ready_class.last_served, last_progress=now)
+
+    def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
+        if cause == Cause.NOBODY_OFFERS:
+            return True
+        if cause in _UNTIL_PLACED:
+            return now - wait.last_progress > PATIENCE_SECONDS
+        return cause != Cause.BUSY and any(self._placement.idle_workers()) and now - wait.began > PATIENCE_SECONDS
+
+    def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> str:
+        """Tell the client, unless it knows; returns what it is told, empty if there is nothing to be told."""
+        count = ready_class.count_of(client.number)
+        key = client.number, ready_class.requirement.needs, cause
+        if not count or (key in self._told and not self._state.is_watched):
+            return ""
+        verb = "waits" if count == 1 else "wait"
+        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.needs)}"
+        if key in self._told:
+            return text
+        self._told.add(key)
+        self._state.log("WARNING", f"{client.label}: {text}")
+        self._state.send(client.peer, m.Explanation(text=text))
+        return text
+
+    def forget_client(self, client: ClientSession) -> None:
+        """The client is gone."""
+        self._told = {each for each in self._told if each[0] != client.number}
+
+    # The cause ------------------------------------------------------------------------------------------------------
+
+    def _cause(self, client: ClientSession, needs: Needs) -> Cause:
+        """Why a task of the client with these needs is not at a worker."""
+        if self._state.ready.is_held(client.number):
+            return Cause.UNREAD
+        if not self._state.workers:
+            return Cause.NO_WORKER
+        able = self._able(needs)
+        if not able:
+            return Cause.NOBODY_OFFERS
+        if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
+            return Cause.UNKNOWN
+        is_picky = needs.capabilities or len(able) < len(self._state.workers)
+        return Cause.IN_USE if is_picky else Cause.BUSY
+
+    def _able(self, needs: Needs) -> List[WorkerSession]:
+        return [worker for worker in self._state.workers.values() if worker.offers(needs)]
+
+    def _clause(self, cause: Cause, needs: Needs) -> str:
+        workers = self._state.workers.values()
+        if cause == Cause.UNREAD:
+            return "its client does not take the results that are ready for it"
+        if cause == Cause.NO_WORKER:
+            return "no worker is connected: start some with `scaler_cluster`"
+        if cause == Cause.NOBODY_OFFERS:
+            return self._clause_of_what_nobody_offers(needs)
+        if cause == Cause.IN_USE:
+            number = _count(len(self._able(needs)), "worker")
+            wanted = _text_of(needs.capabilities) or _text_of_call(needs)
+            return f"{number} can run what needs {wanted}, and other tasks keep all of them busy"
+        if cause == Cause.BUSY:
+            slots = sum(worker.slots for worker in workers)
+            waiting = _count(len(self._state.ready), "task")
+            return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
+        return "a worker with a free slot does not take tasks at the moment: it is leaving, or reads no messages"
+
+    def _clause_of_what_nobody_offers(self, needs: Needs) -> str:
+        understanding = [worker for worker in self._state.workers.values() if worker.understands(needs)]
+        if not understanding:
+            wanted = f"serves {_text_of_call(needs)}" if needs.function_name else f"understands {_text_of_call(needs)}"
+            return f"no connected worker {wanted}: start one that does"
+        missing = f"{_text_of(needs.capabilities)}{self._nearest(needs.capabilities)}"
+        if len(understanding) == len(self._state.workers):
+            return f"no connected worker offers {missing}: start one that does"
+        return f"no worker that is connected and takes {_text_of_call(needs)} offers {missing}: start one that does"
+
+    def _nearest(self, capabilities: Capabilities) -> str:
+        """What there is instead of what is missing."""
+        if len(capabilities) > 1 and all(self._most(name) >= amount for name, amount in capabilities):
+            return " together"
+        lacking = [(name, self._most(name)) for name, amount in capabilities if self._most(name) < amount]
+        facts = [f"{name}={best:g} is the most" if best >= 0 else f"no worker has any {name}" for name, best in lacking]
+        return f" ({', '.join(facts)})"
+
+    def _most(self, name: str) -> float:
+        """The largest amount of a capability that a worker offers; -1 when none does."""
+        return max((worker.capabilities.get(name, -1.0) for worker in self._state.workers.values()), default=-1.0)
+
+
+def _text_of(capabilities: Capabilities) -> str:
+    return ", ".join(f"{name}={amount:g}" if amount else name for name, amount in capabilities)
+
+
+def _text_of_call(needs: Needs) -> str:
+    codec = f"codec {needs.codec!r}"
+    if not needs.function_name:
+        return codec
+    return f"the function {needs.function_name!r}" + (f" in {codec}" if needs.codec else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

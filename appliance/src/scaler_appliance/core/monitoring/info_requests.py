@@ -1,0 +1,59 @@
+"""What a client is told of the cluster: who is in it, and how busy it is.
+
+Rules: one answer costs one pass over the workers, and lists no more of them than MAXIMUM_WORKERS, whatever is asked
+for; nothing is kept for it while nobody asks.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_protocol import messages as m
+
+MAXIMUM_WORKERS = 1000
+LARGEST_COUNT = (1 << 32) - 1  # of slots that a message can say; workers may claim more together
+
+
+class InfoRequests:
+    """Answers an InfoRequest.
+
+    Parameters:
+        state: of the scheduler.
+    """
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+
+    def on_request(self, client: ClientSession, message: m.InfoRequest, uptime_seconds: float) -> None:
+        """A client wants to know of the cluster; `uptime_seconds` is how long the scheduler runs."""
+        state = self._state
+        listed = min(message.maximum_workers, MAXIMUM_WORKERS)  # SCL-SCH-035
+        # A processor whose task waits for others lends its slot, so there may be more than it joined with.
+        slots_free = sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values())
+        # SCL-SCH-034
+        info = m.Info(
+            request_id=message.request_id,
+            implementation=state.settings.implementation,
+            uptime_milliseconds=int(uptime_seconds * 1000),
+            clients=len(state.clients),
+            worker_count=len(state.workers),
+            slots=min(state.total_slots, LARGEST_COUNT),
+            slots_free=min(slots_free, LARGEST_COUNT),
+            tasks_waiting=state.waiting(),
+            tasks_running=state.running,
+            workers=[_about(worker) for worker in islice(state.workers.values(), listed)],
+        )
+        state.send(client.peer, info)
+
+
+def _about(worker: WorkerSession) -> m.WorkerInfo:
+    return m.WorkerInfo(
+        session=worker.number,
+        name=worker.hello.name,
+        host=worker.hello.host,
+        process_id=worker.hello.process_id,
+        slots=worker.hello.slots,
+        tasks=worker.assigned,
+    )

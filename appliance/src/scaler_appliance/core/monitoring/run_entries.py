@@ -1,0 +1,212 @@
+"""Which tasks ended, where and when: the columns of TaskRuns, gathered while somebody watches.
+
+Rules:
+- An entry is a run, never a task. Runs that follow closely on each other in one lane (one processor, one function)
+  become one entry, so that a lane has at most one entry in MERGED_SECONDS for each function.
+- Under load the runs of some workers only are told, and all of theirs: a lane is whole or not there. Which ones adapts:
+  twice as many workers are left out as soon as there are too many entries, half as many when there are few. Where that
+  cannot be, since one worker alone has so many, its runs are merged over a longer time: a run that is not told would
+  make a busy processor look idle.
+- Failures are told of all workers, up to a number and a size; what is left out is counted.
+- Nothing is kept while nobody watches.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+from scaler_protocol import messages as m
+
+ENTRIES_AT_MOST = 2000  # a publication, of what did not fail
+ENTRIES_ARE_FEW = ENTRIES_AT_MOST // 8
+ENTRIES_OF_ONE_WORKER = 4 * ENTRIES_AT_MOST  # where merging more does not help either
+FAILURES_AT_MOST = 500
+FAILURE_BYTES = 16 * 1024  # a failure that is longer is not told
+FAILURES_BYTES = 256 * 1024  # of all in a publication
+LARGEST = (1 << 64) - 1  # that a column takes: durations are what workers say, and may be nonsense
+MERGED_SECONDS = 0.02
+MERGED_SECONDS_AT_MOST = 0.64
+
+_SUCCESS = int(m.TaskStatus.SUCCESS)
+
+
+_END, _WORKER, _PROCESSOR, _CLIENT, _FUNCTION, _STATUS, _FIRST_TASK, _COUNT, _BUSY, _PEAK, _ATTEMPTS = range(11)
+_BEGIN, _FAILURE = 11, 12
+_COLUMNS = 13
+
+Entry = List[Any]
+"""One or several runs: a value for each of the columns above. The first is when the last of them ended, `_BEGIN` when
+the first did, by the scheduler's clock; `_FAILURE` is bytes."""
+
+Lane = Tuple[int, int, int, int, int]
+"""Of runs that may become one entry: worker, processor, client, function, status."""
+
+
+def _add(entry: Entry, end: float, count: int, busy_microseconds: float, peak_memory_bytes: int) -> Entry:
+    """Make an entry stand for more tasks."""
+    entry[_END] = end
+    entry[_COUNT] += count
+    entry[_BUSY] += busy_microseconds
+    if peak_memory_bytes > entry[_PEAK]:
+        entry[_PEAK] = peak_memory_bytes
+    return entry
+
+
+class RunEntries:
+    """The entries since the last publication."""
+
+    def __init__(self) -> None:
+        self.is_watched = False
+        self.mask = 0  # of session numbers of workers: those of which it leaves 0 are told of
+        self.merged_seconds = MERGED_SECONDS
+        self._is_full = False  # more entries than there may be, of workers that all are told of
+        self._sequence = 0
+        self.clear()
+
+    def clear(self) -> None:
+        self._entries: List[Entry] = []
+        self._open: Dict[Lane, Entry] = {}  # to which the next run of the lane may be added
+        self._failures = 0
+        self._failure_bytes = 0
+        self.omitted_runs = 0
+        self.omitted_tasks = 0
+
+    def watch(self, is_watched: bool) -> None:
+        """Somebody watches, or nobody does any more."""
+        self.is_watched = is_watched
+        self.clear()
+
+    def omit(self, count: int) -> None:
+        """A run of so many tasks is not told."""
+        self.omitted_runs += 1
+        self.omitted_tasks += count
+
+    def record(
+        self,
+        now: float,
+        lane: Lane,
+        first_task: int,
+        count: int,
+        busy_microseconds: float,
+        attempts: int = 1,
+        peak_memory_bytes: int = 0,
+    ) -> Entry:
+        """A run ended now; returns the entry it is part of, which may be one that is not told.
+
+        Parameters:
+            busy_microseconds: of all tasks together.
+        """
+        last = self._open.get(lane)
+        if last is not None and now - last[_BEGIN] <= self.merged_seconds and last[_ATTEMPTS] == attempts:
+            return _add(last, now, count, busy_microseconds, peak_memory_bytes)
+        entry = [now, *lane, first_task, count, busy_microseconds, peak_memory_bytes, attempts, now, b""]
+        if len(self._entries) - self._failures >= ENTRIES_AT_MOST or lane[4] != _SUCCESS:
+            if not self._has_room(lane):
+                if last is not None and self._open.get(lane) is last:
+                    return _add(last, now, count, busy_microseconds, peak_memory_bytes)
+                self.omit(count)
+                entry[_COUNT] = 0
+                return entry
+        self._entries.append(entry)
+        self._open[lane] = entry
+        return entry
+
+    def record_failure(self, entry: Entry, failure: bytes) -> None:
+        """Why one task of an entry failed; of several, the first is told."""
+        size = len(failure)
+        has_room = size <= FAILURE_BYTES and self._failure_bytes + size <= FAILURES_BYTES
+        if has_room and entry[_COUNT] and not entry[_FAILURE]:
+            entry[_FAILURE] = failure
+            self._failure_bytes += size
+
+    def _has_room(self, lane: Lane) -> bool:
+        """Whether there may be one more entry; if there are too many, fewer workers are told of from now on."""
+        if lane[4] != _SUCCESS:
+            if self._failures >= FAILURES_AT_MOST:
+                return False
+            self._failures += 1
+            return True
+        self._thin_out()
+        if lane[0] & self.mask:
+            return False
+        if len(self._entries) - self._failures >= ENTRIES_AT_MOST and self.merged_seconds < MERGED_SECONDS_AT_MOST:
+            self._merge_more()
+        return len(self._entries) - self._failures < ENTRIES_OF_ONE_WORKER
+
+    def _merge_more(self) -> None:
+        """Merge what has been noted over twice the time, and what comes."""
+        self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
+        kept: List[Entry] = []
+        opened: Dict[Lane, Entry] = {}
+        for entry in self._entries:
+            lane = (entry[_WORKER], entry[_PROCESSOR], entry[_CLIENT], entry[_FUNCTION], entry[_STATUS])
+            last = opened.get(lane)
+            if (
+                last is None
+                or entry[_STATUS] != _SUCCESS
+                or entry[_BEGIN] - last[_BEGIN] > self.merged_seconds
+                or entry[_ATTEMPTS] != last[_ATTEMPTS]
+            ):
+                kept.append(entry)
+                opened[lane] = entry
+                continue
+            _add(last, entry[_END], entry[_COUNT], entry[_BUSY], entry[_PEAK])
+        self._entries, self._open = kept, opened
+
+    def _thin_out(self) -> None:
+        """Tell of half as many workers, unless that would be none."""
+        mask = 2 * self.mask + 1
+        kept = [entry for entry in self._entries if entry[_STATUS] != _SUCCESS or not entry[_WORKER] & mask]
+        if len(kept) == self._failures or len(kept) == len(self._entries):
+            self._is_full = True
+            return
+        self.mask = mask
+        for entry in self._entries:
+            if entry[_STATUS] == _SUCCESS and entry[_WORKER] & mask:
+                self.omit(entry[_COUNT])
+        self._open = {lane: entry for lane, entry in self._open.items() if lane[4] != _SUCCESS or not lane[0] & mask}
+        self._entries = kept
+
+    def _adapt(self) -> None:
+        """Tell more, or less, from now on."""
+        if self._is_full:
+            self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
+        elif len(self._entries) < ENTRIES_ARE_FEW:
+            if self.mask:
+                self.mask >>= 1
+            else:
+                self.merged_seconds = max(self.merged_seconds / 2, MERGED_SECONDS)
+        self._is_full = False
+
+    def take(self, now: float, scheduler_id: bytes, unix_microseconds: int) -> m.TaskRuns:
+        """What there is to be told, which is forgotten here."""
+        self._sequence += 1
+        columns = list(zip(*self._entries)) or [()] * _COLUMNS
+        runs = m.TaskRuns(
+            scheduler_id=scheduler_id,
+            # SCL-MON-004
+            sequence=self._sequence,
+            unix_microseconds=unix_microseconds,
+            end_microseconds=[min(int((now - end) * 1e6), 0xFFFFFFFF) for end in columns[_END]],
+            workers=columns[_WORKER],
+            processors=columns[_PROCESSOR],
+            clients=columns[_CLIENT],
+            functions=columns[_FUNCTION],
+            first_tasks=columns[_FIRST_TASK],
+            counts=columns[_COUNT],
+            statuses=bytes(columns[_STATUS]),
+            busy_microseconds=[min(int(busy), LARGEST) for busy in columns[_BUSY]],
+            peak_memory_bytes=columns[_PEAK],
+            attempts=columns[_ATTEMPTS],
+            failures=[m.FailedRun(entry=i, failure=failure) for i, failure in enumerate(columns[_FAILURE]) if failure],
+            omitted_runs=self.omitted_runs,
+            omitted_tasks=self.omitted_tasks,
+            one_worker_of=self.mask + 1,
+        )
+        self._adapt()
+        self.clear()
+        return runs
+
+    def __len__(self) -> int:
+        """Of entries; 0: nothing has ended."""
+        return len(self._entries) or self.omitted_runs

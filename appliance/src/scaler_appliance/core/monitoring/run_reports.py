@@ -1,0 +1,126 @@
+"""How long tasks took, and on which processor: from what workers report to counters and TaskRuns.
+
+Rules:
+- What is noted here is noted while somebody watches; a message of a worker that is not told of costs next to nothing.
+- Where the worker tells of its processors' runs, these decide. Otherwise all tasks of a message took equally long, on a
+  processor that is not known.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, Tuple
+
+from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import TaskBatch
+from scaler_appliance.core.tasks.client_results import ResultSpan
+from scaler_appliance.core.tasks.task_states import runs
+from scaler_protocol import messages as m
+
+NUMBERS_OF_A_RUN = 3  # in TaskResult.runs: tasks, process id, microseconds
+
+_SUCCESS = int(m.TaskStatus.SUCCESS)
+_STATUSES = tuple(map(int, m.TaskStatus))
+
+_Piece = Tuple[int, int, int, float]
+"""Entries [start, stop) of a message, all of one processor, and microseconds of one of them on average."""
+
+
+class RunReports:
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._runs = state.runs
+
+    def record(
+        self,
+        worker: WorkerSession,
+        message: m.TaskResult,
+        mean_microseconds: float,
+        batch: TaskBatch,
+        first: int,
+        position: int,
+        end: int,
+        span: ResultSpan,
+    ) -> None:
+        """Entries [position, end) of a message, `span`, are the outcomes of a batch's tasks from `first` on.
+
+        Parameters:
+            mean_microseconds: that the message's tasks took.
+        """
+        if worker.number & self._runs.mask and not span.statuses:
+            self._runs.omitted_runs += 1
+            self._runs.omitted_tasks += end - position
+            batch.counters.measure(end - position, mean_microseconds)
+            return
+        told = message.runs
+        if len(told) == NUMBERS_OF_A_RUN:  # as most messages under load
+            whole = (position, end, told[1] & 0xFFFFFFFF, told[2] / told[0])
+            pieces: Iterable[_Piece] = (whole,)
+        else:
+            pieces = _pieces(message, mean_microseconds, position, end)
+        for piece in pieces:
+            start, stop, processor, microseconds = piece
+            batch.counters.measure(stop - start, microseconds)
+            if span.statuses or message.peak_memory_bytes:
+                self._tell_by_status(worker, message, batch, first - position, position, piece, span)
+            else:
+                index = first - position + start
+                lane = (worker.number, processor, batch.client, batch.counters.number, _SUCCESS)
+                attempt = 1 if batch.attempts is None else batch.attempts[index] + 1
+                count = stop - start
+                self._runs.record(self._state.now, lane, batch.ids[index], count, microseconds * count, attempt)
+
+    def _tell_by_status(
+        self,
+        worker: WorkerSession,
+        message: m.TaskResult,
+        batch: TaskBatch,
+        shift: int,
+        position: int,
+        piece: _Piece,
+        span: ResultSpan,
+    ) -> None:
+        """Tell monitors of a piece in which some failed.
+
+        Parameters:
+            shift: from places in the message to places in the batch.
+            position: where the span begins in the message.
+        """
+        first, end, processor, microseconds = piece
+        peaks = message.peak_memory_bytes
+        statuses = span.statuses or bytes(len(span.sizes))
+        for status in _STATUSES:
+            lane = (worker.number, processor, batch.client, batch.counters.number, status)
+            for low, high in runs(statuses, first - position, end - position, status):
+                start, stop = low + position, high + position
+                index = start + shift
+                peak = max(peaks[start:stop]) if peaks else 0
+                busy = microseconds * (stop - start)
+                attempt = batch.losses_of(index) + 1
+                entry = self._runs.record(self._state.now, lane, batch.ids[index], stop - start, busy, attempt, peak)
+                if status != _SUCCESS:
+                    begin = sum(span.sizes[:low])
+                    self._runs.record_failure(entry, bytes(span.payload[begin : begin + span.sizes[low]]))
+
+
+def _pieces(message: m.TaskResult, mean_microseconds: float, position: int, end: int) -> Iterator[_Piece]:
+    """Entries [position, end) of a message by the runs of its processors."""
+    told = message.runs
+    if not told:
+        yield position, end, 0, mean_microseconds
+        return
+    stop = 0
+    for place in range(0, len(told), NUMBERS_OF_A_RUN):
+        count, processor, microseconds = told[place : place + NUMBERS_OF_A_RUN]
+        start, stop = stop, stop + count
+        if start >= end:
+            break
+        if stop > position and count:
+            yield max(start, position), min(stop, end), processor & 0xFFFFFFFF, microseconds / count
+
+
+def check_runs(message: m.TaskResult) -> None:
+    """Raise PeerError unless the runs are those of all entries."""
+    if len(message.runs) % NUMBERS_OF_A_RUN or sum(message.runs[::NUMBERS_OF_A_RUN]) != len(message.ids):
+        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: runs do not fit the ids")

@@ -1,0 +1,69 @@
+"""What a worker's processors do now, as far as that is known: by its last heartbeat, and by what it has reported since.
+
+    heartbeat (some seconds old) ──┐
+    results, cancels, new tasks ───┴─▶ running_now(worker) ─▶ figures that agree with how many tasks the worker has
+
+Rules:
+- A task that has ended runs nowhere, whatever the last heartbeat said.
+- How many processors have a task follows from how many tasks the worker has at this moment; which ones, from the
+  heartbeat. So no figure of a publication contradicts another one.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Tuple
+
+from scaler_appliance.core.peers.sessions import RunningTask, WorkerSession
+from scaler_appliance.core.tasks.batches import Dispatch, dispatch_number, position_in_dispatch
+
+NO_TASK = RunningTask()
+
+
+ProcessorNow = Tuple[bool, RunningTask]
+"""Whether a processor of a heartbeat has a task, and which one; NO_TASK: none, or not known."""
+
+_IDLE: ProcessorNow = (False, NO_TASK)
+
+
+def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instance: int) -> Optional[Dispatch]:
+    """The dispatch of an instance that the worker has been given, and may still report; else None."""
+    dispatch = dispatches.get(dispatch_number(instance))
+    place = position_in_dispatch(instance)
+    if dispatch is None or dispatch.worker != worker.number or place >= len(dispatch.ids) or not dispatch.open[place]:
+        return None
+    return dispatch
+
+
+def _is_open(dispatches: Dict[int, Dispatch], instance: int) -> bool:
+    """Whether an instance that was open once still is."""
+    dispatch = dispatches.get(dispatch_number(instance))
+    return dispatch is not None and dispatch.open[position_in_dispatch(instance)] == 1
+
+
+def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[ProcessorNow]:
+    """An entry for each processor of the worker's last heartbeat."""
+    if worker.heartbeat is None:
+        return []
+    processors, assigned = worker.heartbeat.processors, worker.assigned
+    if not assigned:
+        return [_IDLE] * len(processors)
+    tasks = [
+        task if task.instance and _is_open(dispatches, task.instance) else NO_TASK for task in worker.processor_tasks
+    ]
+    if assigned >= len(processors) <= worker.hello.slots:
+        return [(True, task) for task in tasks]
+    # Suspended ones keep their task; the others have what the worker has besides, one each.
+    suspended = [place for place, each in enumerate(processors) if each.suspended][:assigned]
+    others = [place for place, each in enumerate(processors) if not each.suspended]
+    others.sort(key=lambda at: (tasks[at] is NO_TASK, not processors[at].has_task, not processors[at].initialized))
+    busy = {*suspended, *others[: min(assigned - len(suspended), worker.hello.slots)]}
+    return [(True, task) if place in busy else _IDLE for place, task in enumerate(tasks)]
+
+
+def where_it_ran(worker: WorkerSession, client: int, task_id: int, now: float) -> Tuple[int, float]:
+    """Process id and microseconds of a task that its worker stopped, by its last heartbeat; zeros: it ran nowhere."""
+    for place, task in enumerate(worker.processor_tasks):
+        if task.instance and task.client == client and task.task_id == task_id and worker.heartbeat is not None:
+            since = task.microseconds + (now - worker.heartbeat_at) * 1e6
+            return worker.heartbeat.processors[place].process_id, since
+    return 0, 0.0

@@ -1,0 +1,128 @@
+"""What has changed since the last publication: workers, clients, functions, graphs and large objects.
+
+    reactions ──touch, add, remove──▶ Changes, one of each kind ──once a second──▶ StatusColumns ──▶ SchedulerStatus
+
+Rule: figures that only monitors want are totals, kept where the thing itself is kept (sessions, graphs) or in
+`counters`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Dict, List, Tuple
+
+from scaler_appliance.core.monitoring.changes import Changes
+from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
+from scaler_appliance.core.objects.object_records import ObjectChanges
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.tasks.batches import TaskBatch
+
+MAXIMUM_IDLE_FUNCTIONS = 256
+"""Functions that no unfinished task needs are published until so many others have had their last task after them."""
+
+
+class StatusChanges:
+    """All that has changed, and the counters.
+
+    Parameters:
+        large_bytes: objects of so many bytes and more are told of one by one.
+    """
+
+    def __init__(self, large_bytes: int) -> None:
+        self.workers: Changes[WorkerSession] = Changes()
+        self.clients: Changes[ClientSession] = Changes()
+        self.functions: Changes[FunctionCounters] = Changes()
+        self.graphs: Changes[GraphCounters] = Changes()
+        self.objects = ObjectChanges(large_bytes)
+        self.is_watched = False
+        self.reasons: List[str] = []  # why tasks wait that cannot run
+        self._function_counters: Dict[Tuple[int, str], FunctionCounters] = {}
+        self._listed: OrderedDict[int, FunctionCounters] = OrderedDict()  # that were idle, longest ago first
+        self._last_function = self._last_graph = 0
+
+    # Functions ------------------------------------------------------------------------------------------------------
+
+    def function_counters(self) -> List[FunctionCounters]:
+        """Of all functions that are told of."""
+        return list(self._function_counters.values())
+
+    def begin(self, batch: TaskBatch, name: str) -> None:
+        """A batch of unfinished tasks came to be.
+
+        Parameters:
+            name: that its function's object has.
+        """
+        if batch.function:
+            key = batch.client, name or batch.function_name or f"{batch.function:016x}"
+        else:
+            key = 0, batch.function_name
+        counters = self._function_counters.get(key)
+        if counters is None:
+            self._last_function += 1
+            counters = self._function_counters[key] = FunctionCounters(self._last_function, key[1], key[0])
+            self.functions.add(counters.number, counters)
+        elif not counters.is_dirty:
+            self.functions.touch(counters.number, counters)
+        counters.was_used = True
+        counters.unfinished += batch.unfinished
+        batch.counters = counters
+
+    def list_idle(self, counters: FunctionCounters) -> None:
+        """No task of a function is unfinished, and it is not listed yet; the one idle for longest may have to go."""
+        self._list(counters)
+        while len(self._listed) > MAXIMUM_IDLE_FUNCTIONS:
+            number, oldest = self._listed.popitem(last=False)
+            oldest.is_listed = False
+            if oldest.unfinished:
+                continue
+            if oldest.was_used:
+                self._list(oldest)
+                continue
+            del self._function_counters[oldest.client, oldest.name]
+            self.functions.remove(number, oldest)
+
+    def _list(self, counters: FunctionCounters) -> None:
+        self._listed[counters.number] = counters
+        counters.is_listed, counters.was_used = True, False
+
+    # Graphs -----------------------------------------------------------------------------------------------------------
+
+    def begin_graph(self, client: int, first_task: int, nodes: int, now: float) -> GraphCounters:
+        """A client submitted a graph."""
+        self._last_graph += 1
+        counters = GraphCounters(self._last_graph, client, first_task, nodes, now)
+        self.graphs.add(counters.number, counters)
+        return counters
+
+    # Watching -------------------------------------------------------------------------------------------------------
+
+    def watch(self, is_watched: bool) -> None:
+        """Begin to note what ends, or stop it: somebody watches, or nobody does any more."""
+        self.is_watched = is_watched
+        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
+            changes.is_watched = is_watched
+        if not is_watched:  # figures of what ended meanwhile
+            self.clear()
+
+    def clear(self, limit: int = 0) -> None:
+        """All has been told.
+
+        Parameters:
+            limit: of workers only the figures of so many; 0: of all.
+        """
+        self.workers.clear(limit)
+        for changes in (self.clients, self.functions, self.graphs, self.objects):
+            changes.clear()
+
+    def check_invariants(self) -> None:
+        """Tallies are where they belong; State checks what they count."""
+        for key, counters in self._function_counters.items():
+            assert key == (counters.client, counters.name)
+            assert counters.is_listed == (counters.number in self._listed)
+            assert counters.is_listed or counters.unfinished, f"{counters.name} is idle and not listed"
+            assert 0 <= counters.running <= counters.unfinished, (
+                f"{counters.name}: {counters.running} of {counters.unfinished} run"
+            )
+        assert len(self._listed) <= MAXIMUM_IDLE_FUNCTIONS
+        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
+            assert all(entry.is_dirty for entry in changes.dirty.values())

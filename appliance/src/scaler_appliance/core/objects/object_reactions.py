@@ -1,0 +1,155 @@
+"""What peers say about objects: created, deleted, asked for, delivered.
+
+Rules:
+- An object's id carries its creator's session, so that nobody can take another's.
+- Deleting is a wish, not a claim: a second delete, or one that crossed ours, is fulfilled already.
+"""
+
+from __future__ import annotations
+
+from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
+from scaler_appliance.core.objects.object_records import FIRST_OWN_NUMBER, SESSION_SHIFT, ChunkRequest, ObjectRecord
+from scaler_appliance.core.peers.flow_control import FlowControl
+from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_protocol import messages as m
+
+
+class ObjectReactions:
+    def __init__(self, state: SchedulerState, outcomes: TaskOutcomes, flow: FlowControl) -> None:
+        self._state = state
+        self._flow = flow
+        self._outcomes = outcomes
+
+    def on_instruction(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
+        """A peer creates or deletes objects of its own."""
+        if message.action == m.ObjectAction.CREATE:
+            self._create(session, message, payload)
+        elif message.action == m.ObjectAction.DELETE:
+            for object_id in message.ids:
+                self._let_go(session, object_id)
+        elif message.action == m.ObjectAction.CLEAR:
+            self.drop_all(session)
+        else:
+            raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
+
+    def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
+        _check_columns(message, payload)
+        objects = self._state.objects
+        offset = 0
+        for position, object_id in enumerate(message.ids):
+            size, storage = message.sizes[position], message.storages[position]
+            self._check_new(session, object_id, size)
+            name = message.names[position] if message.names else ""
+            kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
+            record = ObjectRecord(object_id, session.number, size, kind, name, message.codec)
+            objects.add(record)
+            session.hold_object(record)
+            if storage == m.ObjectStorage.INLINE or size == 0:
+                record.content = payload[offset : offset + size]
+                offset += size
+            elif storage == m.ObjectStorage.SHARED:
+                objects.memory.enter(record)
+            else:
+                objects.start_transfer(record, session.peer)
+        self._state.touch_session(session)
+
+    def on_instruction_of_unregistered_peer(self, message: m.ObjectInstruction) -> None:
+        """Objects of a session that has ended are announced: the files that came with them are nobody's."""
+        state = self._state
+        for object_id in message.ids if message.action == m.ObjectAction.CREATE else ():
+            session = object_id >> SESSION_SHIFT
+            has_ended = session <= state.last_session and session not in state.clients and session not in state.workers
+            if has_ended and state.objects.find(object_id) is None:
+                state.effects.append(RemoveObject(object_id))
+
+    def _check_new(self, session: Session, object_id: int, size: int) -> None:
+        # SCL-OBJ-002
+        number = object_id - (session.number << SESSION_SHIFT)
+        if not 0 < number < FIRST_OWN_NUMBER or self._state.objects.find(object_id) is not None:
+            text = f"object id {object_id:016x} is not free, or not this session's"
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+        limit = self._state.settings.maximum_object_bytes
+        # SCL-OBJ-003
+        if size > limit:
+            text = f"an object of {size} bytes is larger than this scheduler allows ({limit})"
+            raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, text)
+
+    def _let_go(self, session: Session, object_id: int) -> None:
+        # SCL-OBJ-006
+        if object_id in session.objects:
+            record = self._state.objects.find(object_id)
+            assert record is not None
+            session.drop_object(record)
+            self._state.touch_session(session)
+            if record.kind == m.ObjectKind.ARGUMENTS and isinstance(session, ClientSession):
+                record.charged_to = session.number  # from now on it is its task's alone
+                session.flow.submit(0, record.size)
+            self._outcomes.forget_object(record, self._state.objects.let_go(record))
+            if isinstance(session, ClientSession) and session.large_results.discard(object_id):
+                self._flow.hold_or_resume(session)
+
+    def drop_all(self, session: Session) -> None:
+        """The session clears its objects, or is gone."""
+        # SCL-OBJ-004
+        for object_id in sorted(session.objects):
+            self._let_go(session, object_id)
+
+    def on_session_gone(self, session: Session) -> None:
+        """Nothing is held for it, comes from it, or is known to it any more."""
+        self.drop_all(session)
+        self._state.objects.on_peer_gone(session.peer)
+        if isinstance(session, WorkerSession):
+            for object_id in session.known_objects:
+                record = self._state.objects.find(object_id)
+                if record is not None:
+                    record.holders.discard(session.number)
+
+    def on_spilled(self, object_id: int) -> None:
+        """The file of an object is on disk; who made it in memory may keep it there under another name."""
+        record = self._state.objects.find(object_id)
+        if record is not None:
+            self._state.objects.memory.on_spilled(record)
+            maker = self._state.clients.get(object_id >> SESSION_SHIFT)
+            if maker is not None:
+                maker.spilled_objects.append(object_id)
+                maker.touch()
+
+    def on_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
+        """A peer wants bytes of an object."""
+        record = self._state.objects.find(message.id)
+        if record is None:
+            self._state.objects.refuse(session.peer, message.id, message.offset)
+        else:
+            request = ChunkRequest(session.peer, message.offset, message.length)
+            self._state.objects.serve(record, request)
+
+    def on_response(self, session: Session, message: m.ObjectResponse, payload: bytes) -> None:
+        """A peer sends bytes of an object that we asked for."""
+        record = self._state.objects.find(message.id)
+        if record is None or record.source != session.peer:
+            return  # deleted meanwhile
+        if message.status != m.ObjectResponseStatus.OK:
+            self._state.objects.give_up(record)
+            self._let_go(session, message.id)  # if it is its own: no task can need it from now on
+        # SCL-OBJ-009
+        elif message.offset != record.arrived or len(payload) != self._state.objects.length_asked_for(record):
+            text = f"ObjectResponse: not the bytes of object {message.id:016x} that were asked for"
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+        else:
+            self._state.objects.on_chunk(record, payload)
+
+
+# SCL-SCH-002
+def _check_columns(message: m.ObjectInstruction, payload: Buffer) -> None:
+    count = len(message.ids)
+    if len(message.sizes) != count or len(message.storages) != count:
+        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: columns of different lengths")
+    if len(message.kinds) not in (0, count) or len(message.names) not in (0, count):
+        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: columns of different lengths")
+    if any(storage > m.ObjectStorage.REMOTE for storage in message.storages):
+        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: unknown storage")
+    inline_sizes = (size for size, storage in zip(message.sizes, message.storages) if storage == m.ObjectStorage.INLINE)
+    if sum(inline_sizes) != len(payload):
+        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: sizes do not fit the payload frame")

@@ -1,0 +1,89 @@
+"""What the scheduler knows of one object, and which of them monitors are told of one by one.
+
+Rule: data and small accessors only.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import List, NamedTuple, Optional, Set
+
+from scaler_appliance.core.monitoring.changes import Changes
+
+SESSION_SHIFT = 40  # object id = session << SESSION_SHIFT | number
+FIRST_OWN_NUMBER = 1 << (SESSION_SHIFT - 1)  # of objects made here for a client; those that peers make are below it
+
+
+class ObjectPlace(IntEnum):
+    """Where the file of an object is."""
+
+    NOWHERE = 0  # it has none
+    ARRIVING = 1  # in memory, and not whole
+    RESIDENT = 2  # in memory
+    SPILLING = 3  # in memory, and being copied to the disk
+    ON_DISK = 4
+
+
+class ChunkRequest(NamedTuple):
+    peer: bytes
+    offset: int
+    length: int
+
+
+class ObjectRecord:
+    __slots__ = (
+        "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
+        "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost",
+    )  # fmt: skip
+
+    def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
+        self.object_id = object_id
+        self.owner = owner  # session that holds it
+        self.size = size
+        self.kind = kind
+        self.name = name
+        self.codec = codec
+        self.content: Optional[bytes] = None  # of an inline object
+        self.place = ObjectPlace.NOWHERE  # of its file
+        self.arrived = size  # bytes that can be read
+        self.requested = size
+        self.source: Optional[bytes] = None  # peer that sends it to us
+        self.waiting: List[ChunkRequest] = []
+        self.references = 0  # unfinished tasks or batches that need it
+        self.held = True  # by its owner
+        self.charged_to = 0  # session of the client whose task's arguments it is
+        self.holders: Set[int] = set()  # sessions of workers that were told of it
+        self.is_dirty = False  # for monitors
+        self.is_lost = False  # what arrived could not be kept, and the rest is not
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether bytes are missing that can arrive no more."""
+        return self.is_lost or (self.arrived < self.size and self.source is None)
+
+
+class ObjectChanges(Changes[ObjectRecord]):
+    """Large objects that have changed since the last publication.
+
+    Parameters:
+        large_bytes: objects of at least this size are published one by one.
+    """
+
+    __slots__ = ("_large_bytes",)
+
+    def __init__(self, large_bytes: int) -> None:
+        super().__init__()
+        self._large_bytes = large_bytes
+
+    def is_large(self, record: ObjectRecord) -> bool:
+        return record.size >= self._large_bytes
+
+    def touch_large(self, record: ObjectRecord) -> None:
+        """Something about an object changed."""
+        if record.size >= self._large_bytes:
+            self.touch(record.object_id, record)
+
+
+def text_of_missing(object_id: int) -> str:
+    """What a task is told that needs an object which is not there."""
+    return f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"

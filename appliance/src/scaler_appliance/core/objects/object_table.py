@@ -1,0 +1,217 @@
+"""What the scheduler knows of objects: who owns them, who needs them, where their bytes are.
+
+Rules:
+- An object lives while its owner holds it or an unfinished task needs it, and no longer.
+- Only small objects (functions, mostly) have their bytes in the core's hands; the others are files in the object
+  directory, of which the core knows the size and how far they have arrived.
+- Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
+  have not arrived yet wait. When they can arrive no more, because their source is gone, all who wait are told.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, List, Optional, Tuple
+
+from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.objects.object_memory import ObjectMemory
+from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
+from scaler_protocol import messages as m
+
+# SCL-OBJ-011
+TRANSFER_WINDOW = 4  # chunks requested and not arrived
+
+
+class ObjectTable:
+    """All objects by id, with the effects of their coming and going.
+
+    Parameters:
+        memory: where the files of all of them are noted.
+        changes: where it is noted what monitors are to be told.
+    """
+
+    def __init__(self, effects: List[Effect], chunk_bytes: int, memory: ObjectMemory, changes: ObjectChanges) -> None:
+        self._effects = effects
+        self._changes = changes
+        self.memory = memory
+        self._chunk_bytes = chunk_bytes
+        self._records: Dict[int, ObjectRecord] = {}
+        self._arriving: Dict[int, ObjectRecord] = {}
+        self.total_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, object_id: int) -> Optional[ObjectRecord]:
+        """The object, if its owner still holds it and its bytes are here or on their way: what a new task may need."""
+        record = self._records.get(object_id)
+        return record if record is not None and record.held and not record.is_broken else None
+
+    def find(self, object_id: int) -> Optional[ObjectRecord]:
+        """The object, also while only unfinished tasks keep it alive."""
+        return self._records.get(object_id)
+
+    def refer(self, object_id: int) -> bool:
+        """Count a need of whatever exists of the object; returns whether a new task may need it (see `get`)."""
+        record = self._records.get(object_id)
+        if record is None:
+            return False
+        record.references += 1
+        return record.held and not record.is_broken
+
+    def records(self) -> List[ObjectRecord]:
+        return list(self._records.values())
+
+    def add(self, record: ObjectRecord) -> None:
+        assert record.object_id not in self._records
+        self._records[record.object_id] = record
+        self.total_bytes += record.size
+        if self._changes.is_large(record):
+            self._changes.add(record.object_id, record)
+
+    def start_transfer(self, record: ObjectRecord, source: bytes) -> None:
+        """Fetch an object whose bytes are with a peer on another host."""
+        record.arrived = record.requested = 0
+        record.source = source
+        self.memory.expect(record)
+        self._arriving[record.object_id] = record
+        self._request_more(record)
+
+    def _request_more(self, record: ObjectRecord) -> None:
+        assert record.source is not None
+        window = TRANSFER_WINDOW * self._chunk_bytes
+        while record.requested < record.size and record.requested - record.arrived < window:
+            length = min(self._chunk_bytes, record.size - record.requested)
+            request = m.ObjectRequest(id=record.object_id, offset=record.requested, length=length)
+            self._effects.append(Send(record.source, request))
+            record.requested += length
+
+    def length_asked_for(self, record: ObjectRecord) -> int:
+        """How many bytes the next chunk has to have; -1: none is on its way."""
+        if record.arrived >= record.requested:
+            return -1
+        return min(self._chunk_bytes, record.size - record.arrived)
+
+    def on_chunk(self, record: ObjectRecord, chunk: bytes) -> None:
+        """The next chunk of an object arrived; chunks come in order because one connection carries them."""
+        offset = record.arrived
+        record.arrived += len(chunk)
+        is_whole = record.arrived >= record.size
+        if record.is_lost:
+            self.give_up(record) if is_whole else self._request_more(record)
+            return
+        on_disk = record.place == ObjectPlace.ON_DISK
+        self._effects.append(StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk))
+        self._request_more(record)
+        if is_whole:
+            self.memory.complete(record)
+            record.source = None
+            del self._arriving[record.object_id]
+            self._changes.touch_large(record)
+        waiting, record.waiting = record.waiting, []
+        for request in waiting:
+            self.serve(record, request)
+
+    def on_peer_gone(self, peer: bytes) -> None:
+        """A peer's session ended: what it was sending will never be whole, and it waits for nothing any more.
+
+        It may say Hello on the same connection; answers to its former self would only confuse it.
+        """
+        for record in list(self._arriving.values()):
+            record.waiting = [request for request in record.waiting if request.peer != peer]
+            if record.source == peer:
+                self.give_up(record)
+
+    def give_up(self, record: ObjectRecord) -> None:
+        """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
+        record.source = None
+        record.arrived = min(record.arrived, record.size - 1)
+        self._arriving.pop(record.object_id, None)
+        self._changes.touch_large(record)
+        self._remove_file(record)
+        self._refuse_waiting(record)
+
+    def discard(self, record: ObjectRecord) -> None:
+        """What arrives of an object cannot be kept, and is fetched all the same.
+
+        Its maker is a worker, who reports the outcome of the task when the last byte was asked for.
+        """
+        record.is_lost = True
+        self._changes.touch_large(record)
+        self._remove_file(record)
+        self._refuse_waiting(record)
+
+    def _refuse_waiting(self, record: ObjectRecord) -> None:
+        waiting, record.waiting = record.waiting, []
+        for request in waiting:
+            self.refuse(request.peer, record.object_id, request.offset)
+
+    # SCL-OBJ-010
+    def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
+        """Send a part of an object, now or as soon as it has arrived."""
+        length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
+        if request.offset > record.size or record.is_broken:
+            self.refuse(request.peer, record.object_id, request.offset)
+        elif request.offset + length > record.arrived:
+            record.waiting.append(request)
+        elif record.content is not None:
+            chunk = record.content[request.offset : request.offset + length]
+            response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
+            self._effects.append(Send(request.peer, response, (chunk,)))
+        else:
+            self.memory.use((record.object_id,))
+            part = SendChunk(request.peer, record.object_id, request.offset, length, record.size)
+            self._effects.append(part)
+
+    def refuse(self, peer: bytes, object_id: int, offset: int) -> None:
+        response = m.ObjectResponse(id=object_id, offset=offset, status=m.ObjectResponseStatus.MISSING)
+        self._effects.append(Send(peer, response))
+
+    def release(self, record: ObjectRecord, count: int = 1) -> List[int]:
+        """`count` tasks need the object no more; returns the holders to be told if that was its end."""
+        record.references -= count
+        assert record.references >= 0, f"object {record.object_id:x} released too often"
+        return self._remove_if_unused(record)
+
+    def let_go(self, record: ObjectRecord) -> List[int]:
+        """The owner holds the object no more; returns the holders to be told if that was its end."""
+        record.held = False
+        self._changes.touch_large(record)
+        return self._remove_if_unused(record)
+
+    def _remove_if_unused(self, record: ObjectRecord) -> List[int]:
+        # SCL-OBJ-004
+        if record.held or record.references:
+            return []
+        del self._records[record.object_id]
+        self._arriving.pop(record.object_id, None)
+        self.total_bytes -= record.size
+        self._remove_file(record)
+        self._changes.forget(record.object_id) if self._changes.is_large(record) else None
+        self._refuse_waiting(record)
+        return sorted(record.holders)
+
+    def _remove_file(self, record: ObjectRecord) -> None:
+        if record.place != ObjectPlace.NOWHERE:
+            self.memory.leave(record)
+            self._effects.append(RemoveObject(record.object_id))
+
+
+def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:
+    """The message that tells a worker of objects of one codec, with its payload."""
+    storages = bytes(map(_storage_of, records))
+    instruction = m.ObjectInstruction(
+        action=m.ObjectAction.CREATE,
+        ids=array("Q", [record.object_id for record in records]),
+        sizes=array("Q", [record.size for record in records]),
+        storages=storages,
+        kinds=bytes(record.kind for record in records),
+        codec=records[0].codec,
+    )
+    return instruction, [record.content for record in records if record.content is not None]
+
+
+def _storage_of(record: ObjectRecord) -> int:
+    if record.content is not None:
+        return m.ObjectStorage.INLINE
+    return m.ObjectStorage.SHARED if record.arrived >= record.size else m.ObjectStorage.REMOTE

@@ -1,0 +1,55 @@
+"""How much each client may have in flight, and whose work is held up because it does not take what it is sent.
+
+    unread bytes, large results not let go ──▶ Flow ──▶ the client's waiting tasks are held; a worker gets none
+
+Rules:
+- In flight is what a client has submitted and the scheduler has not released: unfinished tasks, the payloads of batches
+  that have any, and objects that are the arguments of one task. What is charged here is released here, once.
+- A peer that does not read is given no new work until it does. What is on its way already still arrives. Nobody else is
+  concerned.
+"""
+
+from __future__ import annotations
+
+from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.state import SchedulerState
+
+
+class FlowControl:
+    def __init__(self, state: SchedulerState, placement: Placement) -> None:
+        self._state = state
+        self._placement = placement
+
+    def on_congestion(self, session: Session, is_congested: bool) -> None:
+        """A peer leaves much unread, or has read most of it."""
+        session.is_congested = is_congested
+        self._state.touch_session(session)
+        if isinstance(session, ClientSession):
+            self.hold_or_resume(session)
+        elif isinstance(session, WorkerSession):
+            if is_congested:
+                self._placement.remove_worker(session)
+            else:
+                self._placement.on_load_changed(session)
+
+    def hold_or_resume(self, client: ClientSession) -> None:
+        """Hold the waiting tasks of a client that does not take its results, or let them go on."""
+        if self._state.sessions.get(client.peer) is not client:
+            return  # it is leaving
+        limit = self._state.settings.client_bytes_in_flight
+        # SCL-SCH-033
+        is_held = client.is_congested or (limit > 0 and client.large_results.total_bytes >= limit)
+        if is_held and not self._state.ready.is_held(client.number):
+            self._state.ready.hold(client.number)
+        elif not is_held and self._state.ready.is_held(client.number):
+            self._state.ready.resume(client.number)
+
+    def watch(self) -> None:
+        """Give back the memory of finished tasks whose batches have stragglers, where a client may be short of it."""
+        for client in self._state.clients.values():
+            if client.flow.bytes_in_flight * 2 > client.flow.bytes_limit > 0:
+                freed_bytes = sum([batch.compact() for batch in client.batches() if batch.charged_bytes])
+                client.flow.release(0, freed_bytes)
+                client.touch()
+                self._state.touch_session(client)

@@ -1,0 +1,326 @@
+"""Peers that have said Hello.
+
+Rules:
+- A session number is granted once and never again while the scheduler lives; a peer that comes back is a new peer.
+- A session ends with its connection: nothing is kept for a peer that might come back (see ADR 0005).
+- A session holds what must end with it: a worker's dispatches, a client's batches and objects.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from scaler_appliance.core.graphs.dependants import Dependants
+from scaler_appliance.core.graphs.graph_nodes import Graph
+from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.peers.client_flow import ClientFlow
+from scaler_appliance.core.tasks.batches import Dispatch, Needs, Requirement, TaskBatch
+from scaler_appliance.core.tasks.client_results import ClientResults, ResultSpan
+from scaler_appliance.core.tasks.task_states import TaskState
+from scaler_protocol import messages as m
+
+_ROUNDING = 1e-9  # of sums and quotients of capability amounts
+
+Capabilities = Tuple[Tuple[str, float], ...]
+
+
+class RunningTask(NamedTuple):
+    """What a processor runs, by its worker's last heartbeat."""
+
+    client: int = 0  # session
+    task_id: int = 0  # at the client
+    function: int = 0  # number of its counters
+    microseconds: int = 0  # that it had run for by then
+    instance: int = 0  # as its worker knows it; 0: none
+
+
+class Session:
+    """What clients and workers have in common."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session]) -> None:
+        self._touched = touched  # sessions that have something to be sent at the end of this burst
+        self.number = number
+        self.peer = peer
+        self.hello = hello
+        self.last_heard = now
+        self.leaving = False
+        self.is_congested = False  # much of what was sent to it is unread
+        self.objects: Set[int] = set()  # ids of objects it owns
+        self.object_bytes = 0  # of all of them
+        self.is_dirty = False  # for monitors
+
+    def hold_object(self, record: ObjectRecord) -> None:
+        """It owns an object from now on."""
+        self.objects.add(record.object_id)
+        self.object_bytes += record.size
+
+    def drop_object(self, record: ObjectRecord) -> None:
+        """It owns an object of its own no longer."""
+        self.objects.remove(record.object_id)
+        self.object_bytes -= record.size
+
+    @property
+    def label(self) -> str:
+        """How log lines and errors call this peer."""
+        hello = self.hello
+        return f"{self.kind} {hello.name or self.number} ({hello.host}, process {hello.process_id})"
+
+
+class LargeResults:
+    """Results that became objects of a client, until it lets go of them."""
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self._sizes: Dict[int, int] = {}
+
+    def add(self, object_id: int, size: int) -> None:
+        self._sizes[object_id] = size
+        self.total_bytes += size
+
+    def sizes(self) -> Dict[int, int]:
+        """In bytes, by object id."""
+        return dict(self._sizes)
+
+    def discard(self, object_id: int) -> bool:
+        """Whether the object was one of them."""
+        size = self._sizes.pop(object_id, None)
+        self.total_bytes -= size or 0
+        return size is not None
+
+
+class ClientSession(Session):
+    """A client.
+
+    Parameters:
+        flow: what it has in flight.
+    """
+
+    kind = "client"
+
+    def __init__(
+        self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session], flow: ClientFlow
+    ) -> None:
+        super().__init__(number, peer, hello, now, touched)
+        self.last_task_id = -1
+        self.flow = flow
+        self.unfinished = 0  # tasks, and nodes of graphs
+        self.ended = [0] * len(TaskState)  # tasks and nodes by state
+        self.large_results = LargeResults()
+        self.outbox = ClientResults()
+        self.running_ids: array[int] = array("Q")  # confirmed as running: to be told before any result
+        self.confirmed_ids: array[int] = array("Q")
+        self.confirmed_outcomes = bytearray()
+        self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id, ascending
+        self.dependants = Dependants()
+        self.unasked_cancels: Set[int] = set()  # tasks of which nobody waits to hear that they are cancelled
+        self.objects_made = 0  # by the scheduler, for its graphs
+        self.spilled_objects: array[int] = array("Q")  # of its own: to be told at the end of this burst
+        self._batches: Dict[int, TaskBatch] = {}  # by first task id
+        self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped now and then
+
+    def add_batch(self, batch: TaskBatch) -> None:
+        first = batch.ids[0]
+        self._batches[first] = batch
+        self._starts.append(first)
+
+    def add_graph_batch(self, batch: TaskBatch) -> None:
+        """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
+        self._batches[batch.ids[0]] = batch
+
+    def add_released_batch(self, batch: TaskBatch) -> None:
+        """Add a batch of tasks that have waited for others, whose ids lie between those of other batches."""
+        self._batches[batch.ids[0]] = batch
+        for index, task_id in enumerate(batch.ids):
+            self.dependants.released[task_id] = batch, index
+
+    def remove_batch(self, batch: TaskBatch) -> None:
+        del self._batches[batch.ids[0]]
+        if batch.has_results:
+            for task_id in batch.ids:
+                del self.dependants.released[task_id]
+        if len(self._starts) > 2 * len(self._batches) + 64:
+            self._starts = [start for start in self._starts if start in self._batches]
+
+    def find_task(self, task_id: int) -> Optional[Tuple[TaskBatch, int]]:
+        """The batch and position of an unfinished batch's task."""
+        if task_id in self.dependants.released:
+            return self.dependants.released[task_id]
+        place = bisect_right(self._starts, task_id) - 1
+        batch = self._batches.get(self._starts[place]) if place >= 0 else None
+        if batch is None:
+            return None
+        index = bisect_right(batch.ids, task_id) - 1
+        return (batch, index) if batch.ids[index] == task_id else None
+
+    def find_node(self, task_id: int) -> Optional[Tuple[Graph, int]]:
+        """The unfinished graph, and node of it, with this task id."""
+        starts = list(self.graphs)
+        place = bisect_right(starts, task_id) - 1
+        graph = self.graphs[starts[place]] if place >= 0 else None
+        node = graph.find(task_id) if graph is not None else None
+        return None if graph is None or node is None else (graph, node)
+
+    def batches(self) -> Iterator[TaskBatch]:
+        return iter(self._batches.values())
+
+    def touch(self) -> None:
+        """There may be something to be sent at the end of this burst."""
+        self._touched[self.number] = self
+
+    def report(self, ids: array[int], span: ResultSpan) -> None:
+        """Send outcomes at the end of this burst."""
+        if self.dependants.followers:
+            self.dependants.keep_results(ids, span)
+        self.outbox.add(ids, span)
+        self._touched[self.number] = self
+
+    # SCL-SCH-019
+    def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
+        """Answer a cancel at the end of this burst, if somebody asked."""
+        if outcome == m.CancelOutcome.CANCELLED and self.dependants.followers:
+            self.dependants.keep_cancelled(task_id)
+        if task_id in self.unasked_cancels:
+            self.unasked_cancels.discard(task_id)
+            return
+        self._touched[self.number] = self
+        if outcome == m.CancelOutcome.RUNNING:
+            self.running_ids.append(task_id)
+        else:
+            self.confirmed_ids.append(task_id)
+            self.confirmed_outcomes.append(outcome)
+
+
+class WorkerSession(Session):
+    """A worker.
+
+    Parameters:
+        queue_limit: how many tasks it may hold for each slot, as far as the scheduler is concerned.
+    """
+
+    kind = "worker"
+
+    def __init__(
+        self,
+        number: int,
+        peer: bytes,
+        hello: m.Hello,
+        now: float,
+        touched: Dict[int, Session],
+        queue_limit: int,
+    ) -> None:
+        super().__init__(number, peer, hello, now, touched)
+        self._queue_size = min(max(1, hello.queue_size), queue_limit)
+        self.slots = hello.slots  # tasks that run at once
+        self.capacity = self.slots * self._queue_size  # tasks it may hold
+        self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
+        self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
+        self._free = dict(self.capabilities)  # what its tasks leave of them
+        self.dispatches: Dict[int, Dispatch] = {}
+        self.assigned = 0
+        self.sent = self.finished = self.failed = 0  # totals of tasks; what failed or was lost has finished, too
+        self.load_microseconds = 0.0
+        self.known_objects: Set[int] = set()
+        self.forgotten_objects: array[int] = array("Q")
+        self.cancelled_instances: array[int] = array("Q")
+        self.forced_instances: array[int] = array("Q")
+        self.heartbeat: Optional[m.Heartbeat] = None
+        self.heartbeat_at = 0.0  # by the scheduler's clock
+        self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
+        self.balance_request: Optional[int] = None  # id of the request it has not answered yet
+
+    def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
+        """Take note of its figures, and of what its processors run.
+
+        A processor whose task waits for tasks of its own lends its slot to a spare one: the worker runs as many more.
+        """
+        self.heartbeat, self.heartbeat_at = heartbeat, now
+        self.processor_tasks = tasks
+        suspended = sum(processor.suspended for processor in heartbeat.processors)
+        self.slots = self.hello.slots + suspended
+        self.capacity = self.slots * self._queue_size
+
+    # SCL-SCH-009
+    def offers(self, needs: Needs) -> bool:
+        """Whether tasks with these needs can ever run here."""
+        own = self.capabilities
+        return self.understands(needs) and all(
+            name in own and own[name] >= amount for name, amount in needs.capabilities
+        )
+
+    def understands(self, needs: Needs) -> bool:
+        """Whether it takes payloads in the codec, and serves the named function."""
+        codecs, functions = self.hello.codecs, self.hello.functions
+        # SCL-COD-003: a worker that lists none is taken to understand, or to serve, any.
+        if codecs and needs.codec and needs.codec not in codecs:
+            return False
+        name = needs.function_name
+        return not name or not functions or any(map(name.startswith, self._prefixes)) or name in functions
+
+    def room_for(self, capabilities: Capabilities) -> int:
+        """How many more tasks with these needs it could hold; tasks that only need a name are not limited by it."""
+        # SCL-SCH-009, SCL-SCH-010
+        room = self.capacity - self.assigned
+        for name, amount in capabilities:
+            free = self._free.get(name, 0.0)
+            # Otherwise the quotient is of no interest, and may be more than a number can say.
+            if amount and free < amount * room:
+                room = min(room, int(free / amount + _ROUNDING))
+        return max(0, room)
+
+    def count_as_urgent(self, requirement: Requirement) -> int:
+        """How many tasks it holds that are at least as urgent as those of a class."""
+        return sum(
+            dispatch.open_count
+            for dispatch in self.dispatches.values()
+            if dispatch.batch.requirement.negative_priority <= requirement.negative_priority
+        )
+
+    def assign(self, dispatch: Dispatch) -> None:
+        """The tasks of a dispatch are its own from now on."""
+        count = dispatch.open_count
+        self.dispatches[dispatch.number] = dispatch
+        self.assigned += count
+        assert self.assigned <= self.capacity, f"{self.label} was given more than it can hold"
+        self.load_microseconds += dispatch.estimate_microseconds * count
+        for name, amount in dispatch.batch.requirement.needs.capabilities:
+            self._free[name] -= amount * count
+
+    def unassign(self, dispatch: Dispatch, count: int) -> None:
+        """`count` instances of a dispatch were closed."""
+        self.assigned -= count
+        self.load_microseconds = max(0.0, self.load_microseconds - dispatch.estimate_microseconds * count)
+        for name, amount in dispatch.batch.requirement.needs.capabilities:
+            self._free[name] += amount * count
+        if dispatch.open_count == 0:
+            del self.dispatches[dispatch.number]
+        if self.assigned == 0:
+            self._free.update(self.capabilities)  # rounding errors do not add up for ever
+            self.load_microseconds = 0.0
+
+    def check_invariants(self) -> None:
+        """Capabilities in use and free are what there is."""
+        if not self.capabilities:
+            return
+        used = dict.fromkeys(self.capabilities, 0.0)
+        for dispatch in self.dispatches.values():
+            for name, amount in dispatch.batch.requirement.needs.capabilities:
+                used[name] += amount * dispatch.open_count
+        for name, amount in self.capabilities.items():
+            rounding = _ROUNDING * max(1.0, amount)
+            assert -rounding <= used[name] <= amount + rounding, f"{self.label}: {used[name]} {name} in use"
+            assert abs(self._free[name] + used[name] - amount) < 1000 * rounding
+
+    def cancel(self, instances: Iterable[int], force: bool) -> None:
+        """Ask the worker to drop instances, at the end of this burst."""
+        (self.forced_instances if force else self.cancelled_instances).extend(instances)
+        self._touched[self.number] = self
+
+    def forget_object(self, object_id: int) -> None:
+        """Tell the worker that an object is gone, at the end of this burst."""
+        self.known_objects.discard(object_id)
+        self.forgotten_objects.append(object_id)
+        self._touched[self.number] = self

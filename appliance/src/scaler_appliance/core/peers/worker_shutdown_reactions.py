@@ -1,0 +1,59 @@
+"""Clients that ask single workers to leave.
+
+    WorkerShutdown ──▶ on_request ──▶ WorkerShutdownResponse, and a DisconnectRequest to the worker
+
+Rules:
+- A protected scheduler refuses, as it refuses to be shut down.
+- A worker that was asked is given nothing more. It is there until it says that it has left, or its connection ends;
+  what it holds then runs elsewhere, and that it left costs no task an attempt.
+"""
+
+from __future__ import annotations
+
+from typing import List
+
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.state import SchedulerState
+from scaler_protocol import messages as m
+
+
+class WorkerShutdownReactions:
+    def __init__(self, state: SchedulerState, placement: Placement) -> None:
+        self._state = state
+        self._placement = placement
+
+    # SCL-SCH-036
+    def on_request(self, client: ClientSession, message: m.WorkerShutdown) -> None:
+        """A client asks that a worker leaves."""
+        found = self._find(message)
+        text = ""
+        # SCL-SCH-037
+        if self._state.settings.protected:
+            text = "the scheduler is protected: stop the worker where it was started, or start it with --no-protected"
+        elif not found:
+            wanted = f"session {message.session}" if message.session else f"the name {message.name!r}"
+            text = f"no worker with {wanted} is connected (any more)"
+        elif len(found) > 1:
+            sessions = ", ".join(str(worker.number) for worker in found[:20])
+            text = f"{len(found)} workers have the name {message.name!r}: choose one by its session ({sessions})"
+        else:
+            self._ask(client, found[0], message.is_draining)
+        response = m.WorkerShutdownResponse(request_id=message.request_id, accepted=not text, message=text)
+        self._state.send(client.peer, response)
+
+    def _find(self, message: m.WorkerShutdown) -> List[WorkerSession]:
+        if message.session:
+            worker = self._state.workers.get(message.session)
+            return [] if worker is None else [worker]
+        return [each for each in self._state.workers.values() if each.hello.name == message.name != ""]
+
+    # SCL-SCH-038
+    def _ask(self, client: ClientSession, worker: WorkerSession, is_draining: bool) -> None:
+        reason = m.DisconnectReason.DRAINING if is_draining else m.DisconnectReason.SHUTDOWN
+        why = f"{client.label} asked for it"
+        self._state.log("INFO", f"{worker.label} is asked to {'finish and leave' if is_draining else 'stop'}: {why}")
+        worker.leaving = True
+        self._placement.remove_worker(worker)
+        self._state.touch_session(worker)
+        self._state.send(worker.peer, m.DisconnectRequest(reason=reason, message=why))

@@ -1,0 +1,107 @@
+"""Asking workers for tasks that stand in line behind others, when slots are free elsewhere.
+
+Rules:
+- A task is never taken away: the scheduler asks, and the worker gives back what it has not started.
+- Rebalancing corrects what the estimate of durations got wrong; it is not how work is spread. So it looks now and then
+  at all workers that hold more tasks than slots, and often only at those estimated to have enough work to be worth two
+  messages.
+"""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import Dispatch
+from scaler_appliance.core.tasks.requeue import Requeue
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_protocol import messages as m
+
+WORTHWHILE_MICROSECONDS = 20_000.0  # of work in line behind other tasks
+MAXIMUM_DONORS = 10  # that are looked at often
+
+
+class Rebalance:
+    def __init__(self, state: SchedulerState, placement: Placement, outcomes: TaskOutcomes, requeue: Requeue) -> None:
+        self._state = state
+        self._placement = placement
+        self._outcomes = outcomes
+        self._requeue = requeue
+        self._last_balance_request = 0
+
+    def rebalance(self, everybody: bool = True) -> None:
+        """Where slots are free and nothing waits, ask workers for tasks that stand in line behind others.
+
+        Parameters:
+            everybody: ask whoever has any; otherwise those who have most, if that is work for some time.
+        """
+        over_committed = self._state.over_committed
+        if not over_committed or not any(self._placement.idle_workers()) or self._state.ready.placeable():
+            return
+        for worker in [each for each in over_committed.values() if each.assigned <= each.slots]:
+            del over_committed[worker.number]
+        donors = [each for each in over_committed.values() if each.balance_request is None and not each.leaving]
+        if not donors:
+            return
+        idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
+        free_slots = sum(worker.slots - worker.assigned for worker in idle)
+        if not free_slots:
+            return
+        donors.sort(key=lambda worker: worker.slots / worker.assigned)
+        if not everybody:
+            donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))
+        for donor in donors:
+            surplus = donor.assigned - donor.slots
+            count = -(-surplus * free_slots // (free_slots + donor.slots))
+            if _could_run_elsewhere(donor, idle):
+                self._ask_back(donor, count)
+                free_slots -= min(free_slots, count)
+            if not free_slots:
+                break
+
+    def _has_much_in_line(self, worker: WorkerSession) -> bool:
+        """Whether what stands in line at a worker is worth asking for, by what is known of durations now."""
+        enough = WORTHWHILE_MICROSECONDS * worker.assigned / (worker.assigned - worker.slots)
+        microseconds = 0.0
+        for dispatch in worker.dispatches.values():
+            known = self._state.durations.get(dispatch.batch.function_key, dispatch.estimate_microseconds)
+            microseconds += known * dispatch.open_count
+            if microseconds >= enough:
+                return True
+        return False
+
+    def _ask_back(self, worker: WorkerSession, count: int) -> None:
+        self._last_balance_request += 1
+        worker.balance_request = self._last_balance_request
+        self._state.send(worker.peer, m.BalanceRequest(request_id=self._last_balance_request, count=count))
+
+    def on_balance_response(self, worker: WorkerSession, message: m.BalanceResponse) -> None:
+        """A worker gives back tasks it has not started."""
+        if message.request_id == worker.balance_request:
+            worker.balance_request = None
+        found: List[Tuple[Dispatch, int, int]] = []
+        position = 0
+        try:
+            while position < len(message.ids):
+                dispatch, start, stop = self._outcomes.find_run(worker, message.ids, position)
+                position += stop - start
+                if dispatch is not None and dispatch.is_open(start):
+                    self._outcomes.close(worker, dispatch, start, stop)
+                    self._requeue.finish_cancelled(dispatch.batch, start, stop)
+                    found.append((dispatch, start, stop))
+        finally:  # also what it named before an id that is not its own
+            for dispatch, start, stop in sorted(found, key=_place, reverse=True):
+                self._requeue.requeue(dispatch.batch, start, stop)
+        self._placement.on_load_changed(worker)
+
+
+def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
+    """Where a run stood in the order in which tasks were handed out."""
+    return run[0].number, run[1]
+
+
+def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession]) -> bool:
+    needs = {dispatch.batch.requirement.needs for dispatch in donor.dispatches.values()}
+    return any(worker.offers(each) and worker.room_for(each.capabilities) for each in needs for worker in idle)

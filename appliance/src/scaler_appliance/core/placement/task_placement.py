@@ -1,0 +1,264 @@
+"""Which worker gets which waiting tasks, and how many.
+
+Rules:
+- Idle slots come first; then workers are given work ahead, so that no slot waits for a message.
+- How far ahead follows the measured duration of the function: about `prefetch_seconds` of work for each slot, never
+  more than the worker's queue holds. A function not measured yet gets two tasks a slot, or fewer if the worker holds
+  other work. So long tasks spread one by one, and no-ops travel by the thousand.
+- Where a worker has no credit for the tasks whose turn it is, it gets no others of this priority instead: it works off
+  what it holds, and then has. Whoever's turn it is waits for as much work as is sent ahead, and not for more.
+- A worker that has still half of that is left alone: few large messages, not many small ones. For the same reason a
+  message carries LEAST_MESSAGE_MICROSECONDS of work, if there is as much, even when other workers are idle.
+- Only workers that may take something are looked at; the cost follows what changed, not how many workers there are.
+- A worker that has lent slots, since tasks of its own wait for others, is sent more urgent tasks than it holds, as many
+  as it has slots, even when it holds enough: the slots were lent for these, and it runs them first. Nested tasks are
+  more urgent than what waits for them, so recursion goes into the depth, and few tasks wait at a time.
+- A task that was lost with several workers is sent only where a slot is free: should it be the cause, few others are
+  lost with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import islice
+from math import ceil
+from typing import Dict, Iterable, Iterator, List, Optional
+
+from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.objects.object_table import announcement
+from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Needs, TaskSpan
+from scaler_appliance.core.tasks.task_states import TaskEvent, apply
+from scaler_protocol import messages as m
+
+MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
+TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
+LEAST_MESSAGE_MICROSECONDS = 1000.0  # some ten times what a message costs here and at the worker
+LOSSES_OF_A_SUSPECT = 2
+MAXIMUM_NEEDS_KNOWN = 1024
+
+
+class Placement:
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
+        self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
+        self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
+        self._suiting: Dict[Needs, bool] = {}  # whether they suit every worker; of needs met since the last one came
+        self._target_microseconds = state.settings.prefetch_seconds * 1e6
+        self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
+
+    def add_worker(self, worker: WorkerSession) -> None:
+        self._suiting.clear()
+        self._idle[worker.number] = worker
+
+    def remove_worker(self, worker: WorkerSession) -> None:
+        self._suiting.clear()
+        self._idle.pop(worker.number, None)
+        self._below_prefetch_target.pop(worker.number, None)
+        self._blocked.pop(worker.number, None)
+
+    def idle_workers(self) -> Iterable[WorkerSession]:
+        """Workers with a free slot."""
+        return self._idle.values()
+
+    def free_slots(self) -> int:
+        """How many tasks could start at once."""
+        return sum(max(0, worker.slots - worker.assigned) for worker in self._idle.values())
+
+    def on_load_changed(self, worker: WorkerSession) -> None:
+        """A worker finished something, or has more or fewer slots than before."""
+        self._update_over_committed(worker)
+        if worker.slots > worker.hello.slots:
+            self._blocked[worker.number] = worker
+        else:
+            self._blocked.pop(worker.number, None)
+        if worker.leaving or worker.is_congested:
+            return
+        if worker.assigned < worker.slots:
+            self._below_prefetch_target.pop(worker.number, None)
+            self._idle[worker.number] = worker
+            return
+        self._idle.pop(worker.number, None)  # slots it had lent were taken back
+        if (
+            worker.load_microseconds * 2 < self._target_microseconds * worker.slots
+            and worker.assigned * 2 <= worker.capacity
+        ):
+            self._below_prefetch_target[worker.number] = worker
+
+    def _update_over_committed(self, worker: WorkerSession) -> None:
+        if worker.assigned > worker.slots:
+            self._state.over_committed[worker.number] = worker
+
+    def place(self) -> None:
+        """Hand out waiting tasks as far as workers have room."""
+        blocked = dict(self._blocked)
+        # SCL-SCH-012
+        for ready_class in self._state.ready.waiting():
+            waiting = ready_class.count
+            for candidates in (self._idle, self._below_prefetch_target):
+                while ready_class.count and self._place_round(ready_class, candidates):
+                    pass
+            if blocked and ready_class.count:
+                self._place_urgent(ready_class, blocked)
+            if ready_class.count < waiting:
+                self._state.ready.count_served(ready_class)
+
+    def _able(self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
+        """The candidates that can take a task of the class now."""
+        needs = ready_class.requirement.needs
+        if self._suit_everyone(needs):
+            return iter(candidates.values())
+        return (
+            worker for worker in candidates.values() if worker.offers(needs) and worker.room_for(needs.capabilities)
+        )
+
+    def _suit_everyone(self, needs: Needs) -> bool:
+        """Whether every connected worker can run tasks with these needs: most can, and nobody is asked again."""
+        if needs.capabilities:
+            return False
+        suit = self._suiting.get(needs)
+        if suit is None:
+            if len(self._suiting) >= MAXIMUM_NEEDS_KNOWN:
+                self._suiting.clear()
+            suit = self._suiting[needs] = all(worker.understands(needs) for worker in self._state.workers.values())
+        return suit
+
+    def _place_round(self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession]) -> bool:
+        """Offer each candidate its share of the class once; whether that changed anything."""
+        able = list(islice(self._able(candidates, ready_class), ready_class.count))  # there is nothing for more of them
+        slots = sum([worker.slots for worker in able])
+        is_changed = False
+        for worker in able:
+            share = ceil(ready_class.count * worker.slots / slots)
+            slots -= worker.slots
+            taken = self._fill(worker, ready_class, share)
+            is_changed |= taken > 0
+            if candidates is self._idle:
+                if worker.assigned >= worker.slots:
+                    del self._idle[worker.number]
+                    self._below_prefetch_target[worker.number] = worker
+            elif taken < share:
+                del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
+                is_changed = True
+            if not ready_class.count:
+                break
+        return is_changed
+
+    def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
+        """Send tasks to workers that have lent slots and hold too few as urgent as these.
+
+        The classes come by priority: who holds enough for one does so for the next, and is taken out of `blocked`.
+        """
+        for worker in list(self._able(blocked, ready_class)):
+            wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
+            if wanted <= 0 or worker.leaving or worker.is_congested:
+                del blocked[worker.number]
+            elif ready_class.count:
+                self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
+
+    def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
+        """Dispatch about `share` tasks of a class to a worker, as far as its credit goes; returns how many.
+
+        Parameters:
+            urgent: how many it may have in any case, unless they are suspects.
+        """
+        placed = 0
+        while placed < share:
+            room = worker.room_for(ready_class.requirement.needs.capabilities)
+            span = ready_class.take(room) if room else None
+            if span is None:
+                break
+            duration_microseconds = self._state.durations.get(span.batch.function_key)
+            credit = self._credit(worker, span, duration_microseconds, urgent - placed)
+            least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
+            count = min(span.stop - span.start, credit, _limit_of_message(span), max(share - placed, least))
+            if count < span.stop - span.start:
+                ready_class.add(TaskSpan(span.batch, span.start + count, span.stop), in_front=True)
+            if count:
+                estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
+                self._dispatch(worker, TaskSpan(span.batch, span.start, span.start + count), estimate)
+                ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
+                placed += count
+            if count == credit:
+                break
+        return placed
+
+    def _credit(
+        self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int
+    ) -> int:
+        """How many more tasks like those of the span, which take so long, the worker should have."""
+        free_slots = worker.slots - worker.assigned
+        if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
+            ahead, urgent = free_slots, 0
+        else:
+            estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
+            free_microseconds = self._target_microseconds * worker.slots - worker.load_microseconds
+            ahead = max(int(free_microseconds / estimate), free_slots)
+        return max(0, min(MAXIMUM_TASKS_PER_DISPATCH, max(ahead, urgent)))
+
+    def _dispatch(self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float) -> None:
+        state = self._state
+        batch, start, stop = span
+        apply(batch.states, start, stop, TaskEvent.PLACE)
+        state.last_dispatch += 1
+        dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
+        state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
+        worker.assign(dispatch)
+        self._update_over_committed(worker)
+        worker.sent += stop - start
+        state.count_assigned(dispatch, worker, stop - start)
+        # SCL-SCH-011
+        self._announce_objects(worker, span)
+        # SCL-SCH-004
+        message = m.Task(
+            ids=dispatch.ids,
+            payload_sizes=batch.sizes[start:stop],
+            function=batch.function,
+            function_name=batch.function_name,
+            codec=batch.codec,
+            options=batch.options,
+            dependency_counts=batch.dependency_counts[start:stop],
+            dependencies=batch.dependencies_of(start, stop),
+            # SCL-SCH-006
+            attempt=batch.losses_of(start) + 1,
+            client=batch.client,
+        )
+        state.send(worker.peer, message, (batch.payload_of(start, stop),))
+
+    def _announce_objects(self, worker: WorkerSession, span: TaskSpan) -> None:
+        """Tell the worker of every object that the tasks need and it does not know."""
+        batch = span.batch
+        if not batch.dependency_counts and batch.function in worker.known_objects:
+            return
+        needed = [batch.function] if batch.function else []
+        if batch.dependency_counts:
+            needed += batch.dependencies_of(span.start, span.stop)
+        self._state.objects.memory.use(needed)
+        unknown: Dict[str, List[ObjectRecord]] = {}  # by codec
+        for object_id in needed:
+            if object_id not in worker.known_objects:
+                record = self._state.objects.find(object_id)
+                assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
+                worker.known_objects.add(object_id)
+                record.holders.add(worker.number)
+                unknown.setdefault(record.codec, []).append(record)
+        for records in unknown.values():
+            instruction, payload = announcement(records)
+            self._state.send(worker.peer, instruction, payload)
+
+
+def _limit_of_message(span: TaskSpan) -> int:
+    """How many tasks of a span one message may carry: all of the same attempt, and not too many bytes."""
+    batch, start, stop = span
+    if stop - start == 1:
+        return 1
+    if batch.attempts is not None:
+        attempts = batch.attempts
+        stop = start + len(attempts[start:stop]) - len(attempts[start:stop].lstrip(attempts[start : start + 1]))
+    if len(batch.payload) <= MAXIMUM_PAYLOAD_BYTES:
+        return stop - start
+    offsets = batch.offsets
+    return max(1, bisect_right(offsets, offsets[start] + MAXIMUM_PAYLOAD_BYTES, start, stop + 1) - 1 - start)

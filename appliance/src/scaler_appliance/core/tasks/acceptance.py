@@ -1,0 +1,171 @@
+"""Tasks that come in.
+
+Rules:
+- A batch is checked before anything is kept of it; a malformed one costs the client its session.
+- A task that cannot be accepted ends as `lost` with the reason, like any other outcome; the rest of its batch goes on.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import isfinite
+from typing import Dict, Optional, Tuple
+
+from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
+from scaler_appliance.core.objects.object_records import text_of_missing
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan, consecutive_run
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_appliance.core.tasks.task_states import TaskState, runs
+from scaler_protocol import messages as m
+
+_TEXT_OF_TOO_MANY = (
+    "the client has more in flight than the scheduler granted it (Limits and TaskEcho say how much): it should wait for"
+    " outcomes before it submits more"
+)
+
+Reason = Tuple[m.FailureKind, str]
+
+
+class Acceptance:
+    def __init__(
+        self, state: SchedulerState, placement: Placement, outcomes: TaskOutcomes, dependants: DependantReactions
+    ) -> None:
+        self._state = state
+        self._placement = placement
+        self._outcomes = outcomes
+        self._dependants = dependants
+
+    def on_task(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+        """A client submits a batch."""
+        if not message.ids:
+            return
+        _check_batch(client, message, payload)
+        client.last_task_id = message.ids[-1]
+        if message.predecessors:
+            self._accept_by_parts(client, message, payload)
+        else:
+            self._accept(client, message, payload)
+
+    def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+        """Those tasks of a batch first that need no others, since others may need them."""
+        dependants, others, content = split_batch(message, payload)
+        if others.ids:
+            self._accept(client, others, content)
+        for dependant in dependants:
+            waiting_room, allowed = self._room(1), client.flow.allowed(1, 0)
+            text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+            self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
+
+    def _accept(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+        batch = TaskBatch(client.number, message, payload)
+        client.add_batch(batch)
+        client.unfinished += len(batch)
+        function = self._state.objects.find(batch.function)
+        self._state.changes.begin(batch, function.name if function is not None else "")
+        self._state.touch_session(client)
+        allowed = client.flow.allowed(len(batch), len(payload) - message.payload_sizes[-1])
+        client.flow.submit(len(batch), len(payload))
+        batch.is_charged = True
+        missing = self._reference_objects(batch)
+        reason = self._reason_to_reject(batch)
+        if reason is not None:
+            self._outcomes.lose(TaskSpan(batch, 0, len(batch)), reason[0], reason[1])
+            return
+        # SCL-SCH-007
+        for index, object_id in missing.items():
+            span = TaskSpan(batch, index, index + 1)
+            self._outcomes.lose(span, m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
+        self._queue(batch, allowed)
+
+    def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
+        """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
+
+        Whatever exists is referenced, since `TaskOutcomes.finish` releases whatever exists.
+        """
+        objects = self._state.objects
+        objects.refer(batch.function)
+        missing: Dict[int, int] = {}
+        if batch.dependency_counts:
+            for index in range(len(batch)):
+                for object_id in batch.dependencies_of(index, index + 1):
+                    if not objects.refer(object_id):
+                        missing[index] = object_id
+        return missing
+
+    def _reason_to_reject(self, batch: TaskBatch) -> Optional[Reason]:
+        if not batch.function and not batch.function_name:
+            return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
+        if batch.function and self._state.objects.get(batch.function) is None:
+            text = f"function object {batch.function:016x} does not exist (any more)"
+            return m.FailureKind.OBJECT_MISSING, text
+        return None
+
+    def _queue(self, batch: TaskBatch, allowed: int) -> None:
+        """Queue the tasks that have no outcome yet, as many as may wait and as their client may have in flight."""
+        queued = runs(batch.states, 0, len(batch), TaskState.QUEUED)
+        waiting_room = self._room(len(batch))
+        room = min(waiting_room, allowed)
+        for start, stop in queued:
+            accepted = min(stop, start + room)
+            room -= accepted - start
+            if accepted > start:
+                self._state.ready.add(TaskSpan(batch, start, accepted))
+            # SCL-SCH-008
+            if accepted < stop:
+                text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+                self._outcomes.lose(TaskSpan(batch, accepted, stop), m.FailureKind.REJECTED, text)
+
+    def _text_of_full(self) -> str:
+        limit = self._state.settings.max_number_of_tasks_waiting
+        return (
+            f"the scheduler holds as many waiting tasks as it is allowed to ({limit}): submit fewer at a time, add"
+            " workers, or raise --max-number-of-tasks-waiting"
+        )
+
+    def _room(self, wanted: int) -> int:
+        limit = self._state.settings.max_number_of_tasks_waiting
+        if limit < 0:
+            return wanted
+        return max(0, limit + self._placement.free_slots() - self._state.waiting())
+
+
+# SCL-SCH-002
+def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> None:
+    ids, count = message.ids, len(message.ids)
+    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: payload_sizes do not fit the ids and the payload frame")
+    if message.dependency_counts and len(message.dependency_counts) != count:
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the ids")
+    if sum(message.dependency_counts) != len(message.dependencies):
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the dependencies")
+    _check_predecessors(message)
+    check_capabilities(message.options.capabilities)
+    ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
+    if not ascending or ids[0] <= client.last_task_id:
+        # SCL-SCH-003
+        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "Task: ids must ascend within a session")
+
+
+def _check_predecessors(message: m.Task) -> None:
+    counts, predecessors = message.predecessor_counts, message.predecessors
+    if len(counts) not in (0, len(message.ids)) or sum(counts) != len(predecessors):
+        raise PeerError(m.RefusalReason.MALFORMED, "Task: predecessor_counts do not fit the ids or the predecessors")
+    offset = 0
+    for task_id, count in zip(message.ids, counts):
+        before = predecessors[offset : offset + count]
+        offset += count
+        if count and (max(before) >= task_id or len(set(before)) != count):
+            text = "Task: a task must come after its predecessors, and name each once"
+            raise PeerError(m.RefusalReason.MALFORMED, text)
+
+
+def check_capabilities(capabilities: list[m.Capability]) -> None:
+    """Raise PeerError unless all amounts can be counted."""
+    for capability in capabilities:
+        if not isfinite(capability.amount) or capability.amount < 0:
+            text = f"capability {capability.name!r}: the amount must be finite and >= 0, got {capability.amount}"
+            raise PeerError(m.RefusalReason.MALFORMED, text)

@@ -1,0 +1,255 @@
+"""Tasks as the core holds them: in the batches they came in, as columns.
+
+Rules:
+- There is no object per task. A task is a position in a TaskBatch; a Span is a run of positions; a Dispatch is a
+  Span that was handed to one worker, with instance ids of its own.
+- An instance id is `dispatch number << INSTANCE_BITS | position in the dispatch`, never used twice. `open` says
+  which instances may still report; a report of any other is stale, and that is all the fencing there is.
+- Payload bytes are sliced, never copied and never looked into.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from scaler_appliance.core.monitoring.counters import NO_COUNTERS
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
+from scaler_protocol import messages as m
+
+INSTANCE_BITS = 20
+MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
+MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
+WORTH_COMPACTING = 4  # a batch with so many times fewer unfinished tasks than payloads is made smaller
+_POSITION_MASK = MAXIMUM_TASKS_PER_DISPATCH - 1
+_FIRST_STEP = 256  # of looking for a run
+
+
+class Needs(NamedTuple):
+    """What a task asks of a worker."""
+
+    capabilities: Tuple[Tuple[str, float], ...]  # sorted by name, each name once
+    codec: str = ""  # of its payload; empty: any will do
+    function_name: str = ""  # that it must serve; empty: the function comes as an object
+
+
+class Requirement(NamedTuple):
+    """What a task needs, in the order in which classes are served: smaller first."""
+
+    negative_priority: int
+    needs: Needs
+
+    @staticmethod
+    def of(options: m.TaskOptions, codec: str = "", function_name: str = "") -> Requirement:
+        amounts: Dict[str, float] = {}
+        for capability in options.capabilities:
+            amounts[capability.name] = amounts.get(capability.name, 0.0) + capability.amount
+        return Requirement(-options.priority, Needs(tuple(sorted(amounts.items())), codec, function_name))
+
+
+class TaskBatch:
+    """Tasks of one client that share function and options, one column entry each."""
+
+    __slots__ = (
+        "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
+        "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies",
+        "is_charged", "has_results", "counters", "_offsets", "_dependency_offsets", "_kept",
+    )  # fmt: skip
+
+    def __init__(self, client: int, message: m.Task, payload: bytes) -> None:
+        self.client = client  # session
+        self.function = message.function
+        self.function_name = message.function_name
+        self.codec = message.codec
+        self.options = message.options
+        self.requirement = Requirement.of(
+            message.options, message.codec, "" if message.function else message.function_name
+        )
+        self.ids: array[int] = message.ids
+        self.sizes: array[int] = message.payload_sizes
+        self.payload = memoryview(payload)
+        self.states = bytearray(len(self.ids))  # TaskState.QUEUED is 0
+        self.unfinished = len(self.ids)
+        self.dispatches: Dict[int, Dispatch] = {}  # by number
+        self.attempts: Optional[bytearray] = None  # how often each was lost with its worker; most never are
+        self.history: Dict[int, Tuple[str, ...]] = {}  # by position: what was said of each of these losses
+        self.dependency_counts: array[int] = message.dependency_counts
+        self.dependencies: array[int] = message.dependencies
+        self.is_charged = False  # to its client's flow
+        self.has_results = False  # of predecessors, in its payload, which is not charged then
+        self.counters = NO_COUNTERS  # of its function
+        self._kept = len(self.ids)  # tasks whose payload is still here
+        self._offsets: Optional[array[int]] = None
+        self._dependency_offsets: Optional[array[int]] = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def function_key(self) -> object:
+        """What tells this batch's function from others: its object's id, or its name."""
+        return self.function or self.function_name
+
+    @property
+    def offsets(self) -> array[int]:
+        """Where each task's payload begins; one entry more than there are tasks."""
+        if self._offsets is None:
+            self._offsets = array("Q", accumulate(self.sizes, initial=0))
+        return self._offsets
+
+    @property
+    def charged_bytes(self) -> int:
+        """What its client has in flight because of its payload."""
+        return len(self.payload) if self.is_charged and not self.has_results else 0
+
+    def payload_of(self, start: int, stop: int) -> memoryview:
+        """The payload bytes of tasks [start, stop)."""
+        if stop - start == len(self.ids):
+            return self.payload
+        offsets = self.offsets
+        return self.payload[offsets[start] : offsets[stop]]
+
+    def dependencies_of(self, start: int, stop: int) -> array[int]:
+        """The object ids that tasks [start, stop) depend on."""
+        if not self.dependency_counts:
+            return self.dependencies
+        if self._dependency_offsets is None:
+            self._dependency_offsets = array("Q", accumulate(self.dependency_counts, initial=0))
+        return self.dependencies[self._dependency_offsets[start] : self._dependency_offsets[stop]]
+
+    def compact(self) -> int:
+        """Drop the payloads of finished tasks if they are most of the batch; returns how many bytes that frees."""
+        if self.unfinished * WORTH_COMPACTING > self._kept:
+            return 0
+        before = len(self.payload)
+        offsets, states = self.offsets, self.states
+        kept = [index for index, state in enumerate(states) if state not in FINAL_STATES]
+        sizes = array("I", bytes(4 * len(states)))
+        for index in kept:
+            sizes[index] = self.sizes[index]
+        self.payload = memoryview(b"".join([self.payload[offsets[index] : offsets[index + 1]] for index in kept]))
+        self.sizes, self._kept, self._offsets = sizes, len(kept), None
+        return before - len(self.payload)
+
+    def losses_of(self, index: int) -> int:
+        """How often the task was lost with its worker."""
+        return 0 if self.attempts is None else self.attempts[index]
+
+    def count_loss(self, index: int, what: str) -> int:
+        """Note that the task was lost with its worker, and return how often it was."""
+        if self.attempts is None:
+            self.attempts = bytearray(len(self.ids))
+        self.attempts[index] = min(MAXIMUM_COUNTED_ATTEMPTS, self.attempts[index] + 1)
+        self.history[index] = (*self.history.get(index, ()), what)
+        return self.attempts[index]
+
+    def dispatch_of(self, index: int) -> Dispatch:
+        """The dispatch that holds the task now; the task is ASSIGNED or CANCELLING."""
+        for dispatch in self.dispatches.values():
+            if dispatch.start <= index < dispatch.stop and dispatch.open[index - dispatch.start]:
+                return dispatch
+        raise AssertionError(f"task {self.ids[index]} is {TaskState(self.states[index]).name}, but at no worker")
+
+
+class TaskSpan(NamedTuple):
+    """Tasks [start, stop) of a batch; those that are not QUEUED any more are passed over when it is placed."""
+
+    batch: TaskBatch
+    start: int
+    stop: int
+
+
+class Dispatch:
+    """A span of tasks at one worker."""
+
+    __slots__ = (
+        "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, batch: TaskBatch, start: int, stop: int, worker: int, estimate_microseconds: float
+    ) -> None:
+        self.number = number
+        self.batch = batch
+        self.start = start
+        self.stop = stop
+        self.worker = worker  # session
+        # SCL-SCH-005
+        first = number << INSTANCE_BITS
+        self.ids = array("Q", range(first, first + stop - start))  # instance ids
+        self.open = bytearray(b"\x01") * (stop - start)
+        self.open_count = stop - start
+        self.estimate_microseconds = estimate_microseconds  # of one task, as its worker's load was charged
+
+    def instance_of(self, index: int) -> int:
+        """The instance id of the batch's task `index`."""
+        return self.ids[index - self.start]
+
+    def run_of(self, ids: array[int], position: int) -> int:
+        """How many instances of the dispatch, one after the other, the column has from `position` on."""
+        low = position_in_dispatch(ids[position])
+        count = min(len(ids) - position, len(self.ids) - low)
+        if count == 1:
+            return 1
+        if ids[position + count - 1] == self.ids[low + count - 1]:
+            # Mostly a worker reports just what it was sent. PyPy compares bytes faster than arrays.
+            if ids[position : position + count].tobytes() == self.ids[low : low + count].tobytes():
+                return count
+        return consecutive_run(ids, position, count) - position
+
+    def open_instances(self) -> List[int]:
+        """The instances that may still report."""
+        return [instance for instance, is_open in zip(self.ids, self.open) if is_open]
+
+    def is_open(self, index: int) -> bool:
+        """Whether the instance of the batch's task `index` may still report."""
+        return bool(self.open[index - self.start])
+
+    def alike(self, start: int, stop: int) -> int:
+        """The end of the run of tasks from `start` on, before `stop`, that are all open or all fenced."""
+        if stop - start == 1:
+            return stop
+        low = start - self.start
+        end = self.open.find(1 - self.open[low], low, stop - self.start)
+        return stop if end < 0 else self.start + end
+
+    def close(self, start: int, stop: int) -> None:
+        """Fence the instances of tasks [start, stop) of the batch, all of them open."""
+        low, high = start - self.start, stop - self.start
+        self.open[low:high] = bytes(high - low)
+        self.open_count -= high - low
+
+
+def dispatch_number(instance: int) -> int:
+    return instance >> INSTANCE_BITS
+
+
+def position_in_dispatch(instance: int) -> int:
+    return instance & _POSITION_MASK
+
+
+def consecutive_run(ids: array[int], start: int, limit: int = MAXIMUM_TASKS_PER_DISPATCH) -> int:
+    """The end of the run of consecutive ids from `start` on, which is at most `limit` long.
+
+    Workers answer in the chunks they were sent, so a column of ids is a few long runs. Steps double while they
+    succeed and halve from the first that fails: the cost follows the length of the run, whatever comes behind it.
+    """
+    end = min(len(ids), start + limit)
+    offset = ids[start] - start
+    known = start + 1
+    step = _FIRST_STEP
+    has_failed = False
+    while known < end:
+        stop = min(end, known + step)
+        if ids[stop - 1] == offset + stop - 1 and (
+            stop - known == 1 or ids[known:stop].tobytes() == array("Q", range(offset + known, offset + stop)).tobytes()
+        ):
+            known = stop
+        elif stop - known == 1:
+            break
+        else:
+            has_failed = True
+            step = stop - known
+        step = (step + 1) // 2 if has_failed else step * 2
+    return known

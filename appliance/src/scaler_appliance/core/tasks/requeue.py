@@ -1,0 +1,73 @@
+"""Tasks whose worker was lost, or has given them back: they run elsewhere, or end.
+
+Rules:
+- Tasks go back to the front of their queue, in their order. Those that were to be cancelled are cancelled by it.
+- A lost worker counts as an attempt of every task it held, whether started or not: which ones had started is unknown.
+  A task that is lost too often, or may run at most once, ends as `lost`, and its error names every worker lost with it.
+"""
+
+from __future__ import annotations
+
+from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import MAXIMUM_COUNTED_ATTEMPTS, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
+from scaler_protocol import messages as m
+
+_OPEN = 1  # in the `open` column of a dispatch
+
+
+class Requeue:
+    def __init__(self, state: SchedulerState, outcomes: TaskOutcomes) -> None:
+        self._state = state
+        self._outcomes = outcomes
+
+    # SCL-SCH-016
+    def requeue_all(self, worker: WorkerSession, why: str, is_fault: bool) -> None:
+        """The worker is gone: its tasks go back to the front of their queue, if they may run again."""
+        for dispatch in reversed(list(worker.dispatches.values())):
+            batch = dispatch.batch
+            for low, high in reversed(runs(dispatch.open, 0, len(dispatch.open), _OPEN)):
+                start, stop = dispatch.start + low, dispatch.start + high
+                self._outcomes.close(worker, dispatch, start, stop)
+                self.finish_cancelled(batch, start, stop)
+                # SCL-SCH-017, SCL-SCH-018
+                if is_fault or batch.options.at_most_once:
+                    self._count_losses(batch, start, stop, f"{worker.label}: {why}")
+                self.requeue(batch, start, stop)
+
+    def finish_cancelled(self, batch: TaskBatch, start: int, stop: int) -> None:
+        """Of tasks that their worker does not have any more, end those that were to be cancelled."""
+        client = self._state.clients[batch.client]
+        for first, end in runs(batch.states, start, stop, TaskState.CANCELLING):
+            apply(batch.states, first, end, TaskEvent.RETURN)
+            for task_id in batch.ids[first:end]:
+                client.confirm_cancel(task_id, m.CancelOutcome.CANCELLED)
+            self._outcomes.finish_cancelled(client, batch, first, end)
+
+    def _count_losses(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
+        """Count an attempt of each task; those that have no more are lost.
+
+        Parameters:
+            what: who was lost and why, for the tasks' history.
+        """
+        limit = min(self._state.settings.maximum_attempts, MAXIMUM_COUNTED_ATTEMPTS)
+        # SCL-SCH-017
+        if batch.options.at_most_once:
+            limit = 1
+        for index in range(start, stop):
+            if batch.states[index] != TaskState.ASSIGNED:
+                continue
+            losses = batch.count_loss(index, what)
+            if losses >= limit:
+                times = "once" if losses == 1 else f"{losses} times"
+                history = "; ".join(batch.history[index])
+                text = f"the task was lost with its worker {times}, and is not run again; lost were: {history}"
+                self._outcomes.lose(TaskSpan(batch, index, index + 1), m.FailureKind.WORKER_LOST, text, losses)
+
+    def requeue(self, batch: TaskBatch, start: int, stop: int) -> None:
+        """Put tasks that their worker does not have any more back to the front of their queue."""
+        for first, end in reversed(runs(batch.states, start, stop, TaskState.ASSIGNED)):
+            apply(batch.states, first, end, TaskEvent.RETURN)
+            self._state.ready.add(TaskSpan(batch, first, end), in_front=True)

@@ -1,0 +1,171 @@
+"""How tasks end: what every way to an outcome has in common.
+
+Rules:
+- Every change of a task's state goes through `task_states.apply`; every task of a connected client ends in exactly
+  one outcome: an entry in a TaskResult, or in a TaskCancelConfirm that says `cancelled`.
+- What only finished tasks needed is freed here: references to objects, their batch, their dispatch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import List, Optional, Tuple
+
+from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.graphs.graph_nodes import GraphBatch, NodeFailure
+from scaler_appliance.core.monitoring.run_entries import Entry
+from scaler_appliance.core.monitoring.running_tasks import where_it_ran
+from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import (
+    Dispatch,
+    TaskBatch,
+    TaskSpan,
+    dispatch_number,
+    position_in_dispatch,
+)
+from scaler_appliance.core.tasks.client_results import ResultSpan
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply
+from scaler_protocol import encode_struct
+from scaler_protocol import messages as m
+
+
+class TaskOutcomes:
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+
+    def find_run(self, worker: WorkerSession, ids: array[int], position: int) -> Tuple[Optional[Dispatch], int, int]:
+        """The run of instance ids at `position`: their dispatch and positions [start, stop) in its batch.
+
+        All of the run are open, or all are fenced; no dispatch means that all instances of it have been reported.
+        """
+        first = ids[position]
+        number = dispatch_number(first)
+        dispatch = self._state.dispatches.get(number)
+        if dispatch is None and 0 < number <= self._state.last_dispatch:
+            return None, 0, 1
+        start = 0 if dispatch is None else dispatch.start + position_in_dispatch(first)
+        # SCL-SCH-014
+        if dispatch is None or start >= dispatch.stop:
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"instance {first} was never given to anyone")
+        if dispatch.worker != worker.number:
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"instance {first} was given to another worker")
+        return dispatch, start, dispatch.alike(start, start + dispatch.run_of(ids, position))
+
+    # SCL-SCH-013
+    def close(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int) -> None:
+        """Fence open instances: nothing that is heard of them later counts."""
+        dispatch.close(start, stop)
+        worker.unassign(dispatch, stop - start)
+        self._state.count_assigned(dispatch, worker, start - stop)
+        if dispatch.open_count == 0:
+            del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
+
+    def lose(self, span: TaskSpan, kind: m.FailureKind, text: str, attempts: int = 1) -> None:
+        """Tasks that are at no worker get the outcome `lost`."""
+        batch, start, stop = span
+        client = self._state.clients[batch.client]
+        apply(batch.states, start, stop, TaskEvent.LOSE)
+        failure = encode_struct(m.Failure(kind=kind, message=text, attempts=attempts))
+        count = stop - start
+        sizes = array("I", [len(failure)]) * count
+        statuses = bytes([m.TaskStatus.LOST]) * count
+        if isinstance(batch, GraphBatch):
+            self._lose_nodes(client, batch, start, stop, failure)
+        else:
+            client.report(batch.ids[start:stop], ResultSpan(sizes, failure * count, statuses=statuses))
+        if self._state.runs.is_watched:
+            entry = self._record_unrun(batch, start, count, m.TaskStatus.LOST, attempts)
+            self._state.runs.record_failure(entry, failure)
+        self.finish(client, batch, start, stop)
+
+    def _record_unrun(
+        self, batch: TaskBatch, start: int, count: int, status: m.TaskStatus, attempts: int = 1, worker: int = 0
+    ) -> Entry:
+        """Tell monitors of tasks that end without a worker's report."""
+        process_id, busy_microseconds = 0, 0.0
+        session = self._state.workers.get(worker)
+        if session is not None and count == 1:
+            now = self._state.now
+            process_id, busy_microseconds = where_it_ran(session, batch.client, batch.ids[start], now)
+        lane = (worker, process_id, batch.client, batch.counters.number, int(status))
+        return self._state.runs.record(self._state.now, lane, batch.ids[start], count, busy_microseconds, attempts)
+
+    def finish_cancelled(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, worker: int = 0) -> None:
+        """Tasks of a batch are cancelled.
+
+        Parameters:
+            worker: session of the one that they were at, if it has dropped them.
+        """
+        if self._state.runs.is_watched:
+            self._record_unrun(batch, start, stop - start, m.TaskStatus.CANCELLED, worker=worker)
+        self.finish(client, batch, start, stop)
+
+    def _lose_nodes(self, client: ClientSession, batch: GraphBatch, start: int, stop: int, payload: bytes) -> None:
+        """Tell the client of targets, and leave word for the dependants of all."""
+        graph = batch.graph
+        for index in range(start, stop):
+            node, ids = batch.nodes[index], batch.ids[index : index + 1]
+            graph.failures[node] = NodeFailure(m.TaskStatus.LOST, payload, "", ids[0])
+            if graph.is_target[node]:
+                statuses = bytes([m.TaskStatus.LOST])
+                client.report(ids, ResultSpan(array("I", [len(payload)]), payload, statuses=statuses))
+
+    def cancel(self, client: ClientSession, batch: TaskBatch, index: int, force: bool) -> None:
+        """Cancel a task that has no outcome yet: at once, or by asking its worker."""
+        before = batch.states[index]
+        apply(batch.states, index, index + 1, TaskEvent.CANCEL)
+        # SCL-SCH-021
+        if before == TaskState.QUEUED:
+            self._state.ready.count_cancelled(batch, 1)
+            client.confirm_cancel(batch.ids[index], m.CancelOutcome.CANCELLED)
+            self.finish_cancelled(client, batch, index, index + 1)
+        elif force or before == TaskState.ASSIGNED:
+            dispatch = batch.dispatch_of(index)
+            self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
+
+    # SCL-SCH-001
+    def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
+        """Tasks of a batch reached their outcome: free what only they needed."""
+        first_state = batch.states[start]
+        alike = batch.states.count(first_state, start, stop)
+        self._state.count_ended(client, batch.counters, first_state, alike)
+        if alike < stop - start:
+            for state in FINAL_STATES:
+                if state != first_state:
+                    self._state.count_ended(client, batch.counters, state, batch.states.count(state, start, stop))
+        batch.unfinished -= stop - start
+        if batch.is_charged:
+            client.flow.release(stop - start, 0 if batch.unfinished else batch.charged_bytes)
+        if batch.dependency_counts:
+            for object_id in batch.dependencies_of(start, stop):
+                self.release(object_id)
+        if isinstance(batch, GraphBatch):
+            batch.graph.record_ended(batch, start, stop)
+            self._state.touch_graph(batch.graph)
+            self._state.advancing[batch.graph] = None
+        if batch.unfinished == 0:
+            client.remove_batch(batch)
+            if batch.function:
+                self.release(batch.function)
+
+    def release(self, object_id: int) -> None:
+        """A task needs the object no more."""
+        record = self._state.objects.find(object_id)
+        if record is not None:  # else it was missing from the start
+            self.forget_object(record, self._state.objects.release(record))
+
+    def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
+        """An object's last holder let go; if that was its end, its workers are told."""
+        object_id = record.object_id
+        if self._state.objects.find(object_id) is None:
+            self._state.durations.pop(object_id, None)
+            client = self._state.clients.get(record.charged_to)
+            if client is not None:
+                client.flow.release(0, record.size)
+                client.touch()
+                self._state.touch_session(client)
+        # SCL-OBJ-005
+        for number in holders:
+            self._state.workers[number].forget_object(object_id)

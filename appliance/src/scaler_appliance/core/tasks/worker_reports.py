@@ -1,0 +1,197 @@
+"""What workers report: results, and what tasks print.
+
+Rules:
+- Columns are handled by runs: a run of tasks that share a dispatch costs a few slices, however long it is.
+- A report of an instance that is not open is stale: counted, and otherwise ignored.
+- Everything is checked before anything of a run changes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, List, Set
+
+from scaler_appliance.core.effects import Buffer, PeerError
+from scaler_appliance.core.graphs.graph_nodes import GraphBatch
+from scaler_appliance.core.graphs.graph_reactions import GraphReactions
+from scaler_appliance.core.monitoring.run_reports import NUMBERS_OF_A_RUN, RunReports, check_runs
+from scaler_appliance.core.peers.flow_control import FlowControl
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.batches import Dispatch
+from scaler_appliance.core.tasks.client_results import OPTIONAL_COLUMNS, ResultSpan
+from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
+from scaler_protocol import messages as m
+
+_EVENT_OF_STATUS = {
+    m.TaskStatus.SUCCESS: TaskEvent.SUCCEED,
+    m.TaskStatus.FAILED: TaskEvent.FAIL,
+    m.TaskStatus.LOST: TaskEvent.LOSE,
+}
+_KNOWN_STATUSES = bytes(_EVENT_OF_STATUS)
+_DURATION_WEIGHT = 0.3  # of the newest measurement
+_SHORTEST_MICROSECONDS = 0.5
+
+
+class WorkerReports:
+    def __init__(
+        self,
+        state: SchedulerState,
+        placement: Placement,
+        outcomes: TaskOutcomes,
+        graphs: GraphReactions,
+        flow: FlowControl,
+    ) -> None:
+        self._state = state
+        self._flow = flow
+        self._placement = placement
+        self._outcomes = outcomes
+        self._graphs = graphs
+        self._runs = RunReports(state)
+
+    def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> None:
+        """A worker reports outcomes."""
+        ids = message.ids
+        optional = _checked_columns(message, payload)
+        mean_microseconds = message.busy_microseconds / max(1, len(ids))
+        view = memoryview(payload)
+        offset = position = 0
+        functions: Set[object] = set()
+        while position < len(ids):
+            dispatch, start, stop = self._outcomes.find_run(worker, ids, position)
+            end = position + stop - start
+            size = len(payload) - offset if end == len(ids) else sum(message.payload_sizes[position:end])
+            if dispatch is not None and dispatch.is_open(start):
+                self._check_objects(worker, message.objects[position:end])
+                functions.add(dispatch.batch.function_key)
+                span = _slice(message, optional, position, end, view[offset : offset + size])
+                if self._state.runs.is_watched:
+                    self._runs.record(worker, message, mean_microseconds, dispatch.batch, start, position, end, span)
+                else:
+                    dispatch.batch.counters.measure(end - position, mean_microseconds)
+                self._report(worker, dispatch, start, stop, span)
+            else:
+                self._state.stale_results += end - position
+                self._drop_result_objects(worker, message.objects[position:end])
+            offset += size
+            position = end
+        self._measure(functions, mean_microseconds)
+        self._placement.on_load_changed(worker)
+
+    def _report(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int, span: ResultSpan) -> None:
+        """Outcomes of open instances, in the order of their tasks: to the states and to the client."""
+        batch = dispatch.batch
+        client = self._state.clients[batch.client]
+        worker.finished += stop - start
+        if span.statuses:
+            worker.failed += stop - start - span.statuses.count(m.TaskStatus.SUCCESS)
+        crossed = runs(batch.states, start, stop, TaskState.CANCELLING)
+        self._outcomes.close(worker, dispatch, start, stop)
+        if span.statuses:
+            for status, event in _EVENT_OF_STATUS.items():
+                for first, end in runs(span.statuses, 0, stop - start, status):
+                    apply(batch.states, start + first, start + end, event)
+        else:
+            apply(batch.states, start, stop, TaskEvent.SUCCEED)
+        if isinstance(batch, GraphBatch):
+            self._graphs.on_results(worker, client, batch, start, stop, span)
+        else:
+            if span.optional and "objects" in span.optional:
+                self._hand_over_objects(worker, client, span.optional["objects"])
+            # SCL-SCH-015
+            client.report(batch.ids[start:stop], span)
+        if span.optional and "objects" in span.optional:
+            self._flow.hold_or_resume(client)
+        # SCL-SCH-020
+        for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
+            for task_id in batch.ids[first:end]:
+                client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
+        self._outcomes.finish(client, batch, start, stop)
+
+    def _check_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
+        """Raise PeerError unless each large result is an object of the worker, and named once."""
+        if not object_ids:
+            return
+        named: List[int] = list(filter(None, object_ids))
+        # SCL-OBJ-015
+        if len(set(named)) != len(named) or not worker.objects.issuperset(named):
+            text = "TaskResult: objects must be the worker's own, and each the result of one task"
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+
+    def _hand_over_objects(self, worker: WorkerSession, client: ClientSession, object_ids: array[int]) -> None:
+        """Large results become objects of the client that waits for them."""
+        for object_id in filter(None, object_ids):
+            record = self._state.objects.find(object_id)
+            assert record is not None
+            # SCL-OBJ-014
+            worker.drop_object(record)
+            record.owner = client.number
+            client.hold_object(record)
+            self._state.changes.objects.touch_large(record)
+            client.large_results.add(object_id, record.size)
+
+    def _drop_result_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
+        for object_id in filter(None, object_ids):
+            record = self._state.objects.get(object_id)
+            if record is not None and record.owner == worker.number:
+                worker.drop_object(record)
+                self._outcomes.forget_object(record, self._state.objects.let_go(record))
+
+    def _measure(self, functions: Set[object], microseconds: float) -> None:
+        """Note how long a task took on average; for several functions at once that is good for a first guess only."""
+        durations = self._state.durations
+        for function in functions:
+            before = durations.get(function)
+            if before is None:
+                durations[function] = max(_SHORTEST_MICROSECONDS, microseconds)
+            elif len(functions) == 1:
+                after = before + _DURATION_WEIGHT * (microseconds - before)
+                durations[function] = max(_SHORTEST_MICROSECONDS, after)
+
+    def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
+        """A task printed something: pass it on to its client, who knows the task under its own id."""
+        dispatch, index, _ = self._outcomes.find_run(worker, array("Q", [message.id]), 0)
+        if dispatch is not None and dispatch.is_open(index):
+            batch = dispatch.batch
+            # SCL-SCH-015
+            passed_on = m.TaskLog(id=batch.ids[index], stream=message.stream, text=message.text)
+            self._state.send(self._state.clients[batch.client].peer, passed_on)
+
+
+# SCL-SCH-002
+def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[int]]:
+    """The optional columns that are there, by name; raises PeerError unless all columns fit each other."""
+    count = len(message.ids)
+    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
+        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: payload_sizes do not fit the ids and the payload frame")
+    if message.statuses:
+        if len(message.statuses) != count or message.statuses.strip(_KNOWN_STATUSES):
+            text = "TaskResult: statuses do not fit the ids, or are unknown"
+            raise PeerError(m.RefusalReason.MALFORMED, text)
+    told = message.runs
+    if told and (len(told) != NUMBERS_OF_A_RUN or told[0] != count):  # most messages under load have one run
+        check_runs(message)
+    optional = {}
+    for name in OPTIONAL_COLUMNS:
+        column = getattr(message, name)
+        if column:
+            optional[name] = column
+            if len(column) != count:
+                raise PeerError(m.RefusalReason.MALFORMED, f"TaskResult: {name} do not fit the ids")
+    return optional
+
+
+def _slice(
+    message: m.TaskResult, optional: Dict[str, array[int]], start: int, stop: int, payload: memoryview
+) -> ResultSpan:
+    """Entries [start, stop) of the columns of a result message."""
+    statuses = message.statuses[start:stop]
+    return ResultSpan(
+        message.payload_sizes[start:stop],
+        payload,
+        message.codec,
+        statuses if any(statuses) else b"",
+        {name: column[start:stop] for name, column in optional.items()} if optional else None,
+    )

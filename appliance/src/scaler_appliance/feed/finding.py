@@ -1,0 +1,97 @@
+"""Whom a monitor watches when it is given no address: the scheduler that a client would connect to.
+
+Rule: the one that SCALER_ADDRESS names goes first, then that of the same configuration file, then the newest that is
+found on this host.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from scaler_appliance.shell.monitor_address import monitor_address_of
+from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve
+from scaler_protocol.host.discovery import (
+    ADDRESS_VARIABLE,
+    SCHEDULER,
+    DiscoveryError,
+    connectable,
+    entries,
+    find_scheduler,
+)
+from scaler_protocol.programs.options import ConfigurationError
+
+_NAME_IT = (
+    "name its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor, or start one"
+    " with `scaler dev`"
+)
+
+Sections = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def find_monitor(sections: Sections) -> Optional[Tuple[str, str]]:
+    """A scheduler's monitor address, and where it is from. For `Option.find`.
+
+    Parameters:
+        sections: of the configuration file.
+
+    Raises ConfigurationError when there is none.
+    """
+    named = os.environ.get(ADDRESS_VARIABLE)
+    if named:
+        return _monitor_address_beside(named), f"environment {ADDRESS_VARIABLE}"
+    for section in sections.get("scheduler", ()):
+        written = section.get("monitor_address", section.get("monitor-address"))
+        if isinstance(written, str) and written:
+            return written, "the file's [scheduler] monitor_address"
+        try:
+            parsed = parse_address(str(section.get("address")))
+        except AddressError:
+            continue
+        if parsed.path or parsed.port:  # else nobody knows its port yet
+            return monitor_address_of(str(section["address"])), "the file's [scheduler] address"
+    try:
+        known = entries(SCHEDULER)
+    except (DiscoveryError, OSError) as error:
+        raise ConfigurationError(f"which scheduler? {error}; {_NAME_IT}") from None
+    if not known:
+        raise ConfigurationError(f"which scheduler? None of this user runs on this host: {_NAME_IT}")
+    return find_scheduler().details["monitor_address"], "found on this host"
+
+
+def _monitor_address_beside(address: str) -> str:
+    """Where the scheduler at an address publishes its status.
+
+    Raises ConfigurationError when that cannot be known.
+    """
+    try:
+        parsed, wanted = parse_address(address), connectable(address)
+    except AddressError as error:
+        raise ConfigurationError(f"environment variable {ADDRESS_VARIABLE}: {error}") from None
+    is_here = bool(parsed.path) or _is_of_this_host(parsed)
+    try:
+        known = {entry.address: entry.details["monitor_address"] for entry in reversed(entries(SCHEDULER))}
+    except (DiscoveryError, OSError):
+        known = {}  # it may be one of another user, or one that does not announce itself
+    if wanted in known:
+        return known[wanted]
+    for other, monitor_address in known.items():  # the same by another name of this host
+        if is_here and parsed.port and parse_address(other).port == parsed.port:
+            return monitor_address
+    if not is_here:
+        raise ConfigurationError(
+            f"the scheduler of {ADDRESS_VARIABLE}, {address}, is on another host: name its monitor address, the"
+            " tcp://HOST:PORT that it was given as --monitor-address"
+        )
+    return monitor_address_of(wanted)
+
+
+def _is_of_this_host(address: Address) -> bool:
+    try:
+        family, target = resolve(address)
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((target[0], 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""The files of objects that the scheduler keeps, in memory and on disk.
+
+Rules:
+- An object that is being received is written under a temporary name and gets its own when it is whole.
+- A file that is not there is an answer (`None`), not an error: peers may delete what they shared.
+- Readers find a file by its name, wherever it is (see `scaler_protocol.host.spill`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from contextlib import suppress
+from typing import Callable, Dict, List, Optional, Set
+
+from scaler_appliance.core.effects import StoreChunk
+from scaler_appliance.core.objects.object_records import SESSION_SHIFT
+from scaler_appliance.shell.spilling import Copied, Spiller
+from scaler_protocol.host.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
+from scaler_protocol.host.spill import is_on_disk, make_room, remove_orphans, replace_by_link
+
+logger = logging.getLogger("scaler")
+
+_OBJECT_NAME = re.compile("[0-9a-f]{16}")
+
+
+class ObjectFiles:
+    """Object files in the scheduler's directory.
+
+    Parameters:
+        directory: owned by this process; removed by `close`.
+        on_copied: called with the outcome of each `copy_to_disk`, on another thread.
+    """
+
+    def __init__(self, directory: ObjectDirectory, on_copied: Callable[[Copied], None]) -> None:
+        self.directory = directory
+        self._receiving: Dict[int, str] = {}
+        self._spiller = Spiller(directory, on_copied) if directory.spill is not None else None
+
+    def store_chunk(self, chunk: StoreChunk) -> bool:
+        """Write the next part of an object that arrives; returns whether it is on disk: it is where there is room.
+
+        Raises OSError when it cannot be kept; what there was of it is gone then.
+        """
+        object_id = chunk.object_id
+        if chunk.offset and object_id not in self._receiving:
+            raise FileNotFoundError("what came before it could not be kept")
+        try:
+            if not chunk.offset:
+                path = self._receiving[object_id] = os.path.join(self.directory.path, temporary_name())
+                make_room(path, chunk.size, chunk.on_disk)
+            path = self._receiving[object_id]
+            on_disk = is_on_disk(path)
+            write_chunk(path, chunk.offset, chunk.chunk)
+            if chunk.is_last:
+                os.rename(self._receiving.pop(object_id), self.directory.object_path(object_id))
+        except OSError:
+            self.remove(object_id)
+            raise
+        return on_disk
+
+    def read_chunk(self, object_id: int, offset: int, length: int) -> Optional[bytes]:
+        """A part of an object, or None when it cannot be had."""
+        path = self._receiving.get(object_id) or self.directory.object_path(object_id)
+        try:
+            chunk = read_chunk(path, offset, length)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            logger.error("Scheduler: object %016x cannot be read: %s", object_id, error.strerror)
+            return None
+        if len(chunk) < length:
+            logger.error("Scheduler: the file of object %016x is shorter than its maker said", object_id)
+            return None
+        return chunk
+
+    def remove(self, object_id: int) -> None:
+        if self._spiller is not None:
+            self._spiller.forget(object_id)
+        path = self._receiving.pop(object_id, None) or self.directory.object_path(object_id)
+        with suppress(FileNotFoundError):
+            if self._spiller is not None and is_on_disk(path):
+                self._spiller.delete(os.path.join(self.directory.path, os.readlink(path)))
+            os.unlink(path)
+
+    # From memory to disk --------------------------------------------------------------------------------------------
+
+    def is_on_disk(self, object_id: int) -> bool:
+        return is_on_disk(self.directory.object_path(object_id))
+
+    def exists(self, object_id: int) -> bool:
+        return os.path.exists(self.directory.object_path(object_id))
+
+    def copy_to_disk(self, object_id: int) -> None:
+        """Begin to copy a file; nobody hears of it if the object is removed before that has begun."""
+        assert self._spiller is not None
+        self._spiller.spill(object_id)
+
+    def use_copy(self, object_id: int, name: str) -> None:
+        """Put the whole copy of an object in its place.
+
+        Raises OSError when that cannot be done; the object stays where it is.
+        """
+        try:
+            replace_by_link(self.directory.object_path(object_id), name)
+        except OSError:
+            self.drop_copy(name)
+            raise
+
+    def drop_copy(self, name: str) -> None:
+        """A copy has come too late."""
+        assert self.directory.spill is not None and self._spiller is not None
+        self._spiller.delete(os.path.join(self.directory.spill.path, name))
+
+    # What others leave ----------------------------------------------------------------------------------------------
+
+    def of_sessions(self, sessions: Set[int]) -> List[int]:
+        """Ids of the objects that have a file and were made by one of these sessions."""
+        names = filter(_OBJECT_NAME.fullmatch, os.listdir(self.directory.path))
+        return [object_id for object_id in (int(name, 16) for name in names) if object_id >> SESSION_SHIFT in sessions]
+
+    def sweep_abandoned(self) -> None:
+        """Remove what killed peers left: directories beside ours, and half-written files in ours."""
+        with suppress(OSError):  # somebody else removes one right now
+            remove_orphans(self.directory.path)
+        for directory in filter(None, (self.directory, self.directory.spill)):
+            with suppress(OSError):
+                sweep_abandoned(os.path.dirname(directory.path))
+
+    def close(self) -> None:
+        if self._spiller is not None:
+            self._spiller.close()
+        self.directory.remove()

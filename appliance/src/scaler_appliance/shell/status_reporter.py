@@ -1,0 +1,128 @@
+"""What the scheduler tells monitors, once a second, and what telling it costs.
+
+    Monitor.interest() ──▶ anybody? ──no──▶ nothing is built, noted or sent
+                               └──yes─▶ core.status.take(…), core.state.runs.take(…) ──▶ Monitor.publish(…)
+
+Rules:
+- Somebody new on `status` makes the next publication a snapshot, for all. Snapshots cost what there is, so they take
+  SNAPSHOT_SHARE of the time at most, however often somebody comes.
+- Figures about this process come from the operating system's own files; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import time
+from typing import Counter, List
+
+from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.shell.status_publisher import RUNS, STATUS, StatusPublisher
+from scaler_protocol import encode
+from scaler_protocol import messages as m
+
+SNAPSHOT_SHARE = 0.02
+
+
+class StatusReporter:
+    """Publishes for one scheduler.
+
+    Parameters:
+        address: where clients and workers connect.
+        sent, received: how many messages of each name were, kept by whoever sends and receives them.
+        now: the core's clock.
+    """
+
+    def __init__(
+        self,
+        core: SchedulerCore,
+        monitor: StatusPublisher,
+        address: str,
+        sent: Counter[str],
+        received: Counter[str],
+        now: float,
+    ) -> None:
+        self._core = core
+        self._monitor = monitor
+        self._address = address
+        self._host = socket.gethostname()
+        self._sent = sent
+        self._received = received
+        self._started = int(time.time() * 1e6)
+        self._unix_offset_microseconds = self._started - int(now * 1e6)
+        self._last_sample = now
+        self._last_cpu_seconds = 0.0
+        self._cpu_permille = 0
+        self._status_seconds = 0.0
+        self._has_status = self._has_runs = False
+        self._snapshot_is_due = False
+        self._next_snapshot = now
+
+    def report(self, now: float) -> None:
+        """Publish what changed, if anybody wants it; to be called once a second."""
+        begin = time.thread_time()
+        interest = self._monitor.interest()
+        self._snapshot_is_due = interest.has_status and (self._snapshot_is_due or interest.is_new)
+        self._sample(now)
+        has_status = interest.has_status and (self._has_status or now >= self._next_snapshot)
+        if (has_status, interest.has_runs) != (self._has_status, self._has_runs):
+            self._has_status, self._has_runs = has_status, interest.has_runs
+            self._core.status.unix_offset_microseconds = self._unix_offset_microseconds
+            self._core.watch(has_status, interest.has_runs)
+        # SCL-MON-001
+        if has_status:
+            self._publish_status(now)
+        # SCL-MON-007
+        if interest.has_runs and len(self._core.state.runs):
+            self._publish_runs(now)
+        self._status_seconds += time.thread_time() - begin
+
+    def _publish_status(self, now: float) -> None:
+        begin = time.thread_time()
+        # SCL-MON-003
+        is_snapshot = self._snapshot_is_due and now >= self._next_snapshot
+        status = self._core.status.take(is_snapshot)
+        self._add_figures(status)
+        self._monitor.publish(STATUS, encode(status))
+        if is_snapshot:
+            self._snapshot_is_due = False
+            self._next_snapshot = now + (time.thread_time() - begin) / SNAPSHOT_SHARE
+
+    def _publish_runs(self, now: float) -> None:
+        core = self._core
+        runs = core.state.runs.take(now, core.state.settings.scheduler_id, int(time.time() * 1e6))
+        self._monitor.publish(RUNS, encode(runs))
+
+    def _sample(self, now: float) -> None:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        elapsed_seconds = max(1e-3, now - self._last_sample)
+        self._cpu_permille = int(1000 * (cpu_seconds - self._last_cpu_seconds) / elapsed_seconds)
+        self._last_sample, self._last_cpu_seconds = now, cpu_seconds
+
+    def _add_figures(self, status: m.SchedulerStatus) -> None:
+        """What the core does not know."""
+        status.unix_microseconds = int(time.time() * 1e6)
+        status.started_unix_microseconds = self._started
+        status.address = self._address
+        status.host = self._host
+        status.process_id = os.getpid()
+        status.cpu_permille = min(self._cpu_permille, 0xFFFFFFFF)
+        status.resident_bytes = resident_bytes()
+        status.status_microseconds = int(self._status_seconds * 1e6)
+        status.sent = _counts(self._sent)
+        status.received = _counts(self._received)
+
+
+def _counts(counter: Counter[str]) -> List[m.Count]:
+    return [m.Count(name=name, value=value) for name, value in sorted(counter.items())]
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return 0

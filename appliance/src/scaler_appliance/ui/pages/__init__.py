@@ -1,0 +1,4 @@
+"""The pages: each a function of the state and the query.
+
+Rule: nothing here knows HTTP.
+"""

@@ -1,0 +1,50 @@
+"""Every page by its name, as one function: of the state, the query, and what the browser has been told already.
+
+Rule: a page gives the same body for the same three, and changes nothing but the cursor that it returns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from scaler_appliance.ui.pages import entity_pages
+from scaler_appliance.ui.pages.overview import overview
+from scaler_appliance.ui.pages.queries import Query, one_of
+from scaler_appliance.ui.pages.tables import Body
+from scaler_appliance.ui.pages.task_pages import tasks
+from scaler_appliance.ui.pages.timeline import stream
+from scaler_appliance.ui.ui_state import UiState
+
+Page = Callable[[UiState, Query, Optional[Any]], Tuple[Optional[Body], Any]]
+
+
+def _whole(page: Callable[[UiState, Query], Body]) -> Page:
+    """A page that is told as a whole each time."""
+
+    def told(state: UiState, query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:
+        return page(state, query), None
+
+    return told
+
+
+def _nothing(_state: UiState, _query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:
+    """For a page that shows the head alone."""
+    return None, None
+
+
+PAGES: Dict[str, Page] = {
+    "head": _nothing,
+    "overview": overview,
+    "stream": stream,
+    "workers": _whole(entity_pages.workers),
+    "tasks": _whole(tasks),
+    "functions": _whole(entity_pages.functions),
+    "clients": _whole(entity_pages.clients),
+    "objects": _whole(entity_pages.objects),
+    "graphs": _whole(entity_pages.graphs),
+}
+
+
+def page_named(name: str) -> Page:
+    """Raises QueryError."""
+    return PAGES[one_of("page", name, PAGES)]

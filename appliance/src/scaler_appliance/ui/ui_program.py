@@ -1,0 +1,118 @@
+"""The command line of `scaler_ui`.
+
+Rules: every option, as the table in `options` has it, does what it says. Exit codes: 0 stopped as asked, 1 failed to
+start, 2 wrong command line or configuration. A token is in no log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import stat
+import sys
+from typing import List, Optional
+from urllib.parse import quote
+
+from scaler_appliance.ui.access import is_loopback
+from scaler_appliance.ui.ui_options import UI, given_token
+from scaler_protocol.host.discovery import USER_INTERFACE, announced
+from scaler_protocol.programs.logging_setup import setup_logging
+
+EVERYWHERE = ("", "*", "0.0.0.0", "::")
+
+logger = logging.getLogger("scaler")
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the program; returns its exit code."""
+    options = UI.read(arguments)
+    try:
+        token = given_token(options.token_file)
+    except OSError as error:
+        UI.parser().error(f"--token-file {options.token_file}: {error.strerror or error}")
+    except ValueError as error:
+        UI.parser().error(str(error))
+    try:
+        setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
+    except (OSError, KeyError, ValueError) as error:
+        UI.parser().error(f"logging cannot be set up: {error}")
+    try:
+        asyncio.run(_serve(options, token))
+    except OSError as error:
+        logger.error("scaler_ui: %s", error)
+        print(f"scaler_ui: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
+    # Only now, so that -h and what is wrong with the command line are told at once.
+    from scaler_appliance.feed.status_feed import Feed
+    from scaler_appliance.ui.application import make_application
+    from scaler_appliance.ui.serving import Serving, listen
+    from scaler_appliance.ui.ui_state import UiState
+    from scaler_appliance.ui.watching import Watch
+
+    _log_for_uvicorn()
+    _warn_about(options.token_file)
+    is_made = token is None and not is_loopback(options.host)
+    if is_made:
+        token = secrets.token_urlsafe(24)
+    with contextlib.ExitStack() as closing:
+        listener = closing.enter_context(listen(options.host, options.port))
+        feed = Feed(options.monitor_address)
+        closing.callback(feed.close)
+        state = UiState(feed, options.allow_actions)
+        watch = Watch(feed, state)
+        application = make_application(state, watch, token, options.allowed_host)
+        serving = Serving(application, listener, watch.close)
+        serving.take_signals()
+        url = _url(options.host, listener.getsockname()[1])
+        link = f"{url}?token={quote(token)}" if token is not None else url
+        otherwise = "scaler_ui: clients will not show a link to this page"
+        closing.enter_context(announced(USER_INTERFACE, options.monitor_address, otherwise, url=link))
+        logger.info("scaler_ui: watching %s", options.monitor_address)
+        logger.info("scaler_ui: listening at %s", url)
+        if is_made:
+            print(f"scaler_ui: open {link}", flush=True)
+        if options.link_file is not None:
+            try:
+                _write_link(options.link_file, link)
+            except OSError as error:
+                raise OSError(f"--link-file {options.link_file}: {error.strerror or error}") from error
+        await serving.run(watch.run(), options.exit_when_stdin_closes)
+        logger.info("scaler_ui: stopped")
+
+
+def _log_for_uvicorn() -> None:
+    """What it has to say beyond what it is told goes where our lines go."""
+    logging.getLogger("uvicorn").handlers = logger.handlers
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _warn_about(token_file: Optional[str]) -> None:
+    if token_file is not None and os.stat(token_file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        logger.warning("scaler_ui: others may read %s: chmod 600 %s", token_file, token_file)
+
+
+def _url(host: str, port: int) -> str:
+    name = socket.gethostname() if host in EVERYWHERE else host
+    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+
+
+def _write_link(path: str, link: str) -> None:
+    """It may hold the token. Whole at once: who waits for the file finds it complete."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe, say
+        with open(path, "w", encoding="utf-8") as pipe:
+            pipe.write(f"{link}\n")
+        return
+    unfinished = f"{path}.{os.getpid()}"
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as link_file:
+        link_file.write(f"{link}\n")
+    os.replace(unfinished, path)

@@ -1,0 +1,246 @@
+"""How peers join, stay and leave."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import pytest
+from scheduler_harness import Harness, hello, task
+
+from scaler_appliance.core.effects import PeerError, Stop
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol import messages as m
+
+Reason = m.RefusalReason
+
+
+@pytest.mark.parametrize("role", [m.Role.CLIENT, m.Role.WORKER])
+def test_welcome_tells_all_a_peer_needs(role: m.Role) -> None:
+    harness = Harness(
+        scheduler_id=b"s" * 16, object_directory="/there", object_directory_token=b"t", monitor_address="mon"
+    )
+    welcome = harness.unregistered_peer().greet(hello(role, slots=1))
+    assert (welcome.major, welcome.minor) == (PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX)
+    assert (welcome.scheduler_id, welcome.session) == (b"s" * 16, 1)
+    assert (welcome.object_directory, welcome.object_directory_token, welcome.monitor_address) == (
+        "/there",
+        b"t",
+        "mon",
+    )
+    assert welcome.heartbeat_interval_milliseconds == 2000
+    assert welcome.timeout_milliseconds == 60_000
+    assert welcome.protected
+    assert welcome.limits.chunk_bytes and welcome.limits.maximum_message_bytes and welcome.limits.inline_bytes
+    harness.nothing_else_was_sent()
+
+
+BAD_HELLOS: Dict[str, Any] = {
+    "newer major": (hello(m.Role.CLIENT, major=PROTOCOL_MAJOR + 1), Reason.VERSION_MISMATCH),
+    "older major": (hello(m.Role.CLIENT, major=PROTOCOL_MAJOR - 1), Reason.VERSION_MISMATCH),
+    "newer minors only": (
+        hello(m.Role.CLIENT, minor_min=PROTOCOL_MINOR_MAX + 1, minor_max=PROTOCOL_MINOR_MAX + 9),
+        Reason.VERSION_MISMATCH,
+    ),
+    "a scheduler": (hello(m.Role.SCHEDULER), Reason.ROLE_NOT_SERVED),
+    "a monitor": (hello(m.Role.MONITOR), Reason.ROLE_NOT_SERVED),
+    "a role of the future": (hello(99), Reason.ROLE_NOT_SERVED),  # type: ignore[arg-type]
+    "a worker without slots": (hello(m.Role.WORKER, slots=0), Reason.PROTOCOL_VIOLATION),
+    "capability that is no number": (
+        hello(m.Role.WORKER, slots=1, capabilities=[m.Capability(name="gpu", amount=float("nan"))]),
+        Reason.MALFORMED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_HELLOS)
+def test_a_hello_that_cannot_be_served_is_refused(harness: Harness, name: str) -> None:
+    message, reason = BAD_HELLOS[name]
+    peer = harness.unregistered_peer()
+    peer.send(message)
+    assert peer.take_refusal(reason)
+    assert not harness.state.sessions
+    harness.nothing_else_was_sent()
+
+
+def test_a_version_refusal_names_both_sides(harness: Harness) -> None:
+    peer = harness.unregistered_peer()
+    peer.send(hello(m.Role.CLIENT, major=9, implementation=m.Implementation(name="theirs", version="9.1")))
+    text = peer.take_refusal(Reason.VERSION_MISMATCH)
+    assert "theirs 9.1" in text and f"{PROTOCOL_MAJOR}." in text and "install" in text
+
+
+@pytest.mark.parametrize("message", [m.Heartbeat(), m.Task(), m.TaskResult(), m.ObjectInstruction()])
+def test_whoever_has_not_said_hello_is_told_to(harness: Harness, message: m.Member) -> None:
+    peer = harness.unregistered_peer()
+    peer.send(message)
+    assert "Hello" in peer.take_refusal(Reason.NOT_GREETED)
+    harness.nothing_else_was_sent()
+
+
+def test_last_words_of_peers_without_session_are_answered_or_heard(harness: Harness) -> None:
+    peer = harness.unregistered_peer()
+    peer.send(m.DisconnectRequest())
+    peer.take(m.DisconnectResponse)
+    for answer in (m.DisconnectResponse(), m.HeartbeatEcho(), m.BalanceResponse(), m.TaskCancelConfirm()):
+        peer.send(answer)
+    harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize(
+    ("role", "message"),
+    [
+        (m.Role.CLIENT, m.TaskResult()),
+        (m.Role.CLIENT, m.TaskCancelConfirm()),
+        (m.Role.CLIENT, m.Welcome()),
+        (m.Role.WORKER, m.Task()),
+        (m.Role.WORKER, m.ClientShutdown()),
+        (m.Role.WORKER, m.SchedulerStatus()),
+    ],
+)
+def test_a_message_of_another_role_costs_the_session(harness: Harness, role: m.Role, message: m.Member) -> None:
+    peer = harness.unregistered_peer()
+    peer.greet(hello(role, slots=1))
+    peer.send(message)
+    assert type(message).__name__ in peer.take_refusal(Reason.PROTOCOL_VIOLATION)
+    assert not harness.state.sessions
+    harness.nothing_else_was_sent()
+
+
+def test_a_message_of_a_newer_minor_version_is_passed_over(harness: Harness) -> None:
+    client = harness.client()
+    harness.core.on_message(harness.now, client.name, m.UnknownMessage(999))
+    harness.tick()
+    assert client.session in harness.state.clients
+    harness.nothing_else_was_sent()
+
+
+def test_a_second_hello_starts_a_new_session_and_ends_the_old_ones_tasks(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit([0])
+    instances = worker.take_tasks()
+    before = client.session
+    client.greet(hello(m.Role.CLIENT))
+    assert client.session > before
+    cancel = worker.take(m.TaskCancel)
+    assert (list(cancel.ids), cancel.force) == (instances, True)
+    harness.nothing_else_was_sent()
+
+
+def test_bytes_that_are_no_message_cost_the_session_and_nobody_elses(harness: Harness) -> None:
+    client, other = harness.client(), harness.client()
+    harness.core.on_peer_error(harness.now, client.name, PeerError(Reason.MALFORMED, "junk"))
+    harness.tick()
+    assert client.take_refusal(Reason.MALFORMED) == "junk"
+    assert list(harness.state.clients) == [other.session]
+    harness.nothing_else_was_sent()
+
+
+def test_heartbeats_are_echoed_with_what_the_cluster_has(harness: Harness) -> None:
+    client = harness.client()
+    client.submit(range(5))
+    worker = harness.worker(slots=2)
+    worker.take_tasks()
+    client.send(m.Heartbeat(sequence=42))
+    echo = client.take(m.HeartbeatEcho)
+    assert (echo.sequence, echo.slots, echo.tasks_waiting) == (42, 2, 1)
+    harness.nothing_else_was_sent()
+
+
+def test_peers_that_miss_a_heartbeat_are_asked_and_those_that_stay_silent_are_removed(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    harness.wait(3.5)
+    client.take(m.Heartbeat)
+    worker.take(m.Heartbeat)
+    worker.send(m.HeartbeatEcho())
+    harness.wait(57)
+    client.take_refusal(Reason.NOT_GREETED)
+    worker.take(m.Heartbeat)
+    assert list(harness.state.sessions) == [worker.name]
+    harness.wait(61)
+    worker.take_refusal(Reason.NOT_GREETED)
+    assert not harness.state.sessions
+    harness.nothing_else_was_sent()
+
+
+def test_a_peer_with_a_long_interval_of_its_own_is_not_asked_before(harness: Harness) -> None:
+    peer = harness.unregistered_peer()
+    peer.greet(hello(m.Role.CLIENT, heartbeat_interval_milliseconds=10_000))
+    harness.wait(12)
+    harness.nothing_else_was_sent()
+    harness.wait(4)
+    peer.take(m.Heartbeat)
+    harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("make", ["client", "worker"])
+def test_a_peer_that_leaves_is_answered(harness: Harness, make: str) -> None:
+    peer = getattr(harness, make)()
+    peer.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING))
+    peer.take(m.DisconnectResponse)
+    assert not harness.state.sessions
+    harness.nothing_else_was_sent()
+
+
+def test_a_protected_scheduler_is_not_stopped_by_a_client(harness: Harness) -> None:
+    client = harness.client()
+    client.send(m.ClientShutdown())
+    response = client.take(m.ClientShutdownResponse)
+    assert not response.accepted and "--no-protected" in response.message
+    assert client.session in harness.state.clients
+    harness.nothing_else_was_sent()
+
+
+def test_an_unprotected_scheduler_stops_when_all_have_left() -> None:
+    harness = Harness(protected=False)
+    client, other, worker = harness.client(), harness.client(), harness.worker()
+    client.send(m.ClientShutdown())
+    assert client.take(m.ClientShutdownResponse).accepted
+    for peer in (client, other, worker):
+        assert peer.take(m.DisconnectRequest).reason == m.DisconnectReason.SHUTDOWN
+    late = harness.unregistered_peer()
+    late.send(hello(m.Role.WORKER, slots=1))
+    late.take_refusal(Reason.SHUTTING_DOWN)
+    worker.send(m.DisconnectResponse())
+    assert isinstance(harness.take_effect(), Stop)
+    harness.wait(10)
+    harness.nothing_else_was_sent()
+
+
+def test_a_shutdown_without_workers_tells_every_client_before_it_stops_and_lets_nobody_in(harness: Harness) -> None:
+    clients, late = [harness.client(), harness.client()], harness.unregistered_peer()
+    harness.core.shut_down(harness.now, "signal")
+    late.send(hello(m.Role.CLIENT))
+    harness.core.shut_down(harness.now, "another")
+    late.take_refusal(Reason.SHUTTING_DOWN)
+    for client in clients:
+        assert client.take(m.DisconnectRequest).reason == m.DisconnectReason.SHUTDOWN
+    assert isinstance(harness.take_effect(), Stop)
+    harness.nothing_else_was_sent()
+
+
+def test_a_shutdown_does_not_wait_for_ever(harness: Harness) -> None:
+    worker = harness.worker()
+    harness.core.shut_down(harness.now, "signal")
+    harness.core.shut_down(harness.now, "another")
+    harness.tick()
+    worker.take(m.DisconnectRequest)
+    harness.wait(4)
+    worker.take(m.Heartbeat)
+    harness.wait(2)
+    worker.take(m.Heartbeat)
+    assert isinstance(harness.take_effect(), Stop)
+    harness.nothing_else_was_sent()
+
+
+def test_a_shutdown_cancels_tasks_at_the_workers(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit([0, 1, 2])
+    instances = worker.take_tasks()
+    harness.core.shut_down(harness.now, "signal")
+    harness.tick()
+    client.take(m.DisconnectRequest)
+    worker.take(m.DisconnectRequest)
+    assert list(worker.take(m.TaskCancel).ids) == instances
+    client.send(*task([3]))
+    client.take_refusal(Reason.NOT_GREETED)
+    harness.nothing_else_was_sent()

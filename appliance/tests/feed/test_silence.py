@@ -1,0 +1,119 @@
+"""Why nothing is heard at an address: each way not to be answered has words of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+import zmq
+
+from scaler_appliance.feed.silence import PROBE_INTERVAL_SECONDS, SilenceProbe, why_silent
+
+TIMEOUT_SECONDS = 0.3
+NOBODY = 65534
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def address_of(listening: socket.socket) -> str:
+    return f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_port_that_is_refused_and_a_file_that_there_is_not_have_nobody_listening(
+    listener: socket.socket, tmp_path: Path
+) -> None:
+    address = address_of(listener)
+    listener.close()
+    assert why_silent(address) == f"nothing listens at {address} (Connection refused)"
+    address = f"ipc://{tmp_path}/none"
+    assert why_silent(address) == f"nothing listens at {address} (No such file or directory)"
+
+
+def test_a_firewall_gives_no_answer() -> None:
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):  # Linux drops further attempts like a firewall, once the queue of one or two is full
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        assert why_silent(address_of(listening), TIMEOUT_SECONDS).startswith(f"no answer from {address_of(listening)}")
+
+
+def test_who_takes_a_connection_and_says_nothing_may_be_busy(listener: socket.socket) -> None:
+    said = why_silent(address_of(listener), TIMEOUT_SECONDS)
+    assert said.endswith("said nothing in time: a scheduler that is busy or stopped, or another program")
+
+
+def test_a_server_that_says_something_else_is_another_one(listener: socket.socket) -> None:
+    def serve() -> None:
+        stream, _ = listener.accept()
+        with stream:
+            stream.sendall(b"SSH-2.0-OpenSSH_9.2")
+            stream.recv(100)
+
+    threading.Thread(target=serve, daemon=True).start()
+    said = why_silent(address_of(listener), 10.0)
+    assert (
+        said == f"what listens at {address_of(listener)} is not a Scaler scheduler:"
+        " it begins with b'SSH-2.0-OpenSSH_9.2'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (zmq.XPUB, "takes monitors and publishes nothing: the scheduler is busy, or stopped"),
+        (zmq.ROUTER, "is where clients and workers connect, and not the monitor address"),
+        (zmq.PULL, "is a ZeroMQ socket of type PULL, and no scheduler"),
+    ],
+)
+def test_a_zeromq_socket_is_known_by_its_type(kind: int, words: str) -> None:
+    with zmq.Context() as context, context.socket(kind) as zeromq:
+        port = zeromq.bind_to_random_port("tcp://127.0.0.1")
+        assert words in why_silent(f"tcp://127.0.0.1:{port}", 10.0)
+
+
+def test_a_socket_of_somebody_else_is_not_permitted(tmp_path: Path) -> None:
+    path = tmp_path / "monitor"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        path.chmod(0)
+        # Root may do anything: then somebody else asks.
+        as_somebody = "" if os.getuid() else f"import os; os.setuid({NOBODY}); "
+        ask = f"from scaler_appliance.feed.silence import why_silent; {as_somebody}print(why_silent('ipc://{path}'))"
+        done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(f"no permission to connect to ipc://{path} (Permission denied)"), done
+
+
+def test_a_probe_asks_in_the_background_and_not_all_the_time() -> None:
+    now, asked, answered = [100.0], [], threading.Semaphore(0)
+
+    def ask(address: str) -> str:
+        asked.append(address)
+        answered.release()
+        return "nobody is there"
+
+    probe = SilenceProbe("tcp://somewhere:1", ask, lambda: now[0])
+    probe.reason()
+    assert answered.acquire(timeout=10)
+    probe._asking.join(10)  # type: ignore[union-attr]
+    assert [probe.reason(), probe.reason()] == ["nobody is there"] * 2
+    now[0] += PROBE_INTERVAL_SECONDS
+    probe.reason()
+    assert answered.acquire(timeout=10)
+    assert asked == ["tcp://somewhere:1"] * 2
+    probe.forget()

@@ -1,0 +1,293 @@
+"""The scheduler's connections, with real sockets at their other ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import socket
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import pytest
+
+from scaler_appliance.shell import connections as connections_module
+from scaler_appliance.shell.connections import CONGESTED_BYTES, Connections
+from scaler_protocol import MAXIMUM_HEADER_BYTES
+from scaler_protocol.host.addresses import parse_address, resolve
+from scaler_protocol.host.connection import Connection, connect_by_shortcut
+from scaler_protocol.wire.zmtp import Zmtp
+
+MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class Bench:
+    """A listening `Peers`, who noted whom it lost, and callers to it."""
+
+    def __init__(self, address: str) -> None:
+        self.gone: List[bytes] = []
+        self.congestion: List[Tuple[bytes, bool]] = []
+        self.peers = Connections(address, MAXIMUM_MESSAGE_BYTES, self.gone.append, self.note_congestion)
+        self._callers: List[Connection] = []
+
+    def note_congestion(self, name: bytes, is_congested: bool) -> None:
+        self.congestion.append((name, is_congested))
+
+    def stream(self) -> socket.socket:
+        """A bare connection."""
+        family, target = resolve(parse_address(self.peers.address))
+        stream = socket.socket(family, socket.SOCK_STREAM)
+        stream.connect(target)
+        return stream
+
+    def caller(self) -> Connection:
+        """A connection after its handshake."""
+        caller = Connection(self.stream(), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        caller.start()
+        self._callers.append(caller)
+        while not caller.is_ready:
+            assert self.peers.receive(0.01) == []
+            caller.receive()
+        return caller
+
+    def wait_for(self, count: int) -> List[Tuple[bytes, List[bytes]]]:
+        """`count` messages, whoever sent them."""
+        arrived: List[Tuple[bytes, List[bytes]]] = []
+        while len(arrived) < count:
+            for caller in self._callers:
+                caller.flush()
+            arrived += self.peers.receive(0.01)
+        return arrived
+
+    def wait_for_loss(self) -> bytes:
+        while not self.gone:
+            assert self.peers.receive(0.01) == []
+        return self.gone.pop()
+
+    def close(self) -> None:
+        for caller in self._callers:
+            caller.close()
+        self.peers.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench("tcp://127.0.0.1:0")
+    yield made
+    made.close()
+
+
+def read(caller: Connection, bench: Bench) -> List[bytes]:
+    messages: List[List[bytes]] = []
+    while not messages:
+        bench.peers.receive(0.001)
+        messages = caller.receive()
+    assert len(messages) == 1
+    return messages[0]
+
+
+def test_each_connection_has_a_name_of_its_own(bench: Bench) -> None:
+    first, second = bench.caller(), bench.caller()
+    first.send([b"1"])
+    [(first_name, frames)] = bench.wait_for(1)
+    assert frames == [b"1"]
+    second.send([b"2", b"payload"])
+    [(second_name, frames)] = bench.wait_for(1)
+    assert frames == [b"2", b"payload"]
+    assert first_name != second_name
+
+    bench.peers.send(second_name, [b"for the second"])
+    bench.peers.send(first_name, [b"for the first"])
+    assert read(first, bench) == [b"for the first"]
+    assert read(second, bench) == [b"for the second"]
+
+
+def test_a_connections_end_is_seen_at_once_after_its_last_words(bench: Bench) -> None:
+    caller = bench.caller()
+    caller.send([b"last words"])
+    caller.finish()
+    [(name, frames)] = bench.wait_for(1)
+    assert frames == [b"last words"]
+    assert bench.wait_for_loss() == name
+    bench.peers.send(name, [b"too late"])
+    assert bench.gone == [name]
+
+
+def test_who_does_not_read_holds_nobody_up(bench: Bench) -> None:
+    slow, quick = bench.caller(), bench.caller()
+    slow.send([b"slow"])
+    [(slow_name, _)] = bench.wait_for(1)
+    quick.send([b"quick"])
+    [(quick_name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    for number in range(20):
+        bench.peers.send(slow_name, [b"%d" % number, large])
+    bench.peers.send(quick_name, [b"here you are"])
+
+    assert read(quick, bench) == [b"here you are"]
+    received: List[List[bytes]] = []
+    while len(received) < 20:
+        bench.peers.receive(0)
+        received += slow.receive()
+    assert received == [[b"%d" % number, large] for number in range(20)]
+
+
+def test_what_waits_for_a_peer_can_be_forgotten(bench: Bench) -> None:
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    for number in range(20):
+        bench.peers.send(name, [b"%d" % number, large])
+    bench.peers.forget(name)
+    bench.peers.send(name, [b"goodbye"])
+
+    received: List[List[bytes]] = []
+    while not received or received[-1] != [b"goodbye"]:
+        bench.peers.receive(0)
+        received += caller.receive()
+    assert len(received) < 20
+
+
+@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100])
+def test_a_stranger_is_disconnected_and_named_in_the_log(
+    bench: Bench, junk: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = bench.caller()
+    with bench.stream() as stream, caplog.at_level(logging.INFO, "scaler"):
+        stream.sendall(junk)
+        bench.wait_for_loss()
+        assert f"the connection from 127.0.0.1:{stream.getsockname()[1]} is closed" in caplog.text
+    others.send([b"still here"])
+    assert [frames for _, frames in bench.wait_for(1)] == [[b"still here"]]
+
+
+def test_who_only_asks_whether_it_is_there_leaves_no_line_in_the_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "scaler"):
+        bench.stream().close()
+        bench.wait_for_loss()
+        assert caplog.text == ""
+        with bench.stream() as stream:
+            stream.sendall(b"\xff")
+        bench.wait_for_loss()
+        assert "the peer closed in the handshake" in caplog.text
+
+
+def test_a_header_beyond_the_limit_ends_the_connection(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caller = bench.caller()
+    caller.send([b"h" * (MAXIMUM_HEADER_BYTES + 1), b""])
+    caller.flush()
+    bench.wait_for_loss()
+    assert f"a first frame of more than {MAXIMUM_HEADER_BYTES} bytes" in caplog.text
+
+
+def test_who_does_not_shake_hands_is_disconnected(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bench.stream() as silent:
+        assert bench.peers.receive(1.0) == []
+        bench.peers.sweep()
+        assert bench.gone == []
+        monkeypatch.setattr(connections_module.time, "monotonic", lambda: float("inf"))
+        bench.peers.sweep()
+        assert len(bench.gone) == 1
+        monkeypatch.undo()
+        while silent.recv(1000):
+            pass
+
+
+def test_without_free_descriptors_callers_are_turned_away(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    stream = bench.stream()
+    others = bench.caller()
+    caller = bench.stream()
+    try:
+        used = max(int(name) for name in os.listdir("/proc/self/fd"))
+        fillers = []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, hard))
+        try:
+            while True:
+                fillers.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+        assert bench.peers.receive(1.0) == []
+        assert "a connection was turned away" in caplog.text
+        assert caller.recv(100) == b""
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)
+        caller.close()
+        stream.close()
+    others.send([b"still here"])
+    assert [frames for _, frames in bench.wait_for(1)] == [[b"still here"]]
+
+
+def test_callers_on_this_host_may_take_the_shortcut(bench: Bench) -> None:
+    stream = connect_by_shortcut(parse_address(bench.peers.address))
+    if stream is None:
+        pytest.skip("this system has no abstract namespace")
+    caller = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+    caller.start()
+    caller.send([b"short"])
+    arrived: List[Tuple[bytes, List[bytes]]] = []
+    while not arrived:
+        arrived += bench.peers.receive(0.01)
+        caller.receive()
+    assert [frames for _, frames in arrived] == [[b"short"]]
+    caller.close()
+
+
+def test_a_socket_file_that_a_killed_scheduler_left_is_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / "scheduler"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as killed:
+        killed.bind(str(path))
+    assert path.exists()
+    made = Bench(f"ipc://{path}")
+    made.caller()
+    with pytest.raises(OSError, match="cannot listen at ipc://"):
+        Connections(f"ipc://{path}", MAXIMUM_MESSAGE_BYTES, lambda name: None)
+    made.close()
+    assert not path.exists()
+
+
+def test_last_words_arrive_although_the_scheduler_ends(bench: Bench) -> None:
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    caller.send([b"something that nobody reads any more"])
+    bench.peers.send(name, [b"last words"])
+    bench.peers.close()
+    assert caller.receive() == [[b"last words"]]
+    bench.peers = Connections("tcp://127.0.0.1:0", MAXIMUM_MESSAGE_BYTES, bench.gone.append)
+
+
+def test_a_peer_that_leaves_much_unread_is_told_of_until_it_has_read_most_of_it(bench: Bench) -> None:
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    sent = 0
+    while not bench.congestion:
+        bench.peers.send(name, [b"", large])
+        sent += 1
+    assert bench.congestion == [(name, True)]
+    assert sent >= CONGESTED_BYTES >> 20
+    while len(bench.congestion) == 1:
+        caller.receive()
+        bench.peers.receive(0)
+    assert bench.congestion == [(name, True), (name, False)]
+    assert not bench.gone
+
+
+def test_a_peer_that_leaves_too_much_unread_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.peers, "_maximum_unsent_bytes", 32 << 20)
+    caller, other = bench.caller(), bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    while not bench.gone:
+        bench.peers.send(name, [b"", large])
+    assert bench.gone == [name]
+    other.send([b"I am still served"])
+    assert bench.wait_for(1)[0][1] == [b"I am still served"]
