@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 from adversarial.values import LARGEST, Values
 from scheduler_harness import Harness, Peer, hello
 
-from scaler_appliance.core.objects.object_records import SESSION_SHIFT
 from scaler_appliance.core.tasks.batches import INSTANCE_BITS
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import SESSION_SHIFT
 
 Said = Tuple[m.Member, bytes]
 """A message, and the payload frame after it."""

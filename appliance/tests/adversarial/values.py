@@ -10,8 +10,8 @@ from array import array
 from random import Random
 from typing import List, Tuple
 
-from scaler_appliance.core.objects.object_records import FIRST_OWN_NUMBER, SESSION_SHIFT
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, SESSION_SHIFT
 
 LARGEST = (1 << 64) - 1
 LARGEST_32 = (1 << 32) - 1
@@ -51,7 +51,9 @@ class Values:
         if self.chance(0.85):
             return self.random.choice(self.objects)
         last = (1 << SESSION_SHIFT) - 1
-        own = session << SESSION_SHIFT | self.random.choice((0, 1, 2, 3, FIRST_OWN_NUMBER, FIRST_OWN_NUMBER + 1, last))
+        own = session << SESSION_SHIFT | self.random.choice(
+            (0, 1, 2, 3, FIRST_SCHEDULER_NUMBER, FIRST_SCHEDULER_NUMBER + 1, last)
+        )
         return self.random.choice((self.number(), own))
 
     def capabilities(self) -> List[m.Capability]:

@@ -35,10 +35,10 @@ from scaler_appliance.core.effects import (
     StoreChunk,
 )
 from scaler_appliance.core.objects.object_memory import RETRY_SECONDS
-from scaler_appliance.core.objects.object_records import SESSION_SHIFT
 from scaler_appliance.core.scheduler import WATCH_INTERVAL_SECONDS, SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import SESSION_SHIFT
 
 if TYPE_CHECKING:
     from simulation.peers import Peer

@@ -40,12 +40,12 @@ from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.worker_reports import WorkerReports
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import MAXIMUM_SESSION
 
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 SHUTDOWN_GRACE_SECONDS = 5.0
 PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
-MAXIMUM_SESSIONS = (1 << 24) - 1  # a session number is the upper part of object ids
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """What a peer may still send that has just left, because it had been asked to."""
 
@@ -314,7 +314,7 @@ class SchedulerCore:
         # SCL-SES-022
         if self._stopping_at is not None:
             raise PeerError(m.RefusalReason.SHUTTING_DOWN, "the scheduler is shutting down")
-        if self.state.last_session >= MAXIMUM_SESSIONS:
+        if self.state.last_session >= MAXIMUM_SESSION:
             raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, "the scheduler has granted all its sessions: restart it")
 
     def _welcome(self, number: int, hello: m.Hello) -> m.Welcome:

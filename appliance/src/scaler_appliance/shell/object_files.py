@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Set
 
 from scaler_appliance.core.effects import StoreChunk
-from scaler_appliance.core.objects.object_records import SESSION_SHIFT
 from scaler_appliance.shell.spilling import Copied, Spiller
 from scaler_protocol.host.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
 from scaler_protocol.host.spill import is_on_disk, make_room, remove_orphans, replace_by_link
+from scaler_protocol.session.ids import session_of
 
 logger = logging.getLogger("scaler")
 
@@ -118,7 +118,7 @@ class ObjectFiles:
     def of_sessions(self, sessions: Set[int]) -> List[int]:
         """Ids of the objects that have a file and were made by one of these sessions."""
         names = filter(_OBJECT_NAME.fullmatch, os.listdir(self.directory.path))
-        return [object_id for object_id in (int(name, 16) for name in names) if object_id >> SESSION_SHIFT in sessions]
+        return [object_id for object_id in (int(name, 16) for name in names) if session_of(object_id) in sessions]
 
     def sweep_abandoned(self) -> None:
         """Remove what killed peers left: directories beside ours, and half-written files in ours."""

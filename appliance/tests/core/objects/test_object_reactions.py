@@ -9,9 +9,9 @@ import pytest
 from scheduler_harness import Harness, Peer, Status, hello
 
 from scaler_appliance.core.effects import RemoveObject, SendChunk, StoreChunk
-from scaler_appliance.core.objects.object_records import FIRST_OWN_NUMBER
-from scaler_appliance.core.objects.object_table import TRANSFER_WINDOW
 from scaler_protocol import messages as m
+from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
+from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER
 
 Reason = m.RefusalReason
 REMOTE, SHARED = m.ObjectStorage.REMOTE, m.ObjectStorage.SHARED
@@ -77,9 +77,9 @@ def test_objects_of_one_task_are_announced_together(harness: Harness) -> None:
 
 def test_a_remote_object_is_fetched_through_a_window(harness: Harness) -> None:
     client = harness.client()
-    size = 10 * (TRANSFER_WINDOW + 1) + 3
+    size = 10 * (FETCH_WINDOW_CHUNKS + 1) + 3
     object_id = client.announce(1, size, REMOTE)
-    asked = [client.take(m.ObjectRequest) for _ in range(TRANSFER_WINDOW)]
+    asked = [client.take(m.ObjectRequest) for _ in range(FETCH_WINDOW_CHUNKS)]
     harness.nothing_else_was_sent()
     arrived = 0
     while asked:
@@ -379,7 +379,7 @@ def test_an_id_in_use_is_not_given_again(harness: Harness) -> None:
     harness.nothing_else_was_sent()
 
 
-@pytest.mark.parametrize("number", [0, FIRST_OWN_NUMBER])
+@pytest.mark.parametrize("number", [0, FIRST_SCHEDULER_NUMBER])
 def test_a_number_that_peers_do_not_give_costs_the_session(harness: Harness, number: int) -> None:
     client = harness.client()
     ids = array("Q", [client.object_id(number)])

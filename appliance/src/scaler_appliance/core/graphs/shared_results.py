@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Union
 
-from scaler_appliance.core.objects.object_records import FIRST_OWN_NUMBER, SESSION_SHIFT, ObjectRecord
+from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of
 
 SHARED_RESULT_BYTES = 1024
 FAN_OUT_BYTES = 256 * 1024
@@ -25,7 +26,7 @@ def keep_result(
     if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
         return content
     client.objects_made += 1
-    object_id = client.number << SESSION_SHIFT | FIRST_OWN_NUMBER | client.objects_made
+    object_id = object_id_of(client.number, FIRST_SCHEDULER_NUMBER | client.objects_made)
     record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
     record.content = content
     record.held = False

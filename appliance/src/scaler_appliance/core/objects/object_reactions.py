@@ -8,12 +8,13 @@ Rules:
 from __future__ import annotations
 
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
-from scaler_appliance.core.objects.object_records import FIRST_OWN_NUMBER, SESSION_SHIFT, ChunkRequest, ObjectRecord
+from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of, session_of
 
 
 class ObjectReactions:
@@ -59,15 +60,15 @@ class ObjectReactions:
         """Objects of a session that has ended are announced: the files that came with them are nobody's."""
         state = self._state
         for object_id in message.ids if message.action == m.ObjectAction.CREATE else ():
-            session = object_id >> SESSION_SHIFT
+            session = session_of(object_id)
             has_ended = session <= state.last_session and session not in state.clients and session not in state.workers
             if has_ended and state.objects.find(object_id) is None:
                 state.effects.append(RemoveObject(object_id))
 
     def _check_new(self, session: Session, object_id: int, size: int) -> None:
         # SCL-OBJ-002
-        number = object_id - (session.number << SESSION_SHIFT)
-        if not 0 < number < FIRST_OWN_NUMBER or self._state.objects.find(object_id) is not None:
+        number = object_id - object_id_of(session.number, 0)
+        if not 0 < number < FIRST_SCHEDULER_NUMBER or self._state.objects.find(object_id) is not None:
             text = f"object id {object_id:016x} is not free, or not this session's"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         limit = self._state.settings.maximum_object_bytes
@@ -111,7 +112,7 @@ class ObjectReactions:
         record = self._state.objects.find(object_id)
         if record is not None:
             self._state.objects.memory.on_spilled(record)
-            maker = self._state.clients.get(object_id >> SESSION_SHIFT)
+            maker = self._state.clients.get(session_of(object_id))
             if maker is not None:
                 maker.spilled_objects.append(object_id)
                 maker.touch()

@@ -10,9 +10,6 @@ from typing import List, NamedTuple, Optional, Set
 
 from scaler_appliance.core.monitoring.changes import Changes
 
-SESSION_SHIFT = 40  # object id = session << SESSION_SHIFT | number
-FIRST_OWN_NUMBER = 1 << (SESSION_SHIFT - 1)  # of objects made here for a client; those that peers make are below it
-
 
 class ObjectPlace(IntEnum):
     """Where the file of an object is."""

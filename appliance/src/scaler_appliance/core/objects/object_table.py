@@ -17,9 +17,7 @@ from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk,
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
 from scaler_protocol import messages as m
-
-# SCL-OBJ-011
-TRANSFER_WINDOW = 4  # chunks requested and not arrived
+from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 
 
 class ObjectTable:
@@ -79,7 +77,8 @@ class ObjectTable:
 
     def _request_more(self, record: ObjectRecord) -> None:
         assert record.source is not None
-        window = TRANSFER_WINDOW * self._chunk_bytes
+        # SCL-OBJ-011
+        window = FETCH_WINDOW_CHUNKS * self._chunk_bytes
         while record.requested < record.size and record.requested - record.arrived < window:
             length = min(self._chunk_bytes, record.size - record.requested)
             request = m.ObjectRequest(id=record.object_id, offset=record.requested, length=length)
