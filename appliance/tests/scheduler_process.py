@@ -13,7 +13,7 @@ import sys
 import time
 from array import array
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
 
 import zmq
 from scheduler_harness import hello, task
@@ -44,15 +44,22 @@ def unavailable(interpreter: str) -> str:
 
 
 class SchedulerProcess:
-    """`python -m scaler_appliance ADDRESS OPTIONS`; its output goes to a file that tests can read."""
+    """`python -m scaler_appliance ADDRESS OPTIONS`; its output goes to a file that tests can read.
 
-    def __init__(self, program: str, address_file: Path, address: str, *options: str) -> None:
+    Parameters:
+        script: a file with its first arguments that is run instead.
+    """
+
+    def __init__(
+        self, program: str, address_file: Path, address: str, *options: str, script: Sequence[str] = ()
+    ) -> None:
         self._address_file = address_file
         self._output = address_file.with_suffix(".output")
         self.address = self.monitor_address = ""
         self.context = zmq.Context()
         self._sockets: List[RawPeer] = []
-        command = [program, "-m", "scaler_appliance", address, "--address-file", str(address_file), *options]
+        module = script or ("-m", "scaler_appliance")
+        command = [program, *module, address, "--address-file", str(address_file), *options]
         with open(self._output, "wb") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Sequence
 
 import pytest
 from scheduler_process import INTERPRETERS, SchedulerProcess, unavailable
@@ -17,10 +17,11 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartSched
         pytest.skip(reason)
     started = []
 
-    def start_one(*options: str, address: str = "tcp://127.0.0.1:0", wait: bool = True) -> SchedulerProcess:
-        scheduler = SchedulerProcess(
-            INTERPRETERS[request.param], tmp_path / f"address{len(started)}", address, *options
-        )
+    def start_one(
+        *options: str, address: str = "tcp://127.0.0.1:0", wait: bool = True, script: Sequence[str] = ()
+    ) -> SchedulerProcess:
+        program, address_file = INTERPRETERS[request.param], tmp_path / f"address{len(started)}"
+        scheduler = SchedulerProcess(program, address_file, address, *options, script=script)
         started.append(scheduler)
         if wait:
             scheduler.wait_until_ready()

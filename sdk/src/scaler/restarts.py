@@ -1,7 +1,7 @@
 """Whether a process that has ended is started again, and when.
 
-Rules: one that was killed is, and one that met an error that it did not foresee, after a pause that grows while it does
-not stay. One that says why it cannot go on has ended, and so has one that meets such an error each time it starts.
+Rules: one that was killed is, and one that met an error that it did not foresee, or its own bug, after a pause that
+grows while it does not stay. One that says why it cannot go on has ended, and so has one that fails at each start.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Optional
 
 EXIT_ERROR = 1  # of a program that met an error that it did not foresee
+EXIT_BROKEN_INVARIANT = 70  # of a scheduler that met a bug of its own
+_UNFORESEEN = (EXIT_ERROR, EXIT_BROKEN_INVARIANT)
 _SHORTEST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
 _MAXIMUM_ERRORS = 5  # in a row, each soon after the start
@@ -30,8 +32,8 @@ class Restarts:
         """
         if lifetime_seconds > _LONGEST_PAUSE_SECONDS:
             self._pause_seconds, self._errors = _SHORTEST_PAUSE_SECONDS, 0
-        self._errors += code == EXIT_ERROR
-        if code >= 0 and (code != EXIT_ERROR or self._errors >= _MAXIMUM_ERRORS):
+        self._errors += code in _UNFORESEEN
+        if code >= 0 and (code not in _UNFORESEEN or self._errors >= _MAXIMUM_ERRORS):
             return None
         pause_seconds = self._pause_seconds
         self._pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)

@@ -235,9 +235,9 @@ class SchedulerCore:
     # Monitors -------------------------------------------------------------------------------------------------------
 
     def watch(self, has_status: bool, has_runs: bool) -> None:
-        """Somebody watches the status or the runs of tasks, or nobody does (any more).
+        """There are subscribers to the status or to the runs of tasks, or none any more.
 
-        Who begins to watch gets a snapshot first: `status.take(is_snapshot=True)`.
+        A new subscriber gets a snapshot first: `take_status(now, is_snapshot=True)`.
         """
         state = self.state
         state.is_watched = has_status or has_runs
@@ -245,6 +245,14 @@ class SchedulerCore:
             state.changes.watch(has_status)
         if has_runs != state.runs.is_watched:
             state.runs.watch(has_runs)
+
+    def take_status(self, now: float, is_snapshot: bool) -> m.SchedulerStatus:
+        """What has changed since the last call, or all there is."""
+        return self.status.take(is_snapshot)
+
+    def take_runs(self, now: float, unix_microseconds: int) -> m.TaskRuns:
+        """The runs of tasks that have ended since the last call."""
+        return self.state.runs.take(now, self.state.settings.scheduler_id, unix_microseconds)
 
     def shut_down(self, now: float, why: str) -> None:
         """Tell all peers to leave; `Stop` follows when they have, or after a grace period."""

@@ -1,7 +1,8 @@
 """The command line of `scaler_scheduler`.
 
-Rules: every option, as the table in `options` has it, does what it says. Exit codes: 0 stopped as asked, 1 failed to
-start (starting again will not help), 2 wrong command line or configuration.
+Rules: every option, as the table in `scheduler_options` has it, does what it says. Exit codes: 0 stopped as asked,
+1 failed to start (starting again will not help), 2 wrong command line or configuration, EXIT_BROKEN_INVARIANT ended by
+a fault of its own, to be started again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.connections import Connections
+from scaler_appliance.shell.core_inputs import BrokenInvariantError
 from scaler_appliance.shell.monitor_address import monitor_address_of
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.scheduler_options import SCHEDULER
@@ -30,6 +32,8 @@ from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
+
+EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
 logger = logging.getLogger("scaler")
 
@@ -48,6 +52,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         logger.error("Scheduler: %s", error)
         print(f"scaler_scheduler: {error}", file=sys.stderr)
         return 1
+    except BrokenInvariantError as error:
+        text = "Scheduler: a bug in the scheduler: it ends with exit code %d, to be started again by its supervisor: %s"
+        logger.critical(text, EXIT_BROKEN_INVARIANT, error, exc_info=error)
+        return EXIT_BROKEN_INVARIANT
     return 0
 
 

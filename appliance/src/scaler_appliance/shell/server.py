@@ -4,7 +4,10 @@
 
 Rules:
 - All connections are read before anything is placed: bursts make batches.
-- No handler's error ends the program: it is logged with its traceback, and costs the peer that caused it its session.
+- Everything that happens reaches the core by `CoreInputs`. What a peer does wrong costs that peer its session.
+- An exception out of the core, or one that no environment explains while its effects are performed, is a fault of ours:
+  the state is not to be trusted any more. Nothing is sent after it, and `run` raises BrokenInvariantError. Whoever
+  supervises the program starts it again, and clients submit anew what is unfinished.
 """
 
 from __future__ import annotations
@@ -16,14 +19,13 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Callable, Counter, Dict, List, Set, Type
+from typing import Any, Callable, Counter, Dict, List, Set, Type
 
 from scaler_appliance.core.effects import (
     Buffer,
     Effect,
     Forget,
     Log,
-    PeerError,
     RemoveObject,
     Send,
     SendChunk,
@@ -33,16 +35,17 @@ from scaler_appliance.core.effects import (
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.shell.connections import Connections
+from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
 from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_appliance.shell.status_reporter import StatusReporter
-from scaler_protocol import MalformedMessageError, decode, encode
+from scaler_protocol import encode
 from scaler_protocol import messages as m
 
 TICK_INTERVAL_SECONDS = 1.0
-LULL_SECONDS = 0.001
+IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_DRAIN_SECONDS = 0.1
 SWEEPS = 2  # for directories, after a session's end
 
@@ -53,7 +56,7 @@ class Server:
     """One scheduler: core, sockets and object files, on the running event loop."""
 
     def __init__(self, core: SchedulerCore, peers: Connections, monitor: StatusPublisher, files: ObjectFiles) -> None:
-        self._core = core
+        self._objects = core.state.objects
         self._peers = peers
         self._files = files
         self._loop = asyncio.get_running_loop()
@@ -66,8 +69,9 @@ class Server:
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
+        self._inputs = CoreInputs(core, self.received)
         now = self._loop.time()
-        self._reporter = StatusReporter(core, monitor, peers.address, self.sent, self.received, now)
+        self._reporter = StatusReporter(core, self._inputs, monitor, peers.address, self.sent, self.received, now)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
             SendChunk: self._send_chunk,
@@ -85,7 +89,11 @@ class Server:
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
 
     async def run(self, exit_when_stdin_closes: bool) -> None:
-        """Serve until a client's, a signal's or the parent's request to stop has been carried out."""
+        """Serve until a client's, a signal's or the parent's request to stop has been carried out.
+
+        Raises BrokenInvariantError after a fault of ours.
+        """
+        self._loop.set_exception_handler(self._on_callback_error)
         self._loop.add_reader(self._peers.fileno(), self._drain)
         if exit_when_stdin_closes:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
@@ -110,37 +118,21 @@ class Server:
 
     def _drain(self) -> None:
         """Serve as long as something comes every moment, so that the event loop costs nothing while there is work."""
+        if self._stopped.done():
+            return
+        take_in = self._inputs.frames
         begin = now = self._loop.time()
         arrived = self._peers.receive(0.0)
         while True:
             for peer, frames in arrived:
-                self._on_frames(now, peer, frames)
+                take_in(now, peer, frames)
             self._settle(now)
             if self._stopped.done() or now > begin + MAXIMUM_DRAIN_SECONDS:
                 break
-            arrived = self._peers.receive(LULL_SECONDS)
+            arrived = self._peers.receive(IDLE_WAIT_SECONDS)
             if not arrived and not self._congestion:
                 break
             now = self._loop.time()
-
-    def _on_frames(self, now: float, peer: bytes, frames: list[bytes]) -> None:
-        try:
-            # SCL-SEC-002
-            if not 1 <= len(frames) <= 2:
-                raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
-            message = decode(frames[0])
-            self.received[type(message).__name__] += 1
-            # SCL-TRN-004
-            self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
-        # SCL-SEC-002
-        except MalformedMessageError as error:
-            self.received["malformed"] += 1
-            self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
-        # SCL-SEC-001
-        except Exception:
-            logger.exception("Scheduler: internal error; the peer that met it is disconnected")
-            text = "the scheduler met an internal error; its log has the details"
-            self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text))
 
     def _on_timer(self) -> None:
         if self._stopped.done():
@@ -155,6 +147,8 @@ class Server:
     def _report_status(self) -> None:
         try:
             self._reporter.report(self._loop.time())
+        except BrokenInvariantError:
+            raise
         except Exception:  # monitors are no reason to stop
             logger.exception("Scheduler: internal error; monitors miss a publication")
 
@@ -175,7 +169,7 @@ class Server:
     def _begin_stop(self, why: str) -> None:
         self._is_stopping = True
         self._service_manager.stopping(why)
-        self._core.shut_down(self._loop.time(), why)
+        self._inputs.call(InputKind.SHUT_DOWN, self._loop.time(), why)
         self._drain()
 
     # Output ---------------------------------------------------------------------------------------------------------
@@ -184,28 +178,30 @@ class Server:
         """Let the core decide on what came in, and perform what it decides, until nothing is left."""
         if self._congestion:
             self._tell_congestion(now)
-        self._core.tick(now)
-        effects = self._core.take_effects()
+        effects = self._inputs.tick(now)
         while effects or self._gone:
             for effect in effects:
                 self._perform(effect)
             gone, self._gone = self._gone, []
             for peer in gone:
-                self._core.on_peer_gone(now, peer)
-            if gone:
-                self._core.tick(now)
-            effects = self._core.take_effects()
+                self._inputs.call(InputKind.PEER_GONE, now, peer)
+            effects = self._inputs.tick(now) if gone else self._inputs.effects(now)
 
     def _tell_congestion(self, now: float) -> None:
         congestion, self._congestion = self._congestion, {}
         for peer, is_congested in congestion.items():
-            self._core.on_congestion(now, peer, is_congested)
+            self._inputs.call(InputKind.CONGESTION, now, peer, is_congested)
 
     def _perform(self, effect: Effect) -> None:
         try:
             self._performers[type(effect)](effect)
-        except Exception:  # the effects after it are for other peers
-            logger.exception("Scheduler: internal error; this is left undone: %.200r", effect)
+        except OSError:  # the effects after it do not depend on it
+            logger.exception("Scheduler: this is left undone: %.200r", effect)
+        except BrokenInvariantError:
+            raise
+        except Exception as error:
+            text = f"an effect could not be performed: {type(error).__name__}: {error}: {effect!r:.200}"
+            raise BrokenInvariantError(text) from error
 
     def _send(self, effect: Send) -> None:
         self.sent[type(effect.message).__name__] += 1
@@ -224,7 +220,7 @@ class Server:
         if self._ended_sessions:
             sessions, self._ended_sessions = self._ended_sessions, set()
             for object_id in self._files.of_sessions(sessions):
-                if self._core.state.objects.find(object_id) is None:
+                if self._objects.find(object_id) is None:
                     self._files.remove(object_id)
             self._sweeps_left = SWEEPS
         if self._sweeps_left:  # directories of killed peers: their connection may end before they let go of the lock
@@ -237,17 +233,17 @@ class Server:
             if effect.offset:
                 return
             if on_disk and not effect.on_disk:
-                self._core.on_object_spilled(self._loop.time(), effect.object_id)
+                self._inputs.call(InputKind.OBJECT_SPILLED, self._loop.time(), effect.object_id)
             elif effect.on_disk and not on_disk:
                 why = os.strerror(errno.ENOSPC)
-                self._core.on_object_spill_failed(self._loop.time(), effect.object_id, why)
+                self._inputs.call(InputKind.OBJECT_SPILL_FAILED, self._loop.time(), effect.object_id, why)
         except OSError as error:
             logger.error("Scheduler: object %016x cannot be kept: %s", effect.object_id, error)
-            self._core.on_object_unreadable(self._loop.time(), effect.object_id)
+            self._inputs.call(InputKind.OBJECT_UNREADABLE, self._loop.time(), effect.object_id)
 
     def _spill(self, effect: SpillObject) -> None:
         if self._files.is_on_disk(effect.object_id):  # its maker had no room for it in memory
-            self._core.on_object_spilled(self._loop.time(), effect.object_id)
+            self._inputs.call(InputKind.OBJECT_SPILLED, self._loop.time(), effect.object_id)
         else:
             self._files.copy_to_disk(effect.object_id)
 
@@ -260,7 +256,7 @@ class Server:
         object_id, now = copied.object_id, self._loop.time()
         if self._stopped.done():
             return
-        if self._core.state.objects.find(object_id) is None:
+        if self._objects.find(object_id) is None:
             if copied.name:
                 self._files.drop_copy(copied.name)
             return
@@ -269,13 +265,14 @@ class Server:
                 raise copied.error
             if copied.name:
                 self._files.use_copy(object_id, copied.name)
-                self._core.on_object_spilled(now, object_id)
+                self._inputs.call(InputKind.OBJECT_SPILLED, now, object_id)
         except OSError as error:
             if self._files.exists(object_id):
-                self._core.on_object_spill_failed(now, object_id, error.strerror or str(error))
+                why = error.strerror or str(error)
+                self._inputs.call(InputKind.OBJECT_SPILL_FAILED, now, object_id, why)
             else:
                 logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
-                self._core.on_object_unreadable(now, object_id)
+                self._inputs.call(InputKind.OBJECT_UNREADABLE, now, object_id)
         self._settle(now)
 
     def _send_chunk(self, effect: SendChunk) -> None:
@@ -283,6 +280,16 @@ class Server:
         status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
         response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
         self._send(Send(effect.peer, response, (chunk or b"",)))
+
+    # The end --------------------------------------------------------------------------------------------------------
+
+    def _on_callback_error(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
+        """A callback of the event loop raised an exception."""
+        error = context.get("exception")
+        if not isinstance(error, BrokenInvariantError):
+            loop.default_exception_handler(context)
+        elif not self._stopped.done():
+            self._stopped.set_exception(error)
 
     def _stop(self, effect: StopEffect) -> None:
         if not self._stopped.done():

@@ -1,7 +1,7 @@
 """What the scheduler tells monitors, once a second, and what telling it costs.
 
-    Monitor.interest() ──▶ anybody? ──no──▶ nothing is built, noted or sent
-                               └──yes─▶ core.status.take(…), core.state.runs.take(…) ──▶ Monitor.publish(…)
+    StatusPublisher.interest() ──▶ subscribers? ──no──▶ nothing is built, recorded or sent
+                                         └──yes─▶ core.take_status(…), core.take_runs(…) ──▶ StatusPublisher.publish(…)
 
 Rules:
 - Somebody new on `status` makes the next publication a snapshot, for all. Snapshots cost what there is, so they take
@@ -18,6 +18,7 @@ import time
 from typing import Counter, List
 
 from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
 from scaler_appliance.shell.status_publisher import RUNS, STATUS, StatusPublisher
 from scaler_protocol import encode
 from scaler_protocol import messages as m
@@ -29,6 +30,7 @@ class StatusReporter:
     """Publishes for one scheduler.
 
     Parameters:
+        inputs: by which the core's changes are taken.
         address: where clients and workers connect.
         sent, received: how many messages of each name were, kept by whoever sends and receives them.
         now: the core's clock.
@@ -37,6 +39,7 @@ class StatusReporter:
     def __init__(
         self,
         core: SchedulerCore,
+        inputs: CoreInputs,
         monitor: StatusPublisher,
         address: str,
         sent: Counter[str],
@@ -44,6 +47,7 @@ class StatusReporter:
         now: float,
     ) -> None:
         self._core = core
+        self._inputs = inputs
         self._monitor = monitor
         self._address = address
         self._host = socket.gethostname()
@@ -69,7 +73,7 @@ class StatusReporter:
         if (has_status, interest.has_runs) != (self._has_status, self._has_runs):
             self._has_status, self._has_runs = has_status, interest.has_runs
             self._core.status.unix_offset_microseconds = self._unix_offset_microseconds
-            self._core.watch(has_status, interest.has_runs)
+            self._inputs.call(InputKind.SUBSCRIPTIONS, now, has_status, interest.has_runs)
         # SCL-MON-001
         if has_status:
             self._publish_status(now)
@@ -82,7 +86,7 @@ class StatusReporter:
         begin = time.thread_time()
         # SCL-MON-003
         is_snapshot = self._snapshot_is_due and now >= self._next_snapshot
-        status = self._core.status.take(is_snapshot)
+        status: m.SchedulerStatus = self._inputs.call(InputKind.TAKE_STATUS, now, is_snapshot)
         self._add_figures(status)
         self._monitor.publish(STATUS, encode(status))
         if is_snapshot:
@@ -90,8 +94,7 @@ class StatusReporter:
             self._next_snapshot = now + (time.thread_time() - begin) / SNAPSHOT_SHARE
 
     def _publish_runs(self, now: float) -> None:
-        core = self._core
-        runs = core.state.runs.take(now, core.state.settings.scheduler_id, int(time.time() * 1e6))
+        runs: m.TaskRuns = self._inputs.call(InputKind.TAKE_RUNS, now, int(time.time() * 1e6))
         self._monitor.publish(RUNS, encode(runs))
 
     def _sample(self, now: float) -> None:

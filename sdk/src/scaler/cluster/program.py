@@ -128,6 +128,7 @@ class _Child:
         self._command = command
         self._environment = environment
         self._is_watched = False
+        self._only_code: Optional[int] = None
         self._lock = threading.Lock()  # of which process it is, and whether it shall end
         self._is_ending = threading.Event()
         self._has_ended = threading.Event()
@@ -144,8 +145,15 @@ class _Child:
             env=self._environment,
         )
 
-    def start_watching(self) -> None:
-        """From now on replace the process whenever it is killed, until it shall end."""
+    def start_watching(self, command: Optional[Sequence[str]] = None, code: Optional[int] = None) -> None:
+        """From now on replace the process whenever it is killed, until it shall end.
+
+        Parameters:
+            command: of the processes that replace it, if it differs.
+            code: the one exit code after which it is replaced; None: whatever `scaler.restarts` says.
+        """
+        self._command = self._command if command is None else command
+        self._only_code = code
         self._is_watched = True
         threading.Thread(target=self._watch, name="scaler-program", daemon=True).start()
 
@@ -156,7 +164,8 @@ class _Child:
                 began = time.monotonic()
                 code = self.process.wait()
                 pause_seconds = restarts.pause_seconds(code, time.monotonic() - began)
-                if pause_seconds is None or self._is_ending.is_set():
+                is_replaced = pause_seconds is not None and self._only_code in (None, code)
+                if not is_replaced or self._is_ending.is_set():
                     return
                 logger.warning("Cluster: process %d ended with code %d, it is replaced", self.process.pid, code)
                 if self._is_ending.wait(pause_seconds) or not self._replace():

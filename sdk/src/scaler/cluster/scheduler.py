@@ -13,6 +13,7 @@ from scaler.cluster.appliance import scheduler_command
 from scaler.cluster.program import Program, option_arguments
 from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
+from scaler.restarts import EXIT_BROKEN_INVARIANT
 
 START_TIMEOUT_SECONDS = 30.0
 
@@ -23,12 +24,17 @@ class SchedulerProcess(Program):
     Parameters:
         arguments: of `scaler_scheduler`.
 
+    One that ends because of a bug of its own is started again at the same address, and clients submit anew what is
+    unfinished.
+
     The program is the command in the environment variable SCALER_SCHEDULER if that is set, else the appliance installed
     beside this package, else `scaler_scheduler` on the PATH.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        super().__init__([*scheduler_command(), *arguments])
+        self._program = scheduler_command()
+        self._arguments = list(arguments)
+        super().__init__([*self._program, *self._arguments])
         self._addresses: List[str] = []
 
     def start(self) -> None:
@@ -53,6 +59,15 @@ class SchedulerProcess(Program):
                 f"the scheduler did not start: `{shlex.join(self._command)}` "
                 + (f"ended with exit code {code}" if code is not None else "did not begin to listen in time")
             )
+        assert self._child is not None
+        self._child.start_watching(self._same_again(), EXIT_BROKEN_INVARIANT)
+
+    def _same_again(self) -> List[str]:
+        """The command of a scheduler that replaces this one, at its addresses."""
+        address, monitor_address = self._addresses
+        has_address = bool(self._arguments) and not self._arguments[0].startswith("-")
+        options = self._arguments[1:] if has_address else self._arguments
+        return [*self._program, address, *options, "--monitor-address", monitor_address]
 
     def get_address(self) -> str:
         """The address that clients and workers connect to."""

@@ -1,0 +1,106 @@
+"""The one way into the core: everything that happens passes through here, in order.
+
+    socket, clock, signals, disk ──▶ CoreInputs ──▶ SchedulerCore ──▶ effects
+
+Rules:
+- An input is a kind, a time and arguments that can be written down; nothing else reaches the core. So a list of inputs
+  determines every decision.
+- A peer's fault is the core's to handle. Any other exception out of the core is a fault of ours, whoever's message was
+  being handled: the state may be half changed, and BrokenInvariantError says at which input.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Callable, Counter, Dict, List, Sequence
+
+from scaler_appliance.core.effects import Effect, PeerError
+from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_protocol import MalformedMessageError, decode
+from scaler_protocol import messages as m
+
+
+class InputKind(IntEnum):
+    """What can happen to a scheduler."""
+
+    FRAMES = 1  # a peer sent a message: peer, frames
+    TICK = 2  # a burst has been read
+    PEER_GONE = 3  # peer
+    CONGESTION = 4  # peer, whether it leaves much unread
+    OBJECT_UNREADABLE = 5  # object id
+    OBJECT_SPILLED = 6  # object id
+    OBJECT_SPILL_FAILED = 7  # object id, why
+    SHUT_DOWN = 8  # why
+    SUBSCRIPTIONS = 9  # whether there are any to the status, and to runs
+    TAKE_STATUS = 10  # whether it is a snapshot
+    TAKE_RUNS = 11  # Unix time in microseconds
+
+
+class BrokenInvariantError(Exception):
+    """The core, or what performs its effects, failed by a fault of its own; its state is not to be trusted any more."""
+
+
+class CoreInputs:
+    """Hands inputs to a core.
+
+    Parameters:
+        core: which nobody else may change.
+        received: counts messages by name.
+    """
+
+    def __init__(self, core: SchedulerCore, received: Counter[str]) -> None:
+        self._core = core
+        self._received = received
+        self._calls: Dict[InputKind, Callable[..., Any]] = {
+            InputKind.PEER_GONE: core.on_peer_gone,
+            InputKind.CONGESTION: core.on_congestion,
+            InputKind.OBJECT_UNREADABLE: core.on_object_unreadable,
+            InputKind.OBJECT_SPILLED: core.on_object_spilled,
+            InputKind.OBJECT_SPILL_FAILED: core.on_object_spill_failed,
+            InputKind.SHUT_DOWN: core.shut_down,
+            InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
+            InputKind.TAKE_STATUS: core.take_status,
+            InputKind.TAKE_RUNS: core.take_runs,
+        }
+
+    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
+        """A peer sent a message of these frames, which may be malformed."""
+        try:
+            try:
+                # SCL-SEC-002
+                if not 1 <= len(frames) <= 2:
+                    raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
+                message = decode(frames[0])
+            except MalformedMessageError as error:
+                self._received["malformed"] += 1
+                self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+                return
+            self._received[type(message).__name__] += 1
+            # SCL-TRN-004
+            self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+        except Exception as error:
+            raise _broken(InputKind.FRAMES, (peer,), error) from error
+
+    def tick(self, now: float) -> List[Effect]:
+        """What has arrived has been handed over; returns what is to be done since the last call."""
+        try:
+            self._core.tick(now)
+            return self._core.take_effects()
+        except Exception as error:
+            raise _broken(InputKind.TICK, (), error) from error
+
+    def effects(self, now: float) -> List[Effect]:
+        """What is to be done since the last call, without a decision in between."""
+        return self._core.take_effects()
+
+    def call(self, kind: InputKind, now: float, *arguments: Any) -> Any:
+        """Anything else that happens; returns what the core's method does."""
+        try:
+            return self._calls[kind](now, *arguments)
+        except Exception as error:
+            raise _broken(kind, arguments, error) from error
+
+
+def _broken(kind: InputKind, arguments: Sequence[Any], error: Exception) -> BrokenInvariantError:
+    shown = ", ".join(each.hex() if isinstance(each, bytes) else repr(each) for each in arguments)
+    return BrokenInvariantError(f"the core failed at {kind.name} ({shown}): {type(error).__name__}: {error}")
