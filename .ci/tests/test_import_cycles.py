@@ -28,7 +28,7 @@ KNOWN_CIRCLES: Dict[str, str] = {
 MOST_MODULES = 20
 KNOWN_LARGE_FOLDERS: Dict[str, int] = {
     "conformance-tests/src/scaler_conformance": 28,
-    "protocol-spec/python/tests": 23,
+    "protocol-spec/python/tests": 25,
     "sdk/src/scaler/client": 29,
     "sdk/src/scaler/worker": 36,
     "sdk/tests/client": 43,

@@ -1,4 +1,4 @@
-"""`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`.
+"""`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`; with the word `replay` it repeats a recording.
 
 Rule: nothing else is imported before PyPy's garbage collector has the nursery it shall have, which it gets when the
 interpreter starts and never again (see ADR 0009).
@@ -25,6 +25,10 @@ def main() -> int:
 
 
 def _load() -> Callable[[], int]:
+    if sys.argv[1:2] == ["replay"]:
+        from scaler_appliance.shell.replay_program import main as replay
+
+        return lambda: replay(sys.argv[2:])
     from scaler_appliance.shell.scheduler_program import main as run
 
     return run

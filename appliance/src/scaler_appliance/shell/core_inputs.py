@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Callable, Counter, Dict, List, Sequence
+from typing import Any, Callable, Counter, Dict, List, Optional, Protocol, Sequence
 
 from scaler_appliance.core.effects import Effect, PeerError
 from scaler_appliance.core.scheduler import SchedulerCore
@@ -34,23 +34,39 @@ class InputKind(IntEnum):
     SUBSCRIPTIONS = 9  # whether there are any to the status, and to runs
     TAKE_STATUS = 10  # whether it is a snapshot
     TAKE_RUNS = 11  # Unix time in microseconds
+    EFFECTS = 12  # what was decided is taken, without a tick before
+
+
+EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
 
 class BrokenInvariantError(Exception):
     """The core, or what performs its effects, failed by a fault of its own; its state is not to be trusted any more."""
 
 
+class Recorder(Protocol):
+    """What writes inputs down, each before the core gets it."""
+
+    def on_frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None: ...
+
+    def on_input(self, kind: InputKind, now: float, arguments: Sequence[Any]) -> None: ...
+
+    def on_effects(self, now: float, effects: Sequence[Effect]) -> None: ...
+
+
 class CoreInputs:
     """Hands inputs to a core.
 
     Parameters:
-        core: which nobody else may change.
+        core: which is changed by these inputs only.
         received: counts messages by name.
+        recorder: that writes them down, if any.
     """
 
-    def __init__(self, core: SchedulerCore, received: Counter[str]) -> None:
+    def __init__(self, core: SchedulerCore, received: Counter[str], recorder: Optional[Recorder] = None) -> None:
         self._core = core
         self._received = received
+        self._recorder = recorder
         self._calls: Dict[InputKind, Callable[..., Any]] = {
             InputKind.PEER_GONE: core.on_peer_gone,
             InputKind.CONGESTION: core.on_congestion,
@@ -65,6 +81,8 @@ class CoreInputs:
 
     def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
         """A peer sent a message of these frames, which may be malformed."""
+        if self._recorder is not None:
+            self._recorder.on_frames(now, peer, frames)
         try:
             try:
                 # SCL-SEC-002
@@ -83,18 +101,30 @@ class CoreInputs:
 
     def tick(self, now: float) -> List[Effect]:
         """What has arrived has been handed over; returns what is to be done since the last call."""
+        if self._recorder is not None:
+            self._recorder.on_input(InputKind.TICK, now, ())
         try:
             self._core.tick(now)
-            return self._core.take_effects()
         except Exception as error:
             raise _broken(InputKind.TICK, (), error) from error
+        return self._take_effects(now)
 
     def effects(self, now: float) -> List[Effect]:
-        """What is to be done since the last call, without a decision in between."""
-        return self._core.take_effects()
+        """What is to be done since the last call, without a tick before."""
+        if self._recorder is not None:
+            self._recorder.on_input(InputKind.EFFECTS, now, ())
+        return self._take_effects(now)
+
+    def _take_effects(self, now: float) -> List[Effect]:
+        effects = self._core.take_effects()
+        if self._recorder is not None:
+            self._recorder.on_effects(now, effects)
+        return effects
 
     def call(self, kind: InputKind, now: float, *arguments: Any) -> Any:
         """Anything else that happens; returns what the core's method does."""
+        if self._recorder is not None:
+            self._recorder.on_input(kind, now, arguments)
         try:
             return self._calls[kind](now, *arguments)
         except Exception as error:

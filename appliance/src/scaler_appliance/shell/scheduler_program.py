@@ -15,15 +15,17 @@ import logging
 import os
 import platform
 import sys
+import time
 from typing import Iterator, List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.connections import Connections
-from scaler_appliance.shell.core_inputs import BrokenInvariantError
+from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
 from scaler_appliance.shell.monitor_address import monitor_address_of
 from scaler_appliance.shell.object_files import ObjectFiles
+from scaler_appliance.shell.recorder import FileRecorder
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.shell.server import Server
 from scaler_appliance.shell.status_publisher import StatusPublisher
@@ -32,8 +34,6 @@ from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
-
-EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
 logger = logging.getLogger("scaler")
 
@@ -89,8 +89,9 @@ async def _serve(options: argparse.Namespace) -> None:
         _open_spill(options, directory)
         files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
         closing.callback(files.close)
-        core = SchedulerCore(_settings(options, monitor, files))
-        server = Server(core, peers, monitor, files)
+        settings = _settings(options, monitor, files)
+        recorder = _recorder(options, settings)
+        server = Server(SchedulerCore(settings), peers, monitor, files, recorder)
         servers.append(server)
         server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
@@ -113,7 +114,34 @@ async def _serve(options: argparse.Namespace) -> None:
             logger.info("%s: started", part)  # names that users' log readers know from earlier generations
         gc.collect()
         gc.freeze() if hasattr(gc, "freeze") else None
-        await server.run(options.exit_when_stdin_closes)
+        try:
+            await server.run(options.exit_when_stdin_closes)
+        except BrokenInvariantError:
+            _keep_recording(recorder)
+            raise
+        finally:
+            if recorder is not None:
+                recorder.close()
+
+
+def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[FileRecorder]:
+    """What writes down the core's inputs, if the user wants it."""
+    if options.record is None:
+        return None
+    now, unix_now = asyncio.get_running_loop().time(), time.time()
+    with _at("--record", options.record):
+        recorder = FileRecorder(options.record, settings, now, unix_now, options.record_payloads, options.record_limit)
+    logger.info("Scheduler: recording to %s", options.record)
+    return recorder
+
+
+def _keep_recording(recorder: Optional[FileRecorder]) -> None:
+    """The core has failed: keep what shows why from the scheduler that replaces this one."""
+    kept = recorder.keep() if recorder is not None else None
+    if kept is not None:
+        logger.error("Scheduler: what led to it is recorded: scaler_scheduler replay %s", kept)
+    else:
+        logger.error("Scheduler: what led to it is not recorded; start it with --record FILE to find out more")
 
 
 def _write_addresses(path: str, *addresses: str) -> None:

@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, Callable, Counter, Dict, List, Set, Type
+from typing import Any, Callable, Counter, Dict, List, Optional, Set, Type
 
 from scaler_appliance.core.effects import (
     Buffer,
@@ -35,7 +35,7 @@ from scaler_appliance.core.effects import (
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.shell.connections import Connections
-from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind
+from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
@@ -55,7 +55,14 @@ logger = logging.getLogger("scaler")
 class Server:
     """One scheduler: core, sockets and object files, on the running event loop."""
 
-    def __init__(self, core: SchedulerCore, peers: Connections, monitor: StatusPublisher, files: ObjectFiles) -> None:
+    def __init__(
+        self,
+        core: SchedulerCore,
+        peers: Connections,
+        monitor: StatusPublisher,
+        files: ObjectFiles,
+        recorder: Optional[Recorder] = None,
+    ) -> None:
         self._objects = core.state.objects
         self._peers = peers
         self._files = files
@@ -69,7 +76,7 @@ class Server:
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
-        self._inputs = CoreInputs(core, self.received)
+        self._inputs = CoreInputs(core, self.received, recorder)
         now = self._loop.time()
         self._reporter = StatusReporter(core, self._inputs, monitor, peers.address, self.sent, self.received, now)
         self._performers: Dict[Type[object], Callable[..., None]] = {

@@ -82,6 +82,7 @@ SCALER = Program(
     description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
     " them all.",
     epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
+    " `scaler replay FILE` repeats what a scheduler has recorded."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,
