@@ -12,7 +12,9 @@ let
     folder:
     let
       pyproject = builtins.fromTOML (builtins.readFile (folder + "/pyproject.toml"));
-      requirements = pyproject.project.dependencies;
+      optional = pyproject.project.optional-dependencies or { };
+      # The programs are all there, so what only some of them need is, too.
+      requirements = pyproject.project.dependencies ++ (optional.top or [ ]) ++ (optional.ui or [ ]);
     in
     {
       inherit folder;

@@ -118,7 +118,7 @@ def test_a_wheel_says_what_it_is_and_needs(archives: List[Path], distribution: s
     ours: Dict[str, List[str]] = {
         "scaler_protocol": [],
         "scaler_appliance": ["scaler-protocol<2,>=1.0"],
-        "scaler_sdk": ["scaler-protocol<2,>=1.0", "scaler-appliance; extra == 'local'"],
+        "scaler_sdk": ["scaler-protocol<2,>=1.0", "scaler-appliance[top,ui]; extra == 'local'"],
         "scaler_conformance": [],
     }
     needed = metadata.get_all("Requires-Dist") or []

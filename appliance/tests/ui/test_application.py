@@ -11,7 +11,7 @@ from ui.browsing import START, Site
 
 from scaler_appliance.ui.actions import ActionError, NotAllowedError
 from scaler_appliance.ui.pages.page_names import PAGES
-from scaler_appliance.ui.static_files import StaticFiles
+from scaler_appliance.ui.static_files import PageFiles
 
 ASKED = {"x_scaler_ui": "1"}
 
@@ -26,7 +26,7 @@ def site(tmp_path: Path) -> Site:
     (folder / "index.html").write_text("<!doctype html>page")
     (folder / "js/deep/main.js").write_text("let x;")
     (tmp_path / "secret").write_text("secret")
-    return Site(files=StaticFiles(folder))
+    return Site(files=PageFiles(folder))
 
 
 def test_the_page_and_its_files_are_served_with_their_types(site: Site) -> None:

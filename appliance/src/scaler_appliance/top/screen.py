@@ -33,6 +33,10 @@ class ReadableSource(Protocol):
     def fileno(self) -> int: ...
 
 
+class MissingPackageError(Exception):
+    """A package is not installed that only the live view needs."""
+
+
 class NoTerminalError(Exception):
     """There is no terminal that frames could be shown on; the message says why, and what to do."""
 
@@ -76,7 +80,7 @@ class Signals:
 class Screen:
     """A terminal that shows frames.
 
-    Raises NoTerminalError.
+    Raises NoTerminalError, or MissingPackageError.
     """
 
     def __init__(self) -> None:
@@ -89,8 +93,11 @@ class Screen:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
         # NO_COLOR is about colours, but blessed would place no cursor either.
         without_colors = os.environ.pop("NO_COLOR", "")
-        import blessed
-
+        try:
+            import blessed
+        except ModuleNotFoundError as error:
+            text = f"the live view needs {error.name}: pip install 'scaler-appliance[top]'; --once and --json do not"
+            raise MissingPackageError(text) from None
         self._terminal = blessed.Terminal()
         if without_colors:
             os.environ["NO_COLOR"] = without_colors

@@ -16,7 +16,7 @@ from scaler_appliance.feed.status_feed import Feed
 from scaler_appliance.top.frame import Size, Source, render
 from scaler_appliance.top.json_lines import describe
 from scaler_appliance.top.lines import plain
-from scaler_appliance.top.screen import QUITTING, NoTerminalError, Screen, Signals, suspend
+from scaler_appliance.top.screen import QUITTING, MissingPackageError, NoTerminalError, Screen, Signals, suspend
 from scaler_appliance.top.top_options import TOP
 from scaler_appliance.top.view import View
 from scaler_appliance.top.watch import Viewer
@@ -27,7 +27,10 @@ TICK_SECONDS = 1.0  # what counts seconds on the screen moves by itself
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the program; returns its exit code: 0, or 1 if there was nothing to show, or 2 for a wrong command line."""
+    """Run the program; returns its exit code.
+
+    It is 0, or 1 if there was nothing to show or a package is missing, or 2 for a wrong command line.
+    """
     options = TOP.read(arguments)
     feed = Feed(options.address, wants_tasks=False)
     try:
@@ -35,6 +38,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except NoTerminalError as error:
         print(f"scaler_top: {error}", file=sys.stderr)
         return 2
+    except MissingPackageError as error:
+        print(f"scaler_top: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:

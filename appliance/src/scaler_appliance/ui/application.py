@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from scaler_appliance.ui import health
 from scaler_appliance.ui.access import Guard
@@ -27,7 +27,7 @@ from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
 from scaler_appliance.ui.pages.page_names import page_named
 from scaler_appliance.ui.pages.queries import Query, QueryError
 from scaler_appliance.ui.pages.task_pages import task
-from scaler_appliance.ui.static_files import StaticFiles
+from scaler_appliance.ui.static_files import PageFiles, own_folder
 from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 
@@ -47,7 +47,7 @@ def make_application(
     watch: Watch,
     token: Optional[str] = None,
     hosts: Iterable[str] = (),
-    files: Optional[StaticFiles] = None,
+    files: Optional[PageFiles] = None,
     ask_to_shut_down: Asker = shut_down_worker,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Guard:
@@ -59,10 +59,10 @@ def make_application(
         ask_to_shut_down: how the scheduler is asked that a worker leaves.
         clock: what the making of bodies is measured with.
     """
-    handlers = _Handlers(state, watch, files or StaticFiles(), ask_to_shut_down, clock)
+    files = files or PageFiles(own_folder())
+    handlers = _Handlers(state, watch, files, ask_to_shut_down, clock)
     routes = [
         Route("/", handlers.index),
-        Route("/static/{path:path}", handlers.static),
         Route("/events", handlers.events),
         Route("/metrics", handlers.metrics),
         Route("/healthz", handlers.healthy),
@@ -71,6 +71,7 @@ def make_application(
         Route("/api/workers/{session}/{action}", handlers.shut_down, methods=["POST"]),
         Route("/api/tasks/{client}/{task}", handlers.task),
         Route("/api/{page}", handlers.page),
+        *([Mount("/static", files)] if files.is_there else []),
     ]
     errors: Dict[Any, Any] = {QueryError: _on_query_error, HTTPException: _on_http_error}
     return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts)
@@ -78,7 +79,7 @@ def make_application(
 
 class _Handlers:
     def __init__(
-        self, state: UiState, watch: Watch, files: StaticFiles, ask_to_shut_down: Asker, clock: Callable[[], float]
+        self, state: UiState, watch: Watch, files: PageFiles, ask_to_shut_down: Asker, clock: Callable[[], float]
     ) -> None:
         self._state = state
         self._watch = watch
@@ -88,14 +89,9 @@ class _Handlers:
         self._metrics = Metrics(state)
 
     async def index(self, request: Request) -> Response:
-        page = self._files.get("index.html")
-        return page.response(request.headers) if page is not None else Response(_NO_PAGE, media_type="text/html")
-
-    async def static(self, request: Request) -> Response:
-        found = self._files.get(request.path_params["path"])
-        if found is None:
-            raise HTTPException(404, "there is no such file")
-        return found.response(request.headers)
+        if not self._files.is_there:
+            return Response(_NO_PAGE, media_type="text/html")
+        return await self._files.get_response("index.html", request.scope)
 
     async def events(self, request: Request) -> Union[Response, EventStream]:
         if self._watch.subscribers >= MAXIMUM_STREAMS:

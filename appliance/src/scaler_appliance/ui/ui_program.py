@@ -1,6 +1,6 @@
 """The command line of `scaler_ui`.
 
-Rules: every option, as the table in `options` has it, does what it says. Exit codes: 0 stopped as asked, 1 failed to
+Rules: every option, as the table in `ui_options` has it, does what it says. Exit codes: 0 stopped as asked, 1 failed to
 start, 2 wrong command line or configuration. A token is in no log.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import logging
 import os
 import secrets
@@ -23,6 +24,7 @@ from scaler_appliance.ui.ui_options import UI, given_token
 from scaler_protocol.host.discovery import USER_INTERFACE, announced
 from scaler_protocol.programs.logging_setup import setup_logging
 
+_PACKAGES = ("starlette", "uvicorn", "prometheus_client")  # of the extra `ui`
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 
 logger = logging.getLogger("scaler")
@@ -31,6 +33,11 @@ logger = logging.getLogger("scaler")
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code."""
     options = UI.read(arguments)
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        what = " and ".join(missing)
+        print(f"scaler_ui: it needs {what}: pip install 'scaler-appliance[ui]'", file=sys.stderr)
+        return 1
     try:
         token = given_token(options.token_file)
     except OSError as error:

@@ -163,8 +163,12 @@ class UserInterface:
         except ScalerError as error:
             self._why_not = str(error)
             return []
-        if command[1:] == ["-m", "scaler_appliance.ui"] and importlib.util.find_spec("scaler_appliance.ui") is None:
+        is_module = command[1:] == ["-m", "scaler_appliance.ui"]
+        if is_module and importlib.util.find_spec("scaler_appliance.ui") is None:
             self._why_not = "the appliance that is installed has none"
+            return []
+        if is_module and importlib.util.find_spec("starlette") is None:
+            self._why_not = "its packages are not installed: pip install 'scaler-appliance[ui]'"
             return []
         return command
 
