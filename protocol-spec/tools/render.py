@@ -21,9 +21,10 @@ GENERATED = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULT
 LIFECYCLE = "lifecycle.md"
 NOT_TO_BE_EDITED = "<!-- generated from machines/*.toml by tools/render.py: do not edit -->"
 ABOUT_TABLES = (
-    "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot"
-    " happen as long as all keep to their duties. What is sent then stands behind the state. The tables are data in"
-    " [machines/](machines/); that of a task at the scheduler is the one that our scheduler runs on."
+    "Each table is total: for every state and event it gives the next state, or says that the event is *ignored*, or"
+    " that it is a *fault*, which cannot happen while all peers follow the protocol. What is sent in response follows"
+    " the state. The tables are data in [machines/](machines/). Our scheduler runs on the one of its tasks, and tests"
+    " drive it through those of its sessions and objects."
 )
 
 
