@@ -247,3 +247,18 @@ class EndsByText(ReferenceClient):
             self.end_client("what is that?")
         else:
             super().on_frames(frames)
+
+
+@mutant(breaks="SCL-SES-018", caught_by="client/session/answers-while-it-leaves")
+class LeavesInSilence(ReferenceClient):
+    def on_disconnect_request(self, message: Message) -> None:
+        if self.is_leaving:
+            self.end_client("it has left")
+        else:
+            super().on_disconnect_request(message)
+
+
+@mutant(breaks="SCL-TRN-011", caught_by="client/session/all-bits-of-sequences-are-kept")
+class RoundsSequences(ReferenceClient):
+    def on_heartbeat(self, message: Message) -> None:
+        self.send("HeartbeatEcho", sequence=min(int(float(message.sequence)), 2**64 - 1))

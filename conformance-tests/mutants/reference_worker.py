@@ -294,11 +294,14 @@ class ReferenceWorker(WorkerLoop):
         self.see_whether_drained()
 
     def on_balance_request(self, message: Message) -> None:
-        given = self.choose_to_give_back(message.count)
+        given = [task for task in self.choose_to_give_back(message.count) if self.may_be_given_back(task)]
         for task in given:
             self.held.remove(task)
         self.send("BalanceResponse", requestId=message.requestId, ids=[task.id for task in given])
         self.see_whether_drained()
+
+    def may_be_given_back(self, task: Task) -> bool:
+        return task.began == 0
 
     def choose_to_give_back(self, count: int) -> List[Task]:
         return self.in_order()[-count:] if count else []

@@ -433,3 +433,16 @@ class LosesTheSecondThatIsGivenBack(ReferenceScheduler):
             self.end_task(task)
         else:
             super().return_task(task)
+
+
+# Numbers ------------------------------------------------------------------------------------------------------------
+
+
+@mutant(breaks="SCL-TRN-011", caught_by="scheduler/tasks/all-bits-of-ids-are-kept")
+class RoundsTaskIds(ReferenceScheduler):
+    """As a language does whose numbers are doubles."""
+
+    def tell_outcome(self, task: Task, status: int, payload: bytes, codec: str, **more: Any) -> None:
+        exact, task.id = task.id, min(int(float(task.id)), 2**64 - 1)
+        super().tell_outcome(task, status, payload, codec, **more)
+        task.id = exact

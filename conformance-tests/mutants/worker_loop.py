@@ -275,7 +275,15 @@ class WorkerLoop:
 
     def beat(self) -> None:
         self.sequence += 1
-        self.send("Heartbeat", sequence=self.sequence, sharesObjectDirectory=bool(self.objects.directory))
+        fields = {"processors": self.processors(time.monotonic())} if self.is_watched else {}
+        self.send("Heartbeat", sequence=self.sequence, sharesObjectDirectory=bool(self.objects.directory), **fields)
+
+    def processors(self, now: float) -> List[Dict[str, int]]:
+        """What a heartbeat says of the tasks that run, while somebody watches."""
+        return [
+            {"processId": os.getpid(), "instance": task.id, "taskMicroseconds": int((now - task.began) * 1_000_000)}
+            for task in self.running.values()
+        ]
 
     def on_heartbeat(self, message: Message) -> None:
         self.send("HeartbeatEcho", sequence=message.sequence)

@@ -39,7 +39,7 @@ class BeatsForItsTasksAlone(ReferenceWorker):
 class StaysWhenItHasNothingToDo(ReferenceWorker):
     def on_shutdown(self) -> None:
         super().on_shutdown()
-        if not self.is_asked_for_good and self.session and not self.running:
+        if not (self.is_asked_for_good or self.is_leaving or self.running) and self.session:
             self.exit_code = None
 
     is_asked_for_good = False
@@ -250,3 +250,51 @@ class SaysCancelledAndLetsItRun(ReferenceWorker):
     def stop(self, task: Task) -> None:
         if not self.is_confirming:
             super().stop(task)
+
+
+# Ends of sessions, and numbers --------------------------------------------------------------------------------------
+
+
+@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/answers-while-it-leaves")
+class LeavesInSilence(ReferenceWorker):
+    def on_shutdown(self) -> None:
+        if self.is_leaving:
+            self.exit_code = 0
+        else:
+            super().on_shutdown()
+
+
+@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/is-asked-to-leave-by-another-reason")
+class StaysUnlessItIsShutDown(ReferenceWorker):
+    def on_disconnect_request(self, message: Message) -> None:
+        if message.reason != "leaving":
+            super().on_disconnect_request(message)
+
+
+@mutant(breaks="SCL-TRN-011", caught_by="worker/transport/all-bits-of-ids-are-kept")
+class RoundsIds(ReferenceWorker):
+    """As a language does whose numbers are doubles."""
+
+    def take(self, task: Task) -> None:
+        task.id = int(float(task.id))
+        super().take(task)
+
+
+@mutant(breaks="SCL-SES-014", caught_by="worker/session/answers-heartbeats")
+class RoundsSequences(ReferenceWorker):
+    def on_heartbeat(self, message: Message) -> None:
+        self.send("HeartbeatEcho", sequence=int(float(message.sequence)))
+
+
+@mutant(breaks="SCL-SES-019", caught_by="worker/session/says-goodbye")
+class StaysWhenItMayLeave(ReferenceWorker):
+    def on_disconnect_response(self, message: Message) -> None:
+        pass
+
+
+@mutant(breaks="SCL-OBJ-013", caught_by="worker/large-results/outcome-follows-the-last-byte")
+class ReportsWhenItHearsAHeartbeat(ReferenceWorker):
+    def on_heartbeat(self, message: Message) -> None:
+        for object_id in list(self.kept):
+            self.on_served(object_id)
+        super().on_heartbeat(message)

@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable, List, Sequence, Type
 
 from mutants import mutant
-from mutants.reference_worker import SUCCESS, ReferenceWorker
+from mutants.reference_worker import NOT_FOUND, SUCCESS, ReferenceWorker
 from mutants.worker_objects import SHARED, WorkerObjects
 from mutants.worker_tasks import Outcome, Task
 from scaler_conformance.codec import Message
@@ -60,7 +60,7 @@ class AsksForAllAtOnce(WorkerObjects):
 @object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/missing-object-loses-the-task")
 class WaitsForWhatIsMissing(WorkerObjects):
     def on_response(self, message: Message) -> None:
-        if message.status == "ok" or not self.contents:
+        if message.status == "ok" or b"[1]" not in self.contents.values():
             super().on_response(message)
 
 
@@ -160,3 +160,12 @@ class SendsAllInline(ReferenceWorker):
             self.report([Outcome(task, status, payload)])
         else:
             super().finish(task, status, payload)
+
+
+@mutant(breaks="SCL-WRK-024", caught_by="worker/large-results/task-whose-result-is-fetched-is-running")
+class ForgetsWhatIsFetched(ReferenceWorker):
+    def cancel(self, instance: int, force: bool) -> None:
+        if any(outcome.task.id == instance for outcome in self.kept.values()):
+            self.confirm(instance, NOT_FOUND)
+        else:
+            super().cancel(instance, force)

@@ -266,6 +266,14 @@ class HasNoForce(ReferenceWorker):
         super().cancel_running(task, False)
 
 
+@mutant(breaks="SCL-WRK-021", caught_by="worker/cancel/force-stops-a-running-task")
+class ReportsWhatItStopped(ReferenceWorker):
+    def cancel_running(self, task: Task, force: bool) -> None:
+        super().cancel_running(task, force)
+        if force:
+            self.finish(task, LOST, self.failure(task, "processorDied", "it was stopped"))
+
+
 @mutant(breaks="SCL-WRK-002", caught_by="worker/cancel/force-spares-the-others")
 class ForceStopsAll(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
@@ -296,6 +304,12 @@ class RunsWhatItGaveBack(ReferenceWorker):
         given = super().choose_to_give_back(count)
         self.held += [task for task in given if task.name.endswith("/wait")]
         return given
+
+
+@mutant(breaks="SCL-WRK-026", caught_by="worker/balance/task-whose-process-died-is-not-given-back")
+class GivesBackWhatDied(ReferenceWorker):
+    def may_be_given_back(self, task: Task) -> bool:
+        return True
 
 
 @mutant(breaks="SCL-WRK-002", caught_by="worker/balance/given-back-tasks-have-ended")
@@ -349,6 +363,21 @@ class TakesTheLastDependency(ReferenceWorker):
         return task.payload or (self.objects.content(task.dependencies[-1]) if task.dependencies else b"")
 
 
+@mutant(breaks="SCL-COD-006", caught_by="worker/codec/empty-object-is-no-arguments")
+class ReadsEmptyObjects(ReferenceWorker):
+    def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
+        if task.codec == "json" and task.dependencies and not arguments:
+            raise TaskFailed("argumentNotLoaded", "no JSON")
+        return super().call(name, task, arguments, execution)
+
+
+@mutant(breaks="SCL-WRK-014", caught_by="worker/codec/further-dependency-is-missing")
+class BlamesTheTaskForItsSecondObject(ReferenceWorker):
+    def object_missing(self, task: Task, object_id: int) -> Tuple[int, bytes]:
+        status, failure = super().object_missing(task, object_id)
+        return FAILED if len(task.dependencies) > 1 else status, failure
+
+
 @mutant(breaks="SCL-COD-006", caught_by="worker/codec/payload-comes-before-dependencies")
 class PrefersDependencies(ReferenceWorker):
     def arguments_of(self, task: Task) -> bytes:
@@ -398,3 +427,9 @@ class StripsWhatItHears(ReferenceWorker):
 class TellsOfItsLastRunOnly(ReferenceWorker):
     def runs(self, microseconds: List[int]) -> List[int]:
         return super().runs([0, *microseconds])[3:6] if len(microseconds) > 1 else [2, *super().runs(microseconds)[1:]]
+
+
+@mutant(breaks="SCL-WRK-033", caught_by="worker/watched/heartbeats-name-what-runs")
+class NamesNothingThatRuns(ReferenceWorker):
+    def processors(self, now: float) -> List[Dict[str, int]]:
+        return [{**each, "instance": 0} for each in super().processors(now)]

@@ -126,7 +126,11 @@ class Session {
       end_ = End::lost;
     } else if (now >= next_heartbeat_) {
       next_heartbeat_ = now + heartbeat_interval_;
-      send([this](auto message) { message.initHeartbeat().setSequence(++heartbeats_); });
+      send([this](auto message) {
+        auto heartbeat = message.initHeartbeat();
+        heartbeat.setSequence(++heartbeats_);
+        if (is_watched_) name_running(heartbeat);
+      });
     }
   }
 
@@ -358,6 +362,21 @@ class Session {
       confirmation.setIds({id});
       confirmation.setOutcomes({static_cast<std::uint8_t>(outcome)});
     });
+  }
+
+  // SCL-WRK-033
+  void name_running(Heartbeat::Builder heartbeat) {
+    const auto jobs = slots_.running();
+    const auto now = Clock::now();
+    auto processors = heartbeat.initProcessors(jobs.size());
+    unsigned entry = 0;
+    for (const auto& [id, began] : jobs) {
+      auto processor = processors[entry++];
+      processor.setProcessId(getpid());
+      processor.setHasTask(true);
+      processor.setInstance(id);
+      processor.setTaskMicroseconds((now - began) / 1us);
+    }
   }
 
   void handle_balance(BalanceRequest::Reader request) {

@@ -11,7 +11,7 @@ from scaler_conformance.conversation import check
 def each_request_is_answered(bench: RoleBench) -> None:
     """Each BalanceRequest gets a BalanceResponse of its requestId, if only an empty one."""
     worker = bench.welcomed()
-    for request in (9, 2**50):
+    for request in (9, 2**63 + 1):
         worker.send("BalanceRequest", requestId=request, count=10)
         response = worker.expect("BalanceResponse")
         check(response.requestId == request, f"the requestId {request}", response)
@@ -77,3 +77,20 @@ def newest_is_given_back_first(bench: RoleBench) -> None:
     worker.send("BalanceRequest", requestId=1, count=1)
     given = worker.expect("BalanceResponse", requestId=1).ids
     check(given in ([], [last]), f"the task {last}, which came last", given)
+
+
+@case(covers=["SCL-WRK-026"], features=["processes"])
+def task_whose_process_died_is_not_given_back(bench: RoleBench) -> None:
+    """A task that waits for another attempt has been started before: it is not given back."""
+    worker = bench.welcomed()
+    worker.need_function("crash")
+    worker.occupy([bench.hold() for _ in range(worker.hello.slots - 1)])
+    crashing = worker.submit("crash", options={"retries": 100})
+    for _ in range(5):  # by then it has started, since there is a slot for it
+        worker.fence()
+    urgent = bench.hold()
+    worker.submit("wait", *urgent.arguments, options={"priority": 1})
+    worker.wait_until(lambda: urgent.starts or worker.outcomes, "the task of higher priority to start")
+    worker.send("BalanceRequest", requestId=1, count=10)
+    given = worker.expect("BalanceResponse", requestId=1).ids
+    check(crashing not in given, f"all ids but that of task {crashing}, which has been started", given)

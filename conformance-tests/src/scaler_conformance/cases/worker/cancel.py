@@ -143,7 +143,7 @@ def each_id_is_answered(bench: RoleBench) -> None:
     worker.expect_nothing_more(expected="one answer for each id")
 
 
-@case(covers=["SCL-WRK-023"], features=["force-cancel"])
+@case(covers=["SCL-WRK-023", "SCL-WRK-021"], features=["force-cancel"])
 def force_stops_a_running_task(bench: RoleBench) -> None:
     """A task that runs and is cancelled with force is stopped, and answered cancelled; it has no result."""
     worker = bench.welcomed()
@@ -153,7 +153,7 @@ def force_stops_a_running_task(bench: RoleBench) -> None:
     worker.expect_confirmation(task, "cancelled")
     hold.expect_stopped()
     worker.expect_value(worker.submit("echo", "next"), "next")
-    worker.expect_nothing_more(but=["TaskLog"])
+    worker.expect_nothing_more(but=["TaskLog"], requirement="SCL-WRK-021")
 
 
 @case(covers=["SCL-WRK-023", "SCL-WRK-002"], features=["force-cancel"])

@@ -183,3 +183,31 @@ def wait_returns_what_it_hears(bench: RoleBench) -> None:
     failure = worker.expect_failure(task, "taskRaised")
     check(failure.message == "the connection ended", "the message the connection ended", failure)
     worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-014"], latitude="lost with kind objectMissing, or the result")
+def further_dependency_is_missing(bench: RoleBench) -> None:
+    """A task in json whose second dependency cannot be had is run, since it does not need that, or lost."""
+    worker = bench.welcomed()
+    first, second = worker.create_object(b"[1, 2]"), worker.announce(b"[100]", is_served=False)
+    task = worker.submit_payloads("sum", [b""], dependencyCounts=[2], dependencies=[first, second])[0]
+    worker.wait_until(lambda: worker.waiting("ObjectRequest") or worker.outcomes, "an ObjectRequest or a TaskResult")
+    for request in worker.waiting("ObjectRequest"):
+        worker.send("ObjectResponse", id=second, offset=request.offset, status="missing")
+    outcome = worker.expect_outcome(task)
+    check(outcome.status in ("success", "lost"), "a task that succeeds or is lost", outcome)
+    if outcome.status == "success":
+        check(outcome.value == 3, "the result 3", outcome)
+    else:
+        check(outcome.failure.kind == "objectMissing", "a Failure of kind objectMissing", outcome.failure)
+    worker.expect_nothing_more(but=["ObjectRequest"])
+
+
+@case(covers=["SCL-COD-006"])
+def empty_object_is_no_arguments(bench: RoleBench) -> None:
+    """A first dependency of no bytes stands for no arguments, as an empty payload does."""
+    worker = bench.welcomed()
+    empty = worker.create_object(b"")
+    task = worker.submit_payloads("sum", [b""], dependencyCounts=[1], dependencies=[empty])[0]
+    worker.expect_value(task, 0)
+    worker.expect_nothing_more()

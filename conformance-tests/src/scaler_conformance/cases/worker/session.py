@@ -37,7 +37,7 @@ def waits_for_its_welcome(bench: RoleBench) -> None:
 def answers_heartbeats(bench: RoleBench) -> None:
     """Each Heartbeat of the scheduler is answered with a HeartbeatEcho of the same sequence."""
     worker = bench.welcomed()
-    wanted = [7, 2**40, 8]
+    wanted = [7, 2**63 + 1, 8]
     for sequence in wanted:
         worker.send("Heartbeat", sequence=sequence)
     worker.wait_until(lambda: len(worker.echoes) >= len(wanted), "three HeartbeatEchos")

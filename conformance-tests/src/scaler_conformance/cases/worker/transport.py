@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from scaler_conformance.attempts import check_growing_pauses
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
@@ -143,3 +145,21 @@ def waits_longer_between_attempts(bench: RoleBench) -> None:
     bench.welcomed()
     check_growing_pauses(bench.router, bench.settings.deadline_seconds)
     bench.rejoined().fence()
+
+
+@case(covers=["SCL-TRN-011"])
+def all_bits_of_ids_are_kept(bench: RoleBench) -> None:
+    """Ids that need all of their 64 bits come back as they were sent."""
+    worker = bench.welcomed()
+    worker.instances = itertools.count(2**63 + 1)
+    holds = [bench.hold() for _ in range(worker.hello.slots)]
+    running = worker.occupy(holds)
+    tasks = worker.submit_many("sum", [[1], [2], [3]])
+    worker.send("TaskCancel", ids=[tasks[1]])
+    worker.expect_confirmation(tasks[1], "cancelled")
+    for hold, task in zip(holds, running):
+        hold.release()
+        worker.expect_value(task, "go")
+    worker.expect_value(tasks[0], 1)
+    worker.expect_value(tasks[2], 3)
+    worker.expect_nothing_more()

@@ -33,3 +33,25 @@ def runs_are_told_while_somebody_looks_on(bench: RoleBench) -> None:
             counts, processors = message.runs[::NUMBERS_OF_A_RUN], message.runs[1::NUMBERS_OF_A_RUN]
             check(sum(counts) == len(message.ids), "runs of all entries", message)
             check(all(processors), "the ids of processes", message.runs)
+
+
+@case(covers=["SCL-WRK-033"])
+def heartbeats_name_what_runs(bench: RoleBench) -> None:
+    """A heartbeat names a task that has run since the one before, and for how long; when nobody watches it does not."""
+    worker = bench.welcomed()
+    hold = bench.hold()
+    (task,) = worker.occupy([hold])
+    look_on(worker, False)
+    seen = len(worker.heartbeats)
+    worker.wait_until(lambda: len(worker.heartbeats) > seen + 1, "two Heartbeats")
+    named = [each.instance for beat in worker.heartbeats[seen + 1 :] for each in beat.processors]
+    check(not any(named), "no instance while nobody watches", named)
+    look_on(worker, True)
+
+    def is_named() -> bool:
+        processors = worker.heartbeats[-1].processors
+        return any(each.instance == task and each.taskMicroseconds for each in processors)
+
+    worker.wait_until(is_named, f"a Heartbeat that names the instance {task} and its time")
+    hold.release()
+    worker.expect_value(task, "go")
