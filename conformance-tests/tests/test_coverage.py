@@ -10,7 +10,7 @@ from mutants import mutants_of
 from mutants.matrix import load
 
 from scaler_conformance.cases import cases_of
-from scaler_conformance.register import Register
+from scaler_conformance.judging.register import Register
 
 ROLES = ("worker", "scheduler", "client")
 MOST_LINES = 40

@@ -19,12 +19,12 @@ import socket
 import time
 from typing import Any, List, Optional, Type, TypeVar
 
-from scaler_conformance.bench import Bench
-from scaler_conformance.conversation import check
-from scaler_conformance.monitor_peers import MonitorTransport, PlayedMonitor
-from scaler_conformance.raw_connection import RawConnection
-from scaler_conformance.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
-from scaler_conformance.verdicts import NotApplicable, Violation
+from scaler_conformance.benches.bench import Bench
+from scaler_conformance.judging.verdicts import NotApplicable, Violation
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.monitor_peers import MonitorTransport, PlayedMonitor
+from scaler_conformance.playing.raw_connection import RawConnection
+from scaler_conformance.playing.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
 
 PeerType = TypeVar("PeerType", bound=PlayedPeer)
 _PORTS = itertools.count(10_000 + os.getpid() * 37 % 20_000)

@@ -6,7 +6,7 @@ from typing import Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession, SentTask
+from scaler_conformance.playing.client_session import ClientSession, SentTask
 
 
 def cancelling(bench: RoleBench, force: bool = False) -> Tuple[ClientSession, int, SentTask]:

@@ -7,10 +7,10 @@ from typing import List, Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import CHUNK_BYTES, ClientObject, ClientSession, SentTask, tag_of
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.client_session import CHUNK_BYTES, ClientObject, ClientSession, SentTask, tag_of
+from scaler_conformance.playing.conversation import check
 
 LARGE = 300_000
 

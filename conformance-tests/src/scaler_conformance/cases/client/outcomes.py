@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.other_schemas import tomorrow
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.codec.schema_codec import SCHEMA
 
 FAILED_KINDS = (
     "taskRaised",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Optional
 
-from scaler_conformance.attempts import check_growing_pauses
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.connection_attempts import check_growing_pauses
+from scaler_conformance.playing.conversation import check
 
 LARGE = 300_000
 

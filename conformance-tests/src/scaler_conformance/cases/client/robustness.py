@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.conversation import check
 
 ROUND = 100
 ENDING = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse", "ClientShutdownResponse")

@@ -6,8 +6,8 @@ from typing import Optional
 
 from scaler_conformance.benches.client import MAJOR, RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.conversation import check
 
 REFUSED = "the client not to say Hello again after a Refusal"
 

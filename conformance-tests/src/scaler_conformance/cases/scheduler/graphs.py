@@ -7,7 +7,7 @@ from typing import Sequence
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 DIAMOND = [[], [0], [0], [2, 1]]
 

@@ -6,10 +6,10 @@ import time
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.monitor_peers import PlayedMonitor
-from scaler_conformance.scheduler_peers import PlayedPeer, PlayedWorker
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.monitor_peers import PlayedMonitor
+from scaler_conformance.playing.scheduler_peers import PlayedPeer, PlayedWorker
 
 MANY_PUBLICATIONS = 4
 SECONDS_BETWEEN_QUESTIONS = 0.05

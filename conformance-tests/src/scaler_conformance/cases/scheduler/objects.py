@@ -6,8 +6,8 @@ import os
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
 
 MOST_OPEN_REQUESTS = 4
 

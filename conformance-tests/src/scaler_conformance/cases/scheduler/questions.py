@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import Message
-from scaler_conformance.conversation import check
-from scaler_conformance.scheduler_peers import PlayedClient
+from scaler_conformance.codec.schema_codec import Message
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedClient
 
 
 @case(covers=["SCL-SCH-023"])

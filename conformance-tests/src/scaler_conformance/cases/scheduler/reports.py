@@ -6,8 +6,8 @@ from functools import partial
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.scheduler_peers import PlayedClient, PlayedWorker
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedClient, PlayedWorker
 
 MOST_WORKERS = 50
 

@@ -9,11 +9,11 @@ from typing import Callable
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
-from scaler_conformance.mutated import mutated, samples
-from scaler_conformance.register import SPECIFICATION
-from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.codec.mutated_messages import mutated, samples
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.judging.register import SPECIFICATION
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import ECHO
 
 READ_BY_SOME = {"column-of-structs"}
 """By Cap'n Proto's rules a reader may take a list of structs for one of their first fields."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow
-from scaler_conformance.scheduler_peers import PlayedWorker
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedWorker
 
 NEWEST = 65535
 

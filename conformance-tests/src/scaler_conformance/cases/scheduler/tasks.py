@@ -6,10 +6,10 @@ import json
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
-from scaler_conformance.register import SPECIFICATION
-from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.judging.register import SPECIFICATION
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import ECHO
 
 MOST_TASKS = 10_000
 

@@ -6,9 +6,9 @@ from typing import Any, Dict
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow, yesterday
-from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.codec.other_schemas import UNHEARD_OF, tomorrow, yesterday
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import ECHO
 
 
 @case(covers=["SCL-TRN-001"])

@@ -6,9 +6,9 @@ from typing import Any, List
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
-from scaler_conformance.worker_session import PREFIX, WorkerSession
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import PREFIX, WorkerSession
 
 
 @case(covers=["SCL-COD-002"], smoke=True)

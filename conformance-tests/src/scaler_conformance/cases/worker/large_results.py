@@ -9,10 +9,10 @@ import os
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import Message
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
-from scaler_conformance.worker_session import CHUNK_BYTES, WorkerSession
+from scaler_conformance.codec.schema_codec import Message
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import CHUNK_BYTES, WorkerSession
 
 SIZE = 300_000
 CONTENT = b'"' + b"x" * SIZE + b'"'

@@ -6,8 +6,8 @@ from typing import List
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.worker_session import Outcome, WorkerSession
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import Outcome, WorkerSession
 
 STREAMED = {"streamOutput": True}
 

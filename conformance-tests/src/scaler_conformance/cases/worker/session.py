@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import MAJOR, RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-SES-001"], smoke=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-from scaler_conformance.attempts import check_growing_pauses
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow, yesterday
-from scaler_conformance.worker_session import PREFIX
+from scaler_conformance.codec.other_schemas import tomorrow, yesterday
+from scaler_conformance.playing.connection_attempts import check_growing_pauses
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import PREFIX
 
 
 @case(covers=["SCL-TRN-003"])
