@@ -98,7 +98,7 @@ struct HeartbeatEcho {
   sequence @0 :UInt64;
   slots @1 :UInt32;  # how many tasks the whole cluster can run at once
   tasksWaiting @2 :UInt64;
-  isWatched @3 :Bool;  # to a worker: somebody looks on, fill the columns of runs in TaskResult
+  isWatched @3 :Bool;  # to a worker: a monitor is subscribed, fill the column runs of TaskResult
 }
 
 struct DisconnectRequest {

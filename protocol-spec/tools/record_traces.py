@@ -184,7 +184,7 @@ class Cluster:
 
     def raw(self, frames: List[bytes]) -> None:
         """Send one message on a connection of its own, and wait for the answer."""
-        self.relay.expect("stranger")
+        self.relay.expect("unregistered")
         parsed = parse_address(self.relay.address)
         with socket.create_connection((parsed.host, parsed.port)) as stream:
             protocol = Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES)
