@@ -8,7 +8,7 @@ Rules:
 - A mutant is caught by its own case, for the requirement it breaks. One that the record says is caught by that case
   alone is caught by no other; whether others of many catch it may be a matter of timing.
 - Deadlines are short, since references answer at once: a case that fails waits in vain only once, and not for long.
-  What nobody expects is confirmed with a long one: the machine may be busy.
+  An unexpected result is confirmed with a long one: the machine may be busy.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Matrix(NamedTuple):
         lines = [f"{self.role}: {len(self.reference)} cases, {rate}, {self.seconds:.1f} s"]
         for name, results in self.caught.items():
             caught = sorted(results, key=lambda id_, name=name: id_ != known[name].caught_by)  # type: ignore[misc]
-            lines.append(f"  {known[name].breaks}  {name:<36} {', '.join(caught) or 'nobody'}")
+            lines.append(f"  {known[name].breaks}  {name:<36} {', '.join(caught) or 'no case'}")
         return lines
 
 

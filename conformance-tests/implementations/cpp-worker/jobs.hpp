@@ -157,7 +157,7 @@ class Slots {  // one thread each, which runs one job at a time
       lock.lock();
       eventfd_t rings;
       if (job->is_stopped) eventfd_read(wake, &rings);
-      if (running_.erase(job) == 0) continue;  // nobody wants to know
+      if (running_.erase(job) == 0) continue;  // it was abandoned
       if (ended_.empty()) eventfd_write(bell, 1);
       ended_.push_back(job);
     }

@@ -53,7 +53,7 @@ class Session {
     socket_.connect(options.address);
   }
 
-  // Before the monitor is closed: libzmq would wait for ever to tell an event that nobody reads.
+  // Before the monitor is closed: libzmq would wait for ever to deliver an event that is not read.
   ~Session() { zmq_socket_monitor(socket_, nullptr, 0); }
 
   // Until it is over; `signals` is readable when the worker has to leave.
@@ -294,7 +294,7 @@ class Session {
     const auto found = announced_.find(response.getId());
     if (found == announced_.end()) return;
     auto& [size, content, is_fetched] = found->second;
-    if (!is_fetched || response.getOffset() != content->size()) return;  // nobody has asked for it
+    if (!is_fetched || response.getOffset() != content->size()) return;  // it was not asked for
     *content += piece.substr(0, size - content->size());
     if (response.getStatus() != ObjectResponseStatus::OK || piece.empty()) {
       announced_.erase(found);

@@ -153,7 +153,7 @@ class ClientLoop:
             while data:
                 data = data[os.write(self.writer.fileno(), data) :]
         except (OSError, ValueError):
-            pass  # nobody listens any more
+            pass  # the adapter's reader has gone
 
     def do_hello(self, command: Dict[str, Any]) -> None:
         self.say("hello", version=2, can=ABILITIES)

@@ -121,7 +121,7 @@ class TakesLogsForOutcomes(ReferenceClient):
 class FearsExplanations(ReferenceClient):
     def on_explanation(self, message: Message) -> None:
         if message.requestId == 4711:
-            self.end_client("nobody asked")
+            self.end_client("it was not asked for")
 
 
 @mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/words-about-tasks-are-no-outcomes")
@@ -153,11 +153,11 @@ class ExpectsOnlyWhatItAskedFor(ReferenceClient):
             super().on_confirmation(task, outcome)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/unasked-answers-harm-nobody")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/unasked-answers-are-ignored")
 class FearsUnaskedAnswers(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         if not task.is_cancelling and outcome == RUNNING and not task.nodes:
-            self.end_task(task, "error", message="it runs, and nobody asked")
+            self.end_task(task, "error", message="it runs, which was not asked")
         else:
             super().on_confirmation(task, outcome)
 

@@ -135,7 +135,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
             elif message.type == "DisconnectRequest":
                 self.on_disconnect_request(connection, message)
             elif peer is None:
-                self.on_stranger(connection, message)
+                self.on_message_without_session(connection, message)
             else:
                 self.check_role(peer, message)
                 getattr(self, handler_name(message.type))(peer, message)
@@ -172,7 +172,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         if message.type not in SENT_BY[peer.role]:
             raise Refused("protocolViolation", f"a {peer.role} does not send {message.type}")
 
-    def on_stranger(self, connection: Connection, message: Message) -> None:
+    def on_message_without_session(self, connection: Connection, message: Message) -> None:
         if message.type not in ANSWERS:
             raise Refused("notGreeted", "say Hello first")
 

@@ -1,7 +1,7 @@
 """What the reference scheduler tells monitors: all of the state compared with what was told before.
 
 Rules:
-- It publishes far more often than a scheduler for people does, so that nobody waits for the suite's own tests.
+- It publishes far more often than a scheduler for people does, so that the suite's own tests do not wait.
 - Nothing here is used elsewhere but `note_run` and `is_watched`; nothing that a monitor sends leads anywhere else.
 """
 

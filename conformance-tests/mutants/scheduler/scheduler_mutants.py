@@ -157,7 +157,7 @@ class TakesAnyAmount(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-022", caught_by="scheduler/session/nobody-is-welcomed-while-it-stops")
+@mutant(breaks="SCL-SES-022", caught_by="scheduler/session/every-hello-is-refused-while-it-stops")
 class WelcomesWhileItStops(ReferenceScheduler):
     def check_shutting_down(self) -> None:
         pass
@@ -176,22 +176,22 @@ class KeepsTasksAtANewHello(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/stranger-is-told-to-greet")
-class IgnoresStrangers(ReferenceScheduler):
-    def on_stranger(self, connection: Connection, message: Message) -> None:
+@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/unregistered-peer-is-told-to-greet")
+class IgnoresUnknownIds(ReferenceScheduler):
+    def on_message_without_session(self, connection: Connection, message: Message) -> None:
         pass
 
 
-@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/late-answers-of-strangers-are-ignored")
+@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/late-answers-without-a-session-are-ignored")
 class RefusesLateAnswers(ReferenceScheduler):
-    def on_stranger(self, connection: Connection, message: Message) -> None:
+    def on_message_without_session(self, connection: Connection, message: Message) -> None:
         if message.type in ANSWERS:
             raise Refused("notGreeted", "say Hello first")
-        super().on_stranger(connection, message)
+        super().on_message_without_session(connection, message)
 
 
 @mutant(breaks="SCL-SES-012", caught_by="scheduler/session/farewell-is-answered")
-class AnswersNoFarewellOfStrangers(ReferenceScheduler):
+class AnswersNoFarewellWithoutSession(ReferenceScheduler):
     def on_disconnect_request(self, connection: Connection, message: Message) -> None:
         if connection in self.sessions:
             super().on_disconnect_request(connection, message)
@@ -279,7 +279,7 @@ class ReadsWithoutALimit(ReferenceScheduler):
             raise
 
 
-@mutant(breaks="SCL-SEC-001", caught_by="scheduler/security/mutated-frames-harm-nobody")
+@mutant(breaks="SCL-SEC-001", caught_by="scheduler/security/mutated-frames-do-no-harm")
 class DiesOfManyFaults(ReferenceScheduler):
     def on_unreadable(self, reason: str) -> Optional[Message]:
         self.faults = getattr(self, "faults", 0) + 1

@@ -28,7 +28,7 @@ class AddsAFrameWhereItKnowsLittle(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-second-gets-a-snapshot-too")
-class OneSnapshotOfNobodyIsEnough(ReferenceScheduler):
+class OneEmptySnapshotIsEnough(ReferenceScheduler):
     snapshots = 0
 
     def takes_snapshot(self) -> bool:
@@ -56,7 +56,7 @@ class ForgetsFailures(ReferenceScheduler):
         return before is None or (before[:-1] != row[:-1] and before[-1] == row[-1])
 
 
-@mutant(breaks="SCL-MON-006", caught_by=f"{MONITORS}/nobody-notices-what-a-monitor-sends")
+@mutant(breaks="SCL-MON-006", caught_by=f"{MONITORS}/what-a-monitor-sends-changes-nothing")
 class ObeysMonitors(ReferenceScheduler):
     def on_monitor_frame(self, frame: bytes) -> None:
         super().on_monitor_frame(frame)
@@ -82,7 +82,7 @@ class FeelsWatchedForEver(ReferenceScheduler):
 # Sending away ---------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/protected-scheduler-sends-nobody-away")
+@mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/protected-scheduler-asks-no-worker-to-leave")
 class ProtectsNoWorker(ReferenceScheduler):
     def obeys(self) -> bool:
         return True

@@ -149,11 +149,11 @@ class GrantsNumbersOfThoseWhoLeft(ReferenceScheduler):
         return left.pop() if left else super().new_number()
 
 
-@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/stranger-is-told-to-greet")
-class IgnoresAllOfStrangersButHeartbeats(ReferenceScheduler):
-    def on_stranger(self, connection: Connection, message: Message) -> None:
+@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/unregistered-peer-is-told-to-greet")
+class IgnoresAllWithoutSessionButHeartbeats(ReferenceScheduler):
+    def on_message_without_session(self, connection: Connection, message: Message) -> None:
         if message.type == "Heartbeat":
-            super().on_stranger(connection, message)
+            super().on_message_without_session(connection, message)
 
 
 @mutant(breaks="SCL-SES-014", caught_by="scheduler/session/heartbeat-is-echoed")

@@ -86,8 +86,8 @@ class BlamesTheTargetItself(ReferenceScheduler):
         super().tell_outcome(task, *arguments, **more)
 
 
-@mutant(breaks="SCL-SCH-032", caught_by="scheduler/graphs/nodes-that-nobody-needs-are-not-run")
-class RunsWhatNobodyNeeds(ReferenceScheduler):
+@mutant(breaks="SCL-SCH-032", caught_by="scheduler/graphs/unneeded-nodes-are-not-run")
+class RunsUnneededNodes(ReferenceScheduler):
     def drop_unneeded(self, node: Task) -> None:
         pass
 

@@ -241,7 +241,7 @@ class TaskKeeper:
         return self.instances.get(instance)
 
     def on_unknown_instance(self, instance: int) -> Optional[Task]:
-        raise Refused("protocolViolation", f"nobody was given an instance {instance}")
+        raise Refused("protocolViolation", f"there is no instance {instance}")
 
     def on_foreign_instance(self, instance: int) -> Optional[Task]:
         raise Refused("protocolViolation", f"instance {instance} is another worker's")
@@ -283,7 +283,7 @@ class TaskKeeper:
             raise Refused("protocolViolation", f"object {object_id:x} is not the worker's")
 
     def on_late_outcome(self, worker: Worker, object_id: int) -> None:
-        """It is ignored, and its object is nobody's."""
+        """It is ignored, and its object has no owner."""
         if object_id:
             self.let_go(self.objects[object_id])
 

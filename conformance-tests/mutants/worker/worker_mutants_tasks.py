@@ -241,7 +241,7 @@ class DoesNotFindWhatRuns(ReferenceWorker):
 
 
 @mutant(breaks="SCL-WRK-019", caught_by="worker/cancel/each-id-is-answered")
-class IgnoresStrangers(ReferenceWorker):
+class IgnoresUnknownIds(ReferenceWorker):
     newest = 0
 
     def take(self, task: Task) -> None:
@@ -423,7 +423,7 @@ class StripsWhatItHears(ReferenceWorker):
         return super().call(name, task, arguments, execution).replace(b' "', b'"')
 
 
-@mutant(breaks="SCL-WRK-032", caught_by="worker/watched/runs-are-told-while-somebody-looks-on")
+@mutant(breaks="SCL-WRK-032", caught_by="worker/watched/runs-are-reported-while-watched")
 class TellsOfItsLastRunOnly(ReferenceWorker):
     def runs(self, microseconds: List[int]) -> List[int]:
         return super().runs([0, *microseconds])[3:6] if len(microseconds) > 1 else [2, *super().runs(microseconds)[1:]]

@@ -190,7 +190,7 @@ def bench_class(role: str) -> Type[Bench]:
 
 
 def free_address() -> str:
-    """An address of this host where nobody listens."""
+    """An unused address of this host."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"tcp://127.0.0.1:{probe.getsockname()[1]}"

@@ -39,7 +39,7 @@ class Adapter:
         self._incomplete = b""
         self._is_closing = False
         self.has_ended = False  # nothing more will come
-        self.events: List[Dict[str, Any]] = []  # that nobody has taken
+        self.events: List[Dict[str, Any]] = []  # that no case has taken
         for each in (self.stdin, self.stdout):
             os.set_blocking(each.fileno(), False)
 

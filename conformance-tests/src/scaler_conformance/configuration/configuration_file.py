@@ -35,14 +35,14 @@ class Configuration(NamedTuple):
         if unknown:
             raise ValueError(f"{path}: there is no option {unknown[0]}; there are {', '.join(sorted(_KEYS))}")
         missing = table.get("missing", [])
-        strangers = sorted(set(missing) - set(FEATURES))
-        if strangers:
-            raise ValueError(f"{path}: there is no feature {strangers[0]}; there are {', '.join(FEATURES)}")
+        unknown = sorted(set(missing) - set(FEATURES))
+        if unknown:
+            raise ValueError(f"{path}: there is no feature {unknown[0]}; there are {', '.join(FEATURES)}")
         time_scale = table.get("time-scale", 1.0)
         if not isinstance(time_scale, (int, float)) or time_scale <= 0:
             raise ValueError(f"{path}: time-scale must be a number above 0")
         variants = {name: list(map(str, arguments)) for name, arguments in table.get("variants", {}).items()}
-        strangers = sorted(set(variants) - set(VARIANTS))
-        if strangers:
-            raise ValueError(f"{path}: there is no variant {strangers[0]}; there are {', '.join(VARIANTS)}")
+        unknown = sorted(set(variants) - set(VARIANTS))
+        if unknown:
+            raise ValueError(f"{path}: there is no variant {unknown[0]}; there are {', '.join(VARIANTS)}")
         return cls(str(table.get("name", "")), float(time_scale), frozenset(missing), variants)

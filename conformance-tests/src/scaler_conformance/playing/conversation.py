@@ -1,6 +1,6 @@
 """One conversation with the implementation under test: what was sent, what came, and waiting for what should come.
 
-    implementation ◀──socket── Transport ──▶ Conversation (one a peer): queue of messages nobody has taken yet
+    implementation ◀──socket── Transport ──▶ Conversation (one a peer): queue of messages that no case has taken
                                                  ▲ expect, fence, expect_nothing_more: the case
 
 Rules:
@@ -8,7 +8,7 @@ Rules:
 - Silence is proven by a fence: a Heartbeat goes out, and all that the implementation had to say before it answered is
   there when its HeartbeatEcho is.
 - Heartbeats of the other side are answered at once and by themselves, unless a case wants to see what happens if not;
-  they and their echoes are in nobody's way.
+  they and their echoes are kept apart from the rest.
 - `expect` takes the first message that fits and leaves the others: a case that minds their order compares
   `position`, and one that minds more ends with `expect_nothing_more`.
 """

@@ -65,7 +65,7 @@ def _rows(columns: Struct, key: str, names: Sequence[str]) -> Dict[int, List[int
 
 
 class PlayedMonitor(PlayedPeer):
-    """A monitor. It greets nobody."""
+    """A monitor, which sends no Hello."""
 
     role = "monitor"
     _transport: MonitorTransport

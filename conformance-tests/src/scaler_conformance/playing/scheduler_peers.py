@@ -153,7 +153,7 @@ class PlayedPeer(Conversation):
         return refusal
 
     def expect_no_session(self, requirement: Optional[str] = None) -> None:
-        """A Heartbeat is refused: the scheduler knows nobody here."""
+        """A Heartbeat is refused: there is no session."""
         self.beats = False
         self.send("Heartbeat", sequence=77)
         refusal = self.expect("Refusal", expected="Refusal of a Heartbeat without a session", requirement=requirement)

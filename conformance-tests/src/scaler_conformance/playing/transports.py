@@ -44,7 +44,7 @@ class RouterTransport(Transport):
         self.address = f"tcp://127.0.0.1:{port}"
 
     def stop_listening(self) -> None:
-        """Cut all connections; nobody is at the address until `restart`."""
+        """Cut all connections; the address is closed until `restart`."""
         self._socket.close(_LAST_WORDS_MILLISECONDS)
         self._by_identity.clear()
 

@@ -158,9 +158,9 @@ def _run(options: argparse.Namespace, command: List[str]) -> int:
         register = Register.load()
     except (OSError, ValueError) as error:
         return _usage(str(error))
-    strangers = known.unknown(each.id for each in cases_of(options.role))
-    if strangers:
-        return _usage(f"{options.known_failing}: there is no case {strangers[0]}")
+    unknown = known.unknown(each.id for each in cases_of(options.role))
+    if unknown:
+        return _usage(f"{options.known_failing}: there is no case {unknown[0]}")
     cases = _chosen(options)
     if not cases:
         return _usage(f"no case of the role {options.role} is chosen; --list shows them")

@@ -166,7 +166,7 @@ def a_large_result_is_fetched_and_deleted(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-004"])
 def an_unwanted_result_object_is_deleted(bench: RoleBench) -> None:
-    """The object of a result that nobody waits for any more is deleted as well."""
+    """The object of a result that is not needed any more is deleted as well."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)

@@ -135,7 +135,7 @@ def a_late_outcome_of_the_old_session_is_none(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-009"])
 def waits_longer_between_attempts(bench: RoleBench) -> None:
-    """While nobody answers at the address, attempts to connect come ever more seldom."""
+    """While no scheduler answers at the address, the pauses between attempts to connect grow."""
     session = bench.welcomed()
     session.expect_task(bench.submit_one())
     check_growing_pauses(bench.router, bench.settings.deadline_seconds)

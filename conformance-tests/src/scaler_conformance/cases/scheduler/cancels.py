@@ -1,4 +1,4 @@
-"""Cancels: of tasks that wait, that run, that have ended, and that nobody knows."""
+"""Cancels: of tasks that wait, that run, that have ended, and that are unknown."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from scaler_conformance.playing.scheduler_peers import PlayedClient
 
 @case(covers=["SCL-SCH-023"])
 def questions_are_answered(bench: RoleBench) -> None:
-    """Questions are answered under their requestId: of a task that waits, that runs, and that nobody knows."""
+    """Questions are answered under their requestId: of a task that waits, that runs, and that is unknown."""
     client, worker = bench.client(), bench.worker()
     client.submit(2)
     worker.expect_task()

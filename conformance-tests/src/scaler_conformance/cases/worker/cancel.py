@@ -129,8 +129,8 @@ def each_id_is_answered(bench: RoleBench) -> None:
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
     queued = worker.submit_many("echo", [[2], [3], [4]])
-    (stranger,) = worker.new_instances()
-    ids = [queued[2], finished, *running, stranger, queued[0]]
+    (unknown,) = worker.new_instances()
+    ids = [queued[2], finished, *running, unknown, queued[0]]
     worker.send("TaskCancel", ids=ids)
     for each in ids:
         worker.expect_confirmation(each)

@@ -27,7 +27,7 @@ def lists_what_it_serves(bench: RoleBench) -> None:
 def unknown_name_fails(bench: RoleBench) -> None:
     """A task with a name that the worker does not serve is failed, functionNotLoaded."""
     worker = bench.welcomed()
-    for name in ("nobody.example/serves-this", PREFIX + "echo2", PREFIX.rstrip("/"), "echo"):
+    for name in ("unknown.example/function", PREFIX + "echo2", PREFIX.rstrip("/"), "echo"):
         task = worker.submit_payloads("echo", [b"[1]"], functionName=name)[0]
         worker.expect_failure(task, "functionNotLoaded")
     worker.expect_nothing_more()

@@ -44,7 +44,7 @@ def output_comes_before_the_outcome(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-018"])
 def output_is_not_streamed_unasked(bench: RoleBench) -> None:
-    """What a task without the option prints is nobody's business."""
+    """What a task without the option prints is not sent."""
     worker = bench.welcomed()
     worker.expect_value(worker.submit("log", 1, "unasked\n"), None)
     worker.expect_value(worker.submit("log", 2, "unasked\n"), None)

@@ -34,7 +34,7 @@ def drops_what_has_not_started(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-029"])
 def stops_what_runs(bench: RoleBench) -> None:
-    """Tasks that run when the session ends are stopped: nobody wants their results."""
+    """Tasks that run when the session ends are stopped: their results are not needed."""
     hold = bench.hold()
     worker = bench.welcomed()
     worker.occupy([hold])

@@ -141,7 +141,7 @@ def says_hello_again_to_each_scheduler(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-009"])
 def waits_longer_between_attempts(bench: RoleBench) -> None:
-    """While nobody answers at the address, attempts to connect come ever more seldom; then the worker is back."""
+    """While no scheduler answers at the address, the pauses between attempts to connect grow; then it is back."""
     bench.welcomed()
     check_growing_pauses(bench.router, bench.settings.deadline_seconds)
     bench.rejoined().fence()
