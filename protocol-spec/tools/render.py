@@ -23,8 +23,9 @@ NOT_TO_BE_EDITED = "<!-- generated from machines/*.toml by tools/render.py: do n
 ABOUT_TABLES = (
     "Each table is total: for every state and event it gives the next state, or says that the event is *ignored*, or"
     " that it is a *fault*, which cannot happen while all peers follow the protocol. What is sent in response follows"
-    " the state. The tables are data in [machines/](machines/). Our scheduler runs on the one of its tasks, and tests"
-    " drive it through those of its sessions and objects."
+    " the state. The tables are data in [machines/](machines/), and tests compare each with our programs: the scheduler"
+    " runs on the one of its tasks and a peer's session on its own, and tests drive the scheduler, the client and the"
+    " worker's agent through the others."
 )
 
 
