@@ -22,9 +22,8 @@ from scaler_protocol import messages as m
 
 tomllib = pytest.importorskip("tomllib", reason="Python before 3.11 cannot read TOML")
 
-MACHINE: Dict[str, Any] = tomllib.loads(
-    (Path(__file__).resolve().parents[3] / "protocol-spec/machines/object.toml").read_text("utf-8")
-)
+TREE = next(path for path in Path(__file__).resolve().parents if (path / "protocol-spec").is_dir())
+MACHINE: Dict[str, Any] = tomllib.loads((TREE / "protocol-spec/machines/object.toml").read_text("utf-8"))
 SIZE = 20
 NEEDED = ("let_go_needed", "last_need_ends")  # events that only happen while a task needs the object
 
