@@ -19,8 +19,8 @@ import json
 from pathlib import Path
 from typing import Any, List, NamedTuple, Tuple
 
-from scaler_conformance.program import main as run_suite
-from scaler_conformance.toml_files import load_toml
+from scaler_conformance.configuration.toml_files import load_toml
+from scaler_conformance.running.program import main as run_suite
 
 FOLDER = Path(__file__).resolve().parent
 TREE = FOLDER.parents[1]

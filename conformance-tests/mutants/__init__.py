@@ -1,7 +1,7 @@
 """Who tests the suite: reference peers that pass every case, and mutants of them that each fail one.
 
 Rules:
-- A reference peer is correct and small; it is not fast, and nobody uses it for work.
+- A reference peer is correct and small; it is not fast, and not meant for work.
 - A mutant differs from its reference by as little as can be, and breaks one requirement. The case that is made for that
   requirement catches it. Each case has a mutant that no other case catches: `record.py`.
 - Nothing here is part of the package: it is for the suite's own tests, and for those who write cases.

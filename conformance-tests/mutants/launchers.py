@@ -13,7 +13,7 @@ import threading
 import traceback
 from typing import Any, Callable, Dict, Optional
 
-from scaler_conformance.implementation import Launcher, Running
+from scaler_conformance.benches.implementation import Launcher, Running
 
 EXIT_CRASHED = 70
 

@@ -8,7 +8,7 @@ Rules:
 - A mutant is caught by its own case, for the requirement it breaks. One that the record says is caught by that case
   alone is caught by no other; whether others of many catch it may be a matter of timing.
 - Deadlines are short, since references answer at once: a case that fails waits in vain only once, and not for long.
-  What nobody expects is confirmed with a long one: the machine may be busy.
+  An unexpected result is confirmed with a long one: the machine may be busy.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-import mutants
 from mutants import Mutant, mutants_of
 from mutants.launchers import ThreadLauncher
 from scaler_conformance.cases import cases_of
-from scaler_conformance.known_failing import KnownFailing
-from scaler_conformance.register import Register
-from scaler_conformance.results import CaseResult
-from scaler_conformance.runner import Runner
-from scaler_conformance.settings import Settings
-from scaler_conformance.verdicts import Verdict
+from scaler_conformance.configuration.settings import Settings
+from scaler_conformance.judging.known_failing import KnownFailing
+from scaler_conformance.judging.register import Register
+from scaler_conformance.judging.results import CaseResult
+from scaler_conformance.judging.verdicts import Verdict
+from scaler_conformance.running.runner import Runner
 
 SETTINGS = Settings(time_scale=0.08, effort=0.01, seed=7)
 CONFIRMING_SETTINGS = Settings(time_scale=0.5, effort=0.01, seed=7)
@@ -64,7 +63,7 @@ class Matrix(NamedTuple):
         lines = [f"{self.role}: {len(self.reference)} cases, {rate}, {self.seconds:.1f} s"]
         for name, results in self.caught.items():
             caught = sorted(results, key=lambda id_, name=name: id_ != known[name].caught_by)  # type: ignore[misc]
-            lines.append(f"  {known[name].breaks}  {name:<36} {', '.join(caught) or 'nobody'}")
+            lines.append(f"  {known[name].breaks}  {name:<36} {', '.join(caught) or 'no case'}")
         return lines
 
 
@@ -79,10 +78,11 @@ class Row(NamedTuple):
 
 def load(role: str) -> Any:
     """Import a role's mutants; the class of its reference."""
-    for module in sorted(pkgutil.iter_modules(mutants.__path__), key=lambda each: each.name):
+    package = importlib.import_module(f"mutants.{role}")
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         if module.name.startswith(f"{role}_mutants"):
-            importlib.import_module(f"mutants.{module.name}")
-    reference = importlib.import_module(f"mutants.reference_{role}")
+            importlib.import_module(f"mutants.{role}.{module.name}")
+    reference = importlib.import_module(f"mutants.{role}.reference_{role}")
     return getattr(reference, f"Reference{role.capitalize()}")
 
 

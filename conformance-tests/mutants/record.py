@@ -55,7 +55,7 @@ def fingerprint_of_case(function: Callable[..., Any]) -> str:
 
 def fingerprint_of_mutant(mutant: Mutant) -> str:
     """Of its class, of those between it and the reference, and of the parts that it has in place of the reference's."""
-    classes = _own_classes(mutant.peer, f"mutants.{mutant.role}_mutants")
+    classes = _own_classes(mutant.peer, f"mutants.{mutant.role}.{mutant.role}_mutants")
     return _fingerprint("".join(_classes_of(each.__module__)[each.__name__] for each in classes))
 
 

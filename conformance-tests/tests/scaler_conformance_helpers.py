@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from mutants.launchers import ThreadLauncher
-from mutants.reference_worker import ReferenceWorker
+from mutants.worker.reference_worker import ReferenceWorker
 
 from scaler_conformance.cases import Case
-from scaler_conformance.known_failing import KnownFailing
-from scaler_conformance.register import Register, Requirement
-from scaler_conformance.results import CaseResult
-from scaler_conformance.runner import Runner
-from scaler_conformance.settings import Settings
+from scaler_conformance.configuration.settings import Settings
+from scaler_conformance.judging.known_failing import KnownFailing
+from scaler_conformance.judging.register import Register, Requirement
+from scaler_conformance.judging.results import CaseResult
+from scaler_conformance.running.runner import Runner
 
 MUST, SHOULD = "SCL-TST-001", "SCL-TST-002"
 QUICK = Settings(time_scale=0.02)

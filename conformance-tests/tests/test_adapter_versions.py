@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Dict
 
 import pytest
+from mutants.client.reference_client import ReferenceClient
 from mutants.matrix import runner_for
-from mutants.reference_client import ReferenceClient
 
 from scaler_conformance.cases import cases_of
-from scaler_conformance.results import CaseResult
-from scaler_conformance.settings import Settings
-from scaler_conformance.verdicts import Verdict
+from scaler_conformance.configuration.settings import Settings
+from scaler_conformance.judging.results import CaseResult
+from scaler_conformance.judging.verdicts import Verdict
 
 
 class AdapterOfVersion1(ReferenceClient):

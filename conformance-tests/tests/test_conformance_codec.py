@@ -8,9 +8,9 @@ from typing import Any, Dict
 
 import pytest
 
-from scaler_conformance.codec import SCHEMA, Message, UnreadableMessageError
-from scaler_conformance.mutations import faulty_headers, mutated
-from scaler_conformance.other_schemas import tomorrow, yesterday
+from scaler_conformance.codec.faulty_frames import faulty_headers, mutated
+from scaler_conformance.codec.other_schemas import tomorrow, yesterday
+from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 
 TASK: Dict[str, Any] = {"ids": [1, 2], "functionName": "x", "options": {"priority": -3, "profiling": True}}
 

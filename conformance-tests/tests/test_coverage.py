@@ -10,7 +10,7 @@ from mutants import mutants_of
 from mutants.matrix import load
 
 from scaler_conformance.cases import cases_of
-from scaler_conformance.register import Register
+from scaler_conformance.judging.register import Register
 
 ROLES = ("worker", "scheduler", "client")
 MOST_LINES = 40
@@ -29,8 +29,8 @@ def duties(role: str) -> Set[str]:
 def test_cases_speak_of_requirements_that_there_are(role: str) -> None:
     register = Register.load()
 
-    strangers = {f"{each.id}: {id_}" for each in cases_of(role) for id_ in each.covers if id_ not in register}
-    assert strangers == set()
+    unknown = {f"{each.id}: {id_}" for each in cases_of(role) for id_ in each.covers if id_ not in register}
+    assert unknown == set()
     others = {f"{each.id}: {id_}" for each in cases_of(role) for id_ in each.covers if role not in register[id_].roles}
     assert others == set()
 

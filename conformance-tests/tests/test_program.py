@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 import scaler_conformance
-from scaler_conformance.program import main
+from scaler_conformance.running.program import main
 
 FOLDER = Path(__file__).resolve().parents[1]
 SMOKE = "worker/session/says-hello-first"
@@ -20,7 +20,7 @@ SMOKE = "worker/session/says-hello-first"
 def reference(monkeypatch: pytest.MonkeyPatch) -> List[str]:
     """The command of the reference worker, as a process."""
     monkeypatch.setenv("PYTHONPATH", f"{FOLDER}:{FOLDER / 'src'}")
-    return ["--", sys.executable, "-m", "mutants.reference_worker", "{address}"]
+    return ["--", sys.executable, "-m", "mutants.worker.reference_worker", "{address}"]
 
 
 def test_a_run_that_passes(reference: List[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any, Dict
 
 import pytest
 
-from scaler_conformance.register import Register
+from scaler_conformance.judging.register import Register
+from scaler_conformance.judging.results import CaseResult, Report
+from scaler_conformance.judging.verdicts import Teardown, Verdict
 from scaler_conformance.reports.console import Console
 from scaler_conformance.reports.html_report import html_report
 from scaler_conformance.reports.text_reports import json_report, junit_report, tap_report
-from scaler_conformance.results import CaseResult, Report
-from scaler_conformance.verdicts import Teardown, Verdict
 
 HELLO_FIRST, BEATS = "SCL-SES-001", "SCL-SES-013"
 EVIL = "</script><script>alert(1)</script> & \x01"

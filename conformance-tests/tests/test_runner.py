@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mutants.reference_worker import ReferenceWorker
+from mutants.worker.reference_worker import ReferenceWorker
 from scaler_conformance_helpers import MUST, SHOULD, made_up_case, result_of, runner
 
-from scaler_conformance.conversation import check
-from scaler_conformance.settings import Settings
-from scaler_conformance.verdicts import NotApplicable, Teardown, Verdict
+from scaler_conformance.configuration.settings import Settings
+from scaler_conformance.judging.verdicts import NotApplicable, Teardown, Verdict
+from scaler_conformance.playing.conversation import check
 
 
 def passes(bench: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Dict
 
 import pytest
 
-from scaler_conformance.register import SPECIFICATION, Register
+from scaler_conformance.judging.register import SPECIFICATION, Register
 
 TREE = Path(__file__).resolve().parents[2]
 WANTED = {

@@ -28,7 +28,7 @@ struct TaskOptions {
   capabilities @1 :List(Capability);
   retries @2 :UInt16;  # further attempts after a processor died of this task
   timeLimitMilliseconds @3 :UInt64;  # 0: none
-  memoryLimitBytes @4 :UInt64;  # 0: none
+  memoryLimitBytes @4 :UInt64;  # of resident memory of the process that runs the task; 0: none
   profiling @5 :Bool;  # fill the profile columns of TaskResult
   atMostOnce @6 :Bool;  # never run again once handed to a worker
   streamOutput @7 :Bool;  # send what the task prints as TaskLog

@@ -16,7 +16,7 @@ struct Hello {
   processId @8 :UInt32;
   name @9 :Text;  # for humans
   slots @10 :UInt32;  # worker: how many tasks run at once
-  queueSize @11 :UInt32;  # worker: how many tasks may be queued per slot
+  queueSize @11 :UInt32;  # worker: how many tasks it takes for each slot, including those that run; 0 counts as 1
   capabilities @12 :List(Common.Capability);  # worker
   previousSession @13 :UInt32;  # 0: none; for the log of a peer that comes back
   heartbeatIntervalMilliseconds @14 :UInt32;
@@ -46,7 +46,7 @@ struct Limits {
   chunkBytes @2 :UInt32;  # of one ObjectResponse
   tasksInFlight @3 :UInt64;  # of one client, see TaskEcho; 0: no limit
   bytesInFlight @4 :UInt64;  # likewise
-  inlineBytes @5 :UInt32;  # a payload of so many bytes and more travels as an object
+  inlineBytes @5 :UInt32;  # arguments and results of so many bytes and more should travel as objects
 }
 
 struct Refusal {
@@ -98,7 +98,7 @@ struct HeartbeatEcho {
   sequence @0 :UInt64;
   slots @1 :UInt32;  # how many tasks the whole cluster can run at once
   tasksWaiting @2 :UInt64;
-  isWatched @3 :Bool;  # to a worker: somebody looks on, fill the columns of runs in TaskResult
+  isWatched @3 :Bool;  # to a worker: a monitor is subscribed, fill the column runs of TaskResult
 }
 
 struct DisconnectRequest {

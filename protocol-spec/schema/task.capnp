@@ -51,7 +51,7 @@ struct TaskResult $Columns.entries("ids") {
   busyMicroseconds @5 :UInt64;  # time the batch kept processors busy
   durationsMicroseconds @6 :List(UInt64);  # these three with profiling only
   cpuMicroseconds @7 :List(UInt64);
-  peakMemoryBytes @8 :List(UInt64);
+  peakMemoryBytes @8 :List(UInt64);  # resident memory of the process at most, beyond what it had when the task began
   causes @9 :List(UInt64);
   # Scheduler to client, graphs only: 1 + the id of the node whose failure the entry passes on to a target
   # that needed it; 0: the outcome is the task's own.

@@ -8,6 +8,7 @@ For developers; needs pycapnp. What is in the files: vectors/README.md. The help
 from __future__ import annotations
 
 import json
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -109,9 +110,24 @@ def _of_message(message: Any, discriminant: int, newer: Any) -> Iterator[Vector]
     defaults = frame_of(type(message)())
     yield Vector(f"{name}/defaults", defaults, meaning_of(defaults))
     yield Vector(f"{name}/null", frame([struct_pointer(0, 1, 1), discriminant, 0]), meaning_of(defaults))
+    shorter = shortened(full)
+    if shorter != full:
+        yield Vector(f"{name}/older", shorter, meaning_of(shorter))
     root = build(message, newer)
     fill_what_is_newer(getattr(root, member_field(message)))
     yield Vector(f"{name}/newer", bytes(root.to_bytes()), meaning_of(full))
+
+
+def shortened(data: bytes) -> bytes:
+    """A header of one segment whose member ends sooner: its last pointer, or else its last word of data, is not there.
+
+    So an older schema has it, which did not have the last field yet.
+    """
+    assert data[:4] == bytes(4), "one segment"
+    at = 8 + 2 * 8  # behind the segment table, the root's pointer, and the root's discriminant
+    words, pointers = struct.unpack_from("<HH", data, at + 4)
+    sizes = (words, pointers - 1) if pointers else (max(0, words - 1), 0)
+    return data[: at + 4] + struct.pack("<HH", *sizes) + data[at + 8 :]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import scaler.client.objects as client_objects
-from scaler import Client
+from scaler import Client, NamedFunction
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address
@@ -169,22 +169,22 @@ class Cluster:
         self._programs.append(program)
         return program
 
-    def worker(self) -> subprocess.Popen[bytes]:
+    def worker(self, *options: str) -> subprocess.Popen[bytes]:
         self.relay.expect("worker")
-        worker = self._start("scaler.worker", self.relay.address, "-n", "1")
+        worker = self._start("scaler.worker", self.relay.address, "-n", "1", *options)
         self.relay.wait_for("HeartbeatEcho")
         return worker
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
+    def client(self, **options: Any) -> Iterator[Client]:
         self.relay.expect("client")
-        with Client(address=self.relay.address, heartbeat_interval_seconds=300) as client:
+        with Client(address=self.relay.address, heartbeat_interval_seconds=300, **options) as client:
             self.relay.wait_for("HeartbeatEcho", 1 + self.relay.count("Welcome", "worker"))
             yield client
 
     def raw(self, frames: List[bytes]) -> None:
         """Send one message on a connection of its own, and wait for the answer."""
-        self.relay.expect("stranger")
+        self.relay.expect("unregistered")
         parsed = parse_address(self.relay.address)
         with socket.create_connection((parsed.host, parsed.port)) as stream:
             protocol = Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES)
@@ -260,6 +260,36 @@ def failure(cluster: Cluster) -> None:
     cluster.end()
 
 
+def named_function(cluster: Cluster) -> None:
+    """A function is called by its name, in JSON: no object is placed."""
+    cluster.worker("--functions", "scaler.conformance/*=scaler.conformance")
+    with cluster.client() as client:
+        assert client.submit(NamedFunction("scaler.conformance/sum"), 1, 2, 39).result() == 42
+    cluster.end()
+
+
+def output(cluster: Cluster) -> None:
+    """What a task prints comes to its client before the result."""
+    cluster.worker("--functions", "scaler.conformance/*=scaler.conformance")
+    with cluster.client(stream_output=lambda output: None) as client:
+        client.submit(NamedFunction("scaler.conformance/log"), 1, "a line\n").result()
+    cluster.end()
+
+
+def draining(cluster: Cluster) -> None:
+    """A client asks that a worker leave, which it does when its task has ended."""
+    cluster.worker("--functions", "scaler.conformance/*=scaler.conformance")
+    with cluster.client() as client:
+        future = client.submit(NamedFunction("scaler.conformance/sleep"), 500)
+        cluster.relay.wait_for("Task", 2)
+        welcome = next(line for line in cluster.relay.lines if line.get("message") == "Welcome")
+        session: int = decode(bytes.fromhex(welcome["frames"][0])).session
+        client.shutdown_worker(session)
+        future.result()
+        cluster.relay.wait_for("closed")
+    cluster.relay.wait_for("closed", 2)
+
+
 def cancel_waiting(cluster: Cluster) -> None:
     """A task is cancelled that no worker has, for there is none."""
     with cluster.client() as client:
@@ -331,6 +361,9 @@ SCENARIOS: List[Callable[[Cluster], None]] = [
     one_task,
     one_batch,
     failure,
+    named_function,
+    output,
+    draining,
     cancel_waiting,
     cancel_running,
     objects_by_request,
@@ -339,7 +372,7 @@ SCENARIOS: List[Callable[[Cluster], None]] = [
     shutdown_refused,
     shutdown,
 ]
-OPTIONS: Dict[str, List[str]] = {"shutdown": ["--no-protected"]}
+OPTIONS: Dict[str, List[str]] = {"shutdown": ["--no-protected"], "draining": ["--no-protected"]}
 
 
 def record(scenario: Callable[[Cluster], None]) -> None:

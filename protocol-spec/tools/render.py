@@ -21,9 +21,11 @@ GENERATED = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULT
 LIFECYCLE = "lifecycle.md"
 NOT_TO_BE_EDITED = "<!-- generated from machines/*.toml by tools/render.py: do not edit -->"
 ABOUT_TABLES = (
-    "Each table is total: every event in every state leads to a state, or is *ignored*, or is a *fault*: it cannot"
-    " happen as long as all keep to their duties. What is sent then stands behind the state. The tables are data in"
-    " [machines/](machines/); that of a task at the scheduler is the one that our scheduler runs on."
+    "Each table is total: for every state and event it gives the next state, or says that the event is *ignored*, or"
+    " that it is a *fault*, which cannot happen while all peers follow the protocol. What is sent in response follows"
+    " the state. The tables are data in [machines/](machines/), and tests compare each with our programs: the scheduler"
+    " runs on the one of its tasks and a peer's session on its own, and tests drive the scheduler, the client and the"
+    " worker's agent through the others."
 )
 
 

@@ -86,7 +86,7 @@ void Job::stop() {
 }
 
 void Job::check() const {
-  if (is_stopped) throw Failed{FailureKind::TASK_RAISED, "stopped"};  // of interest to nobody
+  if (is_stopped) throw Failed{FailureKind::TASK_RAISED, "stopped"};  // its outcome is not needed
   if (time_limit != Clock::time_point::max() && Clock::now() >= time_limit)
     throw Failed{FailureKind::TIME_LIMIT, "it ran for longer than its time limit"};  // SCL-WRK-010
 }

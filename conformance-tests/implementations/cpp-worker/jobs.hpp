@@ -64,6 +64,7 @@ struct Job {
   bool is_cancelled = false;                     // if by force: answered when it has ended
   std::atomic<bool> is_stopped{false};  // it has to end
   int wake = -1;                        // an eventfd, readable once it is stopped
+  Clock::time_point began{};  // in its slot
   Clock::time_point time_limit = Clock::time_point::max();
   TaskStatus status = TaskStatus::SUCCESS;
   std::string payload;       // the result or Failure
@@ -101,6 +102,14 @@ class Slots {  // one thread each, which runs one job at a time
     for (const auto& job : jobs) queue_.emplace(job->turn, job);
     lock.unlock();
     for (std::size_t count = std::min(jobs.size(), threads_.size()); count > 0; --count) changed_.notify_one();
+  }
+
+  // The jobs that run: since when, by id.
+  std::map<std::uint64_t, Clock::time_point> running() {
+    const std::lock_guard lock(mutex_);
+    std::map<std::uint64_t, Clock::time_point> found;
+    for (const auto& job : running_) found[job->id] = job->began;
+    return found;
   }
 
   // Takes a job back; false if it has started.
@@ -141,13 +150,14 @@ class Slots {  // one thread each, which runs one job at a time
       if (is_closing_) return;
       const JobPointer job = queue_.extract(queue_.begin()).mapped();
       job->wake = wake;
+      job->began = Clock::now();
       running_.insert(job);
       lock.unlock();
       job->run();
       lock.lock();
       eventfd_t rings;
       if (job->is_stopped) eventfd_read(wake, &rings);
-      if (running_.erase(job) == 0) continue;  // nobody wants to know
+      if (running_.erase(job) == 0) continue;  // it was abandoned
       if (ended_.empty()) eventfd_write(bell, 1);
       ended_.push_back(job);
     }

@@ -53,7 +53,7 @@ class Session {
     socket_.connect(options.address);
   }
 
-  // Before the monitor is closed: libzmq would wait for ever to tell an event that nobody reads.
+  // Before the monitor is closed: libzmq would wait for ever to deliver an event that is not read.
   ~Session() { zmq_socket_monitor(socket_, nullptr, 0); }
 
   // Until it is over; `signals` is readable when the worker has to leave.
@@ -126,7 +126,11 @@ class Session {
       end_ = End::lost;
     } else if (now >= next_heartbeat_) {
       next_heartbeat_ = now + heartbeat_interval_;
-      send([this](auto message) { message.initHeartbeat().setSequence(++heartbeats_); });
+      send([this](auto message) {
+        auto heartbeat = message.initHeartbeat();
+        heartbeat.setSequence(++heartbeats_);
+        if (is_watched_) name_running(heartbeat);
+      });
     }
   }
 
@@ -290,7 +294,7 @@ class Session {
     const auto found = announced_.find(response.getId());
     if (found == announced_.end()) return;
     auto& [size, content, is_fetched] = found->second;
-    if (!is_fetched || response.getOffset() != content->size()) return;  // nobody has asked for it
+    if (!is_fetched || response.getOffset() != content->size()) return;  // it was not asked for
     *content += piece.substr(0, size - content->size());
     if (response.getStatus() != ObjectResponseStatus::OK || piece.empty()) {
       announced_.erase(found);
@@ -358,6 +362,21 @@ class Session {
       confirmation.setIds({id});
       confirmation.setOutcomes({static_cast<std::uint8_t>(outcome)});
     });
+  }
+
+  // SCL-WRK-033
+  void name_running(Heartbeat::Builder heartbeat) {
+    const auto jobs = slots_.running();
+    const auto now = Clock::now();
+    auto processors = heartbeat.initProcessors(jobs.size());
+    unsigned entry = 0;
+    for (const auto& [id, began] : jobs) {
+      auto processor = processors[entry++];
+      processor.setProcessId(getpid());
+      processor.setHasTask(true);
+      processor.setInstance(id);
+      processor.setTaskMicroseconds((now - began) / 1us);
+    }
   }
 
   void handle_balance(BalanceRequest::Reader request) {

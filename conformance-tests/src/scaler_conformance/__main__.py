@@ -2,7 +2,7 @@
 
 import sys
 
-from scaler_conformance.program import main
+from scaler_conformance.running.program import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,6 +23,7 @@ def generator():
     location = importlib.util.spec_from_file_location("generate", PACKAGE / "tools" / "generate.py")
     module = importlib.util.module_from_spec(location)
     sys.modules["generate"] = module  # dataclasses look their module up
+    sys.path.insert(0, str(PACKAGE / "tools"))  # where its other modules are
     location.loader.exec_module(module)
     yield module
     sys.path.remove(str(PACKAGE / "tools"))

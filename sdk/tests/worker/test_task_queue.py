@@ -112,6 +112,19 @@ def test_small_batches_that_are_alike_are_joined():
     assert queue.count == 0
 
 
+def test_what_has_started_before_is_not_given_back():
+    queue = TaskQueue()
+    queue.append(batch([1, 2]))
+    queue.append(batch([3, 4]))
+    queue.put_back(batch([5, 6]).with_attempt(2))
+    queue.put_back(batch([7], priority=-1).with_attempt(2))
+
+    assert list(queue.take_newest(3)) == [2, 3, 4]
+    assert list(queue.take_newest(9)) == [1]
+    assert list(queue.take_newest(9)) == []
+    assert [queue.take(1).ids[0] for _ in range(queue.count)] == [5, 6, 7]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_no_task_gets_lost_or_doubled_in_the_queue(seed):
     rng = random.Random(seed)

@@ -1,1 +1,6 @@
-"""What the cases of each role work with: a module a role, with a class RoleBench."""
+"""A bench for each role: the implementation under test, and the peers that the suite plays around it.
+
+Rules:
+- `implementation` starts and stops the implementation; `bench` is what the benches of all roles share.
+- A role's bench is the module of its name, class `RoleBench`.
+"""

@@ -17,12 +17,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import zmq
 
-from scaler_conformance.adapter import VERSION, VERSIONS, Adapter
+from scaler_conformance.benches.client_adapter import VERSION, VERSIONS, Adapter
 from scaler_conformance.benches.played_scheduler import PlayedScheduler
-from scaler_conformance.client_session import CHUNK_BYTES, ClientSession
-from scaler_conformance.conversation import Conversation, Transport, check
-from scaler_conformance.peers import MakeConversation, RouterTransport
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.client_session import CHUNK_BYTES, ClientSession
+from scaler_conformance.playing.conversation import Conversation, Transport, check
+from scaler_conformance.playing.transports import MakeConversation, RouterTransport
 
 MAJOR = 1
 TIMEOUT_MILLISECONDS = 60_000

@@ -7,9 +7,9 @@ import shutil
 import tempfile
 from typing import Any, Dict
 
-from scaler_conformance.bench import Bench
-from scaler_conformance.peers import RouterTransport
-from scaler_conformance.verdicts import Violation
+from scaler_conformance.benches.bench import Bench
+from scaler_conformance.judging.verdicts import Violation
+from scaler_conformance.playing.transports import RouterTransport
 
 HEARTBEAT_MILLISECONDS = 1000
 TOKEN_BYTES = 32

@@ -1,7 +1,7 @@
 """The bench for schedulers: the suite is their clients and workers.
 
     bench.client()      a client in a session; bench.worker(slots=2) likewise
-    bench.stranger()    a connection on which nothing was said
+    bench.unregistered()    a connection on which nothing was said
     bench.raw()         one whose bytes the case writes itself
 
 Rules:
@@ -19,12 +19,12 @@ import socket
 import time
 from typing import Any, List, Optional, Type, TypeVar
 
-from scaler_conformance.bench import Bench
-from scaler_conformance.conversation import check
-from scaler_conformance.monitor_peers import MonitorTransport, PlayedMonitor
-from scaler_conformance.raw_connection import RawConnection
-from scaler_conformance.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
-from scaler_conformance.verdicts import NotApplicable, Violation
+from scaler_conformance.benches.bench import Bench
+from scaler_conformance.judging.verdicts import NotApplicable, Violation
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.monitor_peers import MonitorTransport, PlayedMonitor
+from scaler_conformance.playing.raw_connection import RawConnection
+from scaler_conformance.playing.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
 
 PeerType = TypeVar("PeerType", bound=PlayedPeer)
 _PORTS = itertools.count(10_000 + os.getpid() * 37 % 20_000)
@@ -61,7 +61,7 @@ class RoleBench(Bench):
 
     # Peers ----------------------------------------------------------------------------------------------------------
 
-    def stranger(self, name: str = "", identity: bytes = b"", make: Type[Any] = PlayedClient) -> Any:
+    def unregistered(self, name: str = "", identity: bytes = b"", make: Type[Any] = PlayedClient) -> Any:
         """A connection on which nothing was said yet."""
         transport = GroupTransport(self.group, self.address, identity)
         return self._peer(transport, name or f"{make.role} {len(self.peers) + 1}", make)
@@ -81,13 +81,13 @@ class RoleBench(Bench):
 
     def client(self, **hello: Any) -> PlayedClient:
         """A client in a session."""
-        peer: PlayedClient = self.stranger()
+        peer: PlayedClient = self.unregistered()
         self._greeted(peer, hello)
         return peer
 
     def worker(self, **hello: Any) -> PlayedWorker:
         """A worker in a session, with one slot and no queue unless `hello` says otherwise."""
-        peer: PlayedWorker = self.stranger(make=PlayedWorker)
+        peer: PlayedWorker = self.unregistered(make=PlayedWorker)
         self._greeted(peer, hello)
         return peer
 
@@ -155,7 +155,7 @@ class RoleBench(Bench):
 
 
 def quiet_address(attempt: Optional[int] = None) -> str:
-    """An address of this host where nobody listens, and which no system gives out by itself.
+    """An unused address of this host, which no system gives out by itself.
 
     A port of those that outgoing connections get may be taken before the scheduler listens, even by the very
     connection that tries to reach it.

@@ -15,10 +15,10 @@ import itertools
 from typing import Any, Dict, List, Optional
 
 from scaler_conformance.benches.played_scheduler import PlayedScheduler
-from scaler_conformance.codec import Schema
-from scaler_conformance.conversation import Conversation, Transport, check
-from scaler_conformance.peers import RouterTransport
-from scaler_conformance.worker_session import FIRST_INSTANCE, WorkerSession
+from scaler_conformance.codec.schema_codec import Schema
+from scaler_conformance.playing.conversation import Conversation, Transport, check
+from scaler_conformance.playing.transports import RouterTransport
+from scaler_conformance.playing.worker_session import FIRST_INSTANCE, WorkerSession
 
 MAJOR = 1
 TIMEOUT_MILLISECONDS = 60_000

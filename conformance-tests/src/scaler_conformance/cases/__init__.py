@@ -15,7 +15,7 @@ import pkgutil
 from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, TypeVar
 
-from scaler_conformance.features import FEATURES
+from scaler_conformance.configuration.features import FEATURES
 
 CaseFunction = TypeVar("CaseFunction", bound=Callable[..., None])
 

@@ -1,1 +1,1 @@
-"""Reports, all made of one model (`scaler_conformance.results`)."""
+"""Reports, all made of one model (`scaler_conformance.judging.results`)."""

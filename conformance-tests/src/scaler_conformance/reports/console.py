@@ -10,9 +10,9 @@ import textwrap
 import threading
 from typing import List, Optional, TextIO
 
-from scaler_conformance.register import Register, UnknownRequirementError
-from scaler_conformance.results import CaseResult, Report
-from scaler_conformance.verdicts import Teardown, Verdict
+from scaler_conformance.judging.register import Register, UnknownRequirementError
+from scaler_conformance.judging.results import CaseResult, Report
+from scaler_conformance.judging.verdicts import Teardown, Verdict
 
 _COLOURS = {
     Verdict.PASS: "32",

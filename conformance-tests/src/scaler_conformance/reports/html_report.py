@@ -14,9 +14,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
-from scaler_conformance.bench import ROLES
-from scaler_conformance.results import CaseResult, Report
-from scaler_conformance.verdicts import Teardown, Verdict
+from scaler_conformance.benches.bench import ROLES
+from scaler_conformance.judging.results import CaseResult, Report
+from scaler_conformance.judging.verdicts import Teardown, Verdict
 
 _TEMPLATE = Path(__file__).with_name("matrix.html")
 _CLASSES = {

@@ -6,8 +6,8 @@ import json
 from typing import List
 from xml.sax.saxutils import escape, quoteattr
 
-from scaler_conformance.results import CaseResult, Report
-from scaler_conformance.verdicts import Verdict
+from scaler_conformance.judging.results import CaseResult, Report
+from scaler_conformance.judging.verdicts import Verdict
 
 _EXPECTED_TO_FAIL = "TO" + "DO"  # TAP's word for it
 _NOT_OK = (Verdict.FAIL, Verdict.XPASS, Verdict.ERROR)

@@ -37,6 +37,7 @@ class TaskTraits(NamedTuple):
     memory_limit_bytes: int = 0  # 0: none
     at_most_once: bool = False
     flags: int = 0  # TasksFlag
+    has_started: bool = False  # before, in a process that died
 
 
 class TaskBatch:
@@ -122,7 +123,7 @@ class TaskBatch:
             yield self.take(1)
 
     def with_attempt(self, attempt: int) -> TaskBatch:
-        self.traits = self.traits._replace(attempt=attempt)
+        self.traits = self.traits._replace(attempt=attempt, has_started=True)
         return self
 
     def remove(self, wanted: Set[int]) -> List[int]:
@@ -260,16 +261,21 @@ class TaskQueue:
         return {i for queue in self._queues.values() for batch in queue for i in batch.needed_objects()}
 
     def take_newest(self, count: int) -> array[int]:
-        """Take up to `count` tasks from the end of the queue, and return their ids."""
+        """Take up to `count` tasks that have never started from the end of the queue, and return their ids."""
         ids: array[int] = array("Q")
-        while len(ids) < count and self.count:
-            order = self._order[-1]
-            batch = self._queues[-order][-1]
-            number = min(count - len(ids), len(batch))
-            ids += batch.take_newest(number)
-            self.count -= number
-            if not len(batch):
-                self._drop_from(order, -1)
+        for order in reversed(self._order[:]):
+            queue = self._queues[-order]
+            for index in range(len(queue) - 1, -1, -1):
+                batch = queue[index]
+                if batch.traits.has_started:  # SCL-WRK-026
+                    continue
+                number = min(count - len(ids), len(batch))
+                if not number:
+                    return ids
+                ids += batch.take_newest(number)
+                self.count -= number
+                if not len(batch):
+                    self._drop_from(order, index)
         return ids
 
     def remove(self, wanted: Set[int]) -> List[int]:

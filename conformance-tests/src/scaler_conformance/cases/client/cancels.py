@@ -6,7 +6,7 @@ from typing import Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession, SentTask
+from scaler_conformance.playing.client_session import ClientSession, SentTask
 
 
 def cancelling(bench: RoleBench, force: bool = False) -> Tuple[ClientSession, int, SentTask]:
@@ -63,7 +63,7 @@ def a_result_crosses_the_cancel(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-008"])
 def an_unasked_cancel_is_an_outcome(bench: RoleBench) -> None:
-    """A scheduler may cancel what nobody asked to be cancelled, as targets of a graph that cannot be reached."""
+    """A scheduler may cancel tasks unasked, as targets of a graph that cannot be reached."""
     session = bench.welcomed()
     first, second = bench.submit(2)
     session.confirm(session.expect_task(first), "cancelled")
@@ -73,8 +73,8 @@ def an_unasked_cancel_is_an_outcome(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-008"])
-def unasked_answers_harm_nobody(bench: RoleBench) -> None:
-    """Running and notFound for a task whose cancel nobody asked for are no outcome, and unknown ids are ignored."""
+def unasked_answers_are_ignored(bench: RoleBench) -> None:
+    """Running and notFound for a task that was not cancelled are no outcome, and unknown ids are ignored."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)

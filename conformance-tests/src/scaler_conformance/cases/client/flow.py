@@ -6,8 +6,8 @@ from typing import List, Sequence
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.conversation import check
 
 
 def expect_just(bench: RoleBench, session: ClientSession, tasks: Sequence[int], count: int) -> None:

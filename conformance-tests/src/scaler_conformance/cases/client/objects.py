@@ -7,10 +7,10 @@ from typing import List, Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import CHUNK_BYTES, ClientObject, ClientSession, SentTask, tag_of
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.client_session import CHUNK_BYTES, ClientObject, ClientSession, SentTask, tag_of
+from scaler_conformance.playing.conversation import check
 
 LARGE = 300_000
 
@@ -166,7 +166,7 @@ def a_large_result_is_fetched_and_deleted(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-004"])
 def an_unwanted_result_object_is_deleted(bench: RoleBench) -> None:
-    """The object of a result that nobody waits for any more is deleted as well."""
+    """The object of a result that is not needed any more is deleted as well."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.other_schemas import tomorrow
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.codec.schema_codec import SCHEMA
 
 FAILED_KINDS = (
     "taskRaised",
@@ -33,7 +33,7 @@ def outcomes_come_in_any_order(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-005"])
 def outcomes_of_unknown_tasks_are_ignored(bench: RoleBench) -> None:
-    """An outcome of a task that was never submitted harms nobody, also between others."""
+    """An outcome of a task that was never submitted is ignored, also between others."""
     session = bench.welcomed()
     first, second = session.expect_tasks(bench.submit(2))
     session.tell([999_999], [b"1"])
@@ -102,7 +102,7 @@ def words_about_tasks_are_no_outcomes(bench: RoleBench) -> None:
     task = bench.submit_one()
     sent = session.expect_task(task)
     session.send("Explanation", requestId=0, text="tasks wait: no worker is connected")
-    session.send("Explanation", requestId=4711, text="nobody asked")
+    session.send("Explanation", requestId=4711, text="unasked")
     session.send("Info", requestId=4711, slots=1)
     for stream in (1, 2, 3, 200):
         session.send("TaskLog", id=sent.id, stream=stream, text="so far so good\n")

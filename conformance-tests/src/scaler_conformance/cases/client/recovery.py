@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Optional
 
-from scaler_conformance.attempts import check_growing_pauses
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.connection_attempts import check_growing_pauses
+from scaler_conformance.playing.conversation import check
 
 LARGE = 300_000
 
@@ -135,7 +135,7 @@ def a_late_outcome_of_the_old_session_is_none(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-009"])
 def waits_longer_between_attempts(bench: RoleBench) -> None:
-    """While nobody answers at the address, attempts to connect come ever more seldom."""
+    """While no scheduler answers at the address, the pauses between attempts to connect grow."""
     session = bench.welcomed()
     session.expect_task(bench.submit_one())
     check_growing_pauses(bench.router, bench.settings.deadline_seconds)

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.conversation import check
 
 ROUND = 100
 ENDING = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse", "ClientShutdownResponse")
@@ -116,8 +116,8 @@ def mutated_frames_do_not_end_it(bench: RoleBench) -> None:
 
 
 def samples(bench: RoleBench) -> List[Sequence[bytes]]:
-    """Messages that a scheduler sends, about tasks and objects that nobody knows."""
-    failure = SCHEMA.encode_failure(kind="taskRaised", message="nobody knows it", attempts=1)
+    """Messages that a scheduler sends, about unknown tasks and objects."""
+    failure = SCHEMA.encode_failure(kind="taskRaised", message="it is unknown", attempts=1)
     far = 1 << 50
     made: List[Tuple[str, Dict[str, Any], bytes]] = [
         ("TaskResult", {"ids": [far, far + 1], "payloadSizes": [3, 4], "codec": "json"}, b"123true"),
@@ -126,7 +126,7 @@ def samples(bench: RoleBench) -> List[Sequence[bytes]]:
         ("TaskEcho", {"acceptedUpTo": 3, "tasksReleased": far, "bytesReleased": far}, b""),
         ("TaskCancelConfirm", {"ids": [far], "outcomes": [0]}, b""),
         ("TaskLog", {"id": far, "stream": 1, "text": "hello"}, b""),
-        ("Explanation", {"requestId": far, "text": "nobody asked"}, b""),
+        ("Explanation", {"requestId": far, "text": "unasked"}, b""),
         ("Heartbeat", {"sequence": 5}, b""),
         ("HeartbeatEcho", {"sequence": 1, "slots": 3}, b""),
         ("ObjectInstruction", {"action": "spill", "ids": [far]}, b""),

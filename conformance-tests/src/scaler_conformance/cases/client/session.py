@@ -6,8 +6,8 @@ from typing import Optional
 
 from scaler_conformance.benches.client import MAJOR, RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import ClientSession
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.client_session import ClientSession
+from scaler_conformance.playing.conversation import check
 
 REFUSED = "the client not to say Hello again after a Refusal"
 
@@ -30,9 +30,10 @@ def nothing_is_sent_before_the_welcome(bench: RoleBench) -> None:
     session.send("Refusal", reason="notAllowed", message="not you")
     bench.expect_event("failed")
     bench.settle()
-    early = [each for each in session.waiting() if each.type != "DisconnectRequest"]
+    farewells = ("DisconnectRequest", "DisconnectResponse")
+    early = [each for each in session.waiting() if each.type not in farewells]
     early += session.heartbeats
-    check(not early, "nothing but DisconnectRequest before the Welcome", early)
+    check(not early, "nothing but a farewell before the Welcome", early)
 
 
 def expect_no_hello(bench: RoleBench, old: ClientSession, task: int, requirement: Optional[str] = None) -> None:
@@ -175,3 +176,26 @@ def leaves_also_without_an_answer(bench: RoleBench) -> None:
     bench.adapter.tell("disconnect")
     session.expect("DisconnectRequest", reason="leaving")
     bench.expect_event("ended")
+
+
+@case(covers=["SCL-SES-018"])
+def answers_while_it_leaves(bench: RoleBench) -> None:
+    """A client that has said that it leaves, and is asked to in the same moment, answers and ends."""
+    session = bench.welcomed()
+    bench.adapter.tell("disconnect")
+    session.expect("DisconnectRequest", reason="leaving", requirement="SCL-SES-019")
+    session.send("DisconnectRequest", reason="shutdown", message="everybody leaves")
+    session.expect("DisconnectResponse")
+    bench.expect_event("ended")
+
+
+@case(covers=["SCL-TRN-011"])
+def all_bits_of_sequences_are_kept(bench: RoleBench) -> None:
+    """Heartbeats whose sequences need all of their 64 bits are echoed as they were sent."""
+    session = bench.welcomed()
+    wanted = [2**64 - 1, 2**53 + 1]
+    for sequence in wanted:
+        session.send("Heartbeat", sequence=sequence)
+    session.wait_until(lambda: len(session.echoes) >= len(wanted), "two HeartbeatEchos")
+    came = [each.sequence for each in session.echoes]
+    check(came == wanted, f"echoes of the sequences {wanted}", came)

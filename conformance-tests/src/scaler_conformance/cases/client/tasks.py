@@ -7,8 +7,8 @@ from typing import Any, Dict
 
 from scaler_conformance.benches.client import ECHO, RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import tag_of
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.client_session import tag_of
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-COD-001"], smoke=True)

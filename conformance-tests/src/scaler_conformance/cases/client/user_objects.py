@@ -6,9 +6,9 @@ from functools import partial
 
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.client_session import CHUNK_BYTES, ClientObject, ClientSession, SentTask
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.client_session import CHUNK_BYTES, ClientObject, ClientSession, SentTask
+from scaler_conformance.playing.conversation import check
 
 SMALL, LARGE = 1000, 5 * CHUNK_BYTES + 17
 

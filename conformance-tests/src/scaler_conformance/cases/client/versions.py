@@ -7,9 +7,9 @@ from typing import Any, Dict
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.cases.client.session import expect_no_hello
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow, yesterday
+from scaler_conformance.codec.other_schemas import UNHEARD_OF, tomorrow, yesterday
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.playing.conversation import check
 
 
 def works_with(bench: RoleBench, **how: Any) -> None:

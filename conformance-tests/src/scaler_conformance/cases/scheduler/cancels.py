@@ -1,10 +1,10 @@
-"""Cancels: of tasks that wait, that run, that have ended, and that nobody knows."""
+"""Cancels: of tasks that wait, that run, that have ended, and that are unknown."""
 
 from __future__ import annotations
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-SCH-021"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 MOST_TASKS = 10_000
 

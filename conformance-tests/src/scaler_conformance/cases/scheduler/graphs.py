@@ -7,7 +7,7 @@ from typing import Sequence
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 DIAMOND = [[], [0], [0], [2, 1]]
 
@@ -142,7 +142,7 @@ def cancels_spread_to_targets(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-032"])
-def nodes_that_nobody_needs_are_not_run(bench: RoleBench) -> None:
+def unneeded_nodes_are_not_run(bench: RoleBench) -> None:
     """A node that leads to no target is not run, nor one whose only target has failed already."""
     client, worker = bench.client(), bench.worker()
     ids = client.graph([[], [], [1], [0, 1]], [3])

@@ -7,7 +7,7 @@ import socket
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
+from scaler_conformance.codec.schema_codec import SCHEMA
 
 HANDSHAKE_SECONDS = 30.0
 UNREAD_BYTES, FEW_UNREAD_BYTES = 1 << 30, 16 << 20

@@ -1,4 +1,4 @@
-"""What monitors are told, and that nobody else notices them."""
+"""What monitors are told, and that other peers do not notice monitors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.monitor_peers import PlayedMonitor
-from scaler_conformance.scheduler_peers import PlayedPeer, PlayedWorker
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.monitor_peers import PlayedMonitor
+from scaler_conformance.playing.scheduler_peers import PlayedPeer, PlayedWorker
 
 MANY_PUBLICATIONS = 4
 SECONDS_BETWEEN_QUESTIONS = 0.05
@@ -131,7 +131,7 @@ def increments_come_to_a_snapshot(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-MON-006"])
-def nobody_notices_what_a_monitor_sends(bench: RoleBench) -> None:
+def what_a_monitor_sends_changes_nothing(bench: RoleBench) -> None:
     """Messages, junk and subscriptions to anything disturb neither tasks nor other monitors."""
     client, worker = bench.client(), bench.worker()
     calm = monitor_of(bench, client, b"status")

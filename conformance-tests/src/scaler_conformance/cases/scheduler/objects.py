@@ -6,8 +6,8 @@ import os
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
 
 MOST_OPEN_REQUESTS = 4
 
@@ -97,7 +97,7 @@ def deletions_reach_the_workers(bench: RoleBench) -> None:
 
 @case(covers=["SCL-OBJ-006"])
 def deletions_by_others_are_ignored(bench: RoleBench) -> None:
-    """Who deletes an object that is another's, or that is not there, does no harm, and none is done to him."""
+    """The deletion of an object that belongs to another peer, or that does not exist, is ignored."""
     client, worker, other = bench.client(), bench.worker(), bench.client()
     value = client.create(b"value")
     client.fence()
@@ -217,16 +217,16 @@ def large_result_is_the_clients(bench: RoleBench) -> None:
 
 @case(covers=["SCL-OBJ-015"])
 def results_that_are_not_the_workers_are_refused(bench: RoleBench) -> None:
-    """A TaskResult that names an object of somebody else, of nobody, or one twice, is a violation."""
+    """A TaskResult that names an object of another peer, one that does not exist, or one twice, is a violation."""
     client = bench.client()
     foreign = client.create(b"x")
     client.fence()
     client.submit(2)
-    for what in ("foreign", "nobody's", "twice"):
+    for what in ("foreign", "unknown", "twice"):
         worker = bench.worker(slots=2)
         first, second = worker.expect_tasks(2)
         own = worker.create(b"own")
-        named = {"foreign": [own, foreign], "nobody's": [own, worker.new_object()], "twice": [own, own]}[what]
+        named = {"foreign": [own, foreign], "unknown": [own, worker.new_object()], "twice": [own, own]}[what]
         worker.succeed(first, second, payload=b"", objects=named)
         worker.expect_refusal("protocolViolation", f"a result that names an object: {what}")
     bench.quiet(client)

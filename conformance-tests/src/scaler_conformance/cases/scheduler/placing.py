@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 
 def needing(*capabilities: Any) -> Dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any, List, Sequence
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.cases.scheduler.graphs import with_results
-from scaler_conformance.conversation import check
-from scaler_conformance.scheduler_peers import PlayedClient
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedClient
 
 FEATURE = "predecessors"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import Message
-from scaler_conformance.conversation import check
-from scaler_conformance.scheduler_peers import PlayedClient
+from scaler_conformance.codec.schema_codec import Message
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedClient
 
 
 @case(covers=["SCL-SCH-023"])
 def questions_are_answered(bench: RoleBench) -> None:
-    """Questions are answered under their requestId: of a task that waits, that runs, and that nobody knows."""
+    """Questions are answered under their requestId: of a task that waits, that runs, and that is unknown."""
     client, worker = bench.client(), bench.worker()
     client.submit(2)
     worker.expect_task()

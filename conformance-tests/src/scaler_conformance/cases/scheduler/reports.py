@@ -6,8 +6,8 @@ from functools import partial
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.scheduler_peers import PlayedClient, PlayedWorker
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedClient, PlayedWorker
 
 MOST_WORKERS = 50
 
@@ -49,10 +49,10 @@ def outcome_of_a_cancelled_task_is_ignored(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-014"])
 def reports_of_unknown_instances_are_refused(bench: RoleBench) -> None:
-    """An outcome of an instance that nobody was ever given is refused with protocolViolation."""
+    """An outcome of an instance that was never given to a worker is refused with protocolViolation."""
     worker = bench.worker()
     worker.report([(1 << 63) + 12345], [0], [b"1"])
-    worker.expect_refusal("protocolViolation", "an instance that nobody was given")
+    worker.expect_refusal("protocolViolation", "an instance that was never given")
 
 
 @case(covers=["SCL-SCH-014"])

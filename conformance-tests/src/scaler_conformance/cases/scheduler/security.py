@@ -9,11 +9,11 @@ from typing import Callable
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
-from scaler_conformance.mutated import mutated, samples
-from scaler_conformance.register import SPECIFICATION
-from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.codec.mutated_messages import mutated, samples
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.judging.register import SPECIFICATION
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import ECHO
 
 READ_BY_SOME = {"column-of-structs"}
 """By Cap'n Proto's rules a reader may take a list of structs for one of their first fields."""
@@ -68,14 +68,14 @@ def amplified_and_deep_headers_are_malformed(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-001"])
-def mutated_frames_harm_nobody(bench: RoleBench) -> None:
+def mutated_frames_do_no_harm(bench: RoleBench) -> None:
     """10 000 mutated and truncated messages on live sessions: whatever their senders are told, others go on working."""
     client, worker = bench.client(), bench.worker()
     messages = samples()
     count = bench.times(10_000)
     for number in range(count):
         if number % 50 == 0:
-            attackers = [bench.stranger(), bench.stranger()]
+            attackers = [bench.unregistered(), bench.unregistered()]
             for index, each in enumerate(attackers):
                 each.hello(role=("client", "worker")[index], slots=1, capabilities=[{"name": "none", "amount": 0.0}])
                 each.expect("Welcome", "Refusal", requirement="SCL-SES-002")

@@ -6,9 +6,9 @@ from typing import Any, Dict, Tuple
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import Message
-from scaler_conformance.conversation import check
-from scaler_conformance.scheduler_peers import PlayedClient
+from scaler_conformance.codec.schema_codec import Message
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedClient
 
 
 def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
@@ -18,7 +18,7 @@ def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
 
 
 @case(covers=["SCL-SCH-036"])
-def protected_scheduler_sends_nobody_away(bench: RoleBench) -> None:
+def protected_scheduler_asks_no_worker_to_leave(bench: RoleBench) -> None:
     """A protected scheduler answers accepted = false, and the worker goes on without being asked."""
     bench.variant("protected")
     client, worker = bench.client(), bench.worker()
@@ -34,7 +34,7 @@ def protected_scheduler_sends_nobody_away(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-037"])
 def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
-    """A session that is none, or a client's, a name that nobody has, and one that two have: accepted = false."""
+    """A session that is none, or a client's, a name that no worker has, and one that two have: accepted = false."""
     bench.variant("unprotected")
     client = bench.client()
     bench.need(not client.welcome.protected, "no protection")
@@ -42,7 +42,7 @@ def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
     wrong: Tuple[Dict[str, Any], ...] = (
         {"session": 4_000_000_000},
         {"session": client.number},
-        {"name": "nobody"},
+        {"name": "unknown"},
         {"name": "twin"},
         {},
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow
-from scaler_conformance.scheduler_peers import PlayedWorker
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedWorker
 
 NEWEST = 65535
 
@@ -22,84 +22,84 @@ def hello_is_welcomed(bench: RoleBench) -> None:
 def refusal_says_versions(bench: RoleBench) -> None:
     """A Refusal carries the major and the minors that the scheduler speaks."""
     welcome = bench.client().welcome
-    stranger = bench.stranger()
-    stranger.hello(role="monitor")
-    refusal = stranger.expect("Refusal")
+    unregistered = bench.unregistered()
+    unregistered.hello(role="monitor")
+    refusal = unregistered.expect("Refusal")
     check(refusal.major == welcome.major, f"major {welcome.major} in the Refusal", refusal)
     check(refusal.minorMin <= welcome.minor <= refusal.minorMax, f"a range with minor {welcome.minor}", refusal)
-    check(not stranger.waiting(), "nothing beside one Refusal", stranger.waiting())
+    check(not unregistered.waiting(), "nothing beside one Refusal", unregistered.waiting())
 
 
 @case(covers=["SCL-SES-003"])
 def other_major_is_refused(bench: RoleBench) -> None:
     """A Hello of another major, older or newer, is refused with versionMismatch, on a connection that stays open."""
-    stranger = bench.stranger()
+    unregistered = bench.unregistered()
     for major in (0, 2, 65535):
-        stranger.hello(major=major)
-        stranger.expect_refusal("versionMismatch", f"a Hello of major {major}")
-    stranger.greet()
+        unregistered.hello(major=major)
+        unregistered.expect_refusal("versionMismatch", f"a Hello of major {major}")
+    unregistered.greet()
 
 
 @case(covers=["SCL-SES-003"])
 def minors_without_a_common_one_are_refused(bench: RoleBench) -> None:
     """A Hello that speaks only minors that the scheduler does not is refused with versionMismatch."""
-    stranger = bench.stranger()
-    stranger.hello(minorMin=NEWEST, minorMax=NEWEST)
-    stranger.expect_refusal("versionMismatch", f"a Hello of minor {NEWEST}")
+    unregistered = bench.unregistered()
+    unregistered.hello(minorMin=NEWEST, minorMax=NEWEST)
+    unregistered.expect_refusal("versionMismatch", f"a Hello of minor {NEWEST}")
 
 
 @case(covers=["SCL-SES-004"])
 def highest_common_minor_is_chosen(bench: RoleBench) -> None:
     """A peer that speaks newer minors as well gets the scheduler's newest, and one that speaks just the oldest that."""
-    stranger = bench.stranger()
-    stranger.hello(major=9)
-    newest = stranger.expect("Refusal").minorMax
-    newer = bench.stranger().greet(minorMax=NEWEST)
+    unregistered = bench.unregistered()
+    unregistered.hello(major=9)
+    newest = unregistered.expect("Refusal").minorMax
+    newer = bench.unregistered().greet(minorMax=NEWEST)
     check(newer.minor == newest, f"minor {newest} for a peer that speaks 0 to {NEWEST}", newer)
-    older = bench.stranger().greet(minorMax=0)
+    older = bench.unregistered().greet(minorMax=0)
     check(older.minor == 0, "minor 0 for a peer that speaks 0 alone", older)
 
 
 @case(covers=["SCL-SES-005"])
 def other_roles_are_refused(bench: RoleBench) -> None:
-    """A Hello of a scheduler, of a monitor, or of a role that nobody knows is refused with roleNotServed."""
-    stranger = bench.stranger()
+    """A Hello of a scheduler, of a monitor, or of an unknown role is refused with roleNotServed."""
+    unregistered = bench.unregistered()
     for role in ("scheduler", "monitor"):
-        stranger.hello(role=role)
-        stranger.expect_refusal("roleNotServed", f"a Hello of a {role}")
-    stranger.send_frames(tomorrow().encode("Hello", {"major": 1, "role": "unheardOf"}))
-    stranger.expect_refusal("roleNotServed", "a Hello of an unknown role")
+        unregistered.hello(role=role)
+        unregistered.expect_refusal("roleNotServed", f"a Hello of a {role}")
+    unregistered.send_frames(tomorrow().encode("Hello", {"major": 1, "role": "unheardOf"}))
+    unregistered.expect_refusal("roleNotServed", "a Hello of an unknown role")
 
 
 @case(covers=["SCL-SES-006"])
 def worker_without_slots_is_refused(bench: RoleBench) -> None:
     """A worker's Hello without slots is refused with protocolViolation."""
-    stranger = bench.stranger(make=PlayedWorker)
-    stranger.hello(slots=0)
-    stranger.expect_refusal("protocolViolation", "a worker without slots")
+    unregistered = bench.unregistered(make=PlayedWorker)
+    unregistered.hello(slots=0)
+    unregistered.expect_refusal("protocolViolation", "a worker without slots")
 
 
 @case(covers=["SCL-SES-006"])
 def amounts_that_are_none_are_refused(bench: RoleBench) -> None:
     """A capability whose amount is negative, infinite or not a number makes a Hello malformed."""
-    stranger = bench.stranger(make=PlayedWorker)
+    unregistered = bench.unregistered(make=PlayedWorker)
     for amount in (-1.0, float("inf"), float("nan")):
-        stranger.hello(capabilities=[{"name": "gpu", "amount": amount}])
-        stranger.expect_refusal("malformed", f"a capability of {amount}")
+        unregistered.hello(capabilities=[{"name": "gpu", "amount": amount}])
+        unregistered.expect_refusal("malformed", f"a capability of {amount}")
 
 
 @case(covers=["SCL-SES-022"], features=["signals"])
-def nobody_is_welcomed_while_it_stops(bench: RoleBench) -> None:
+def every_hello_is_refused_while_it_stops(bench: RoleBench) -> None:
     """While a scheduler shuts down, here because a worker does not leave yet, every Hello is refused."""
-    worker, stranger = bench.worker(), bench.stranger()
-    stranger.send("DisconnectRequest", reason="leaving")
-    stranger.expect("DisconnectResponse")
+    worker, unregistered = bench.worker(), bench.unregistered()
+    unregistered.send("DisconnectRequest", reason="leaving")
+    unregistered.expect("DisconnectResponse")
     assert bench.running is not None
     bench.is_meant_to_end = True
     bench.running.terminate()
     worker.expect("DisconnectRequest", reason="shutdown")
-    stranger.hello()
-    stranger.expect_refusal("shuttingDown", "a Hello")
+    unregistered.hello()
+    unregistered.expect_refusal("shuttingDown", "a Hello")
     worker.send("DisconnectResponse")
     bench.expect_end()
 
@@ -132,9 +132,9 @@ def hello_begins_a_new_session(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SES-011"])
-def stranger_is_told_to_greet(bench: RoleBench) -> None:
+def unregistered_peer_is_told_to_greet(bench: RoleBench) -> None:
     """Whatever a peer without a session asks is refused with notGreeted."""
-    stranger = bench.stranger()
+    unregistered = bench.unregistered()
     for type_, fields in (
         ("Heartbeat", {"sequence": 1}),
         ("Task", {"ids": [1], "payloadSizes": [0], "functionName": "f"}),
@@ -143,28 +143,28 @@ def stranger_is_told_to_greet(bench: RoleBench) -> None:
         ("TaskCancel", {"ids": [1]}),
         ("ClientShutdown", {}),
     ):
-        stranger.send(type_, **fields)
-        stranger.expect_refusal("notGreeted", f"{type_} without a session")
+        unregistered.send(type_, **fields)
+        unregistered.expect_refusal("notGreeted", f"{type_} without a session")
 
 
 @case(covers=["SCL-SES-011"])
-def late_answers_of_strangers_are_ignored(bench: RoleBench) -> None:
+def late_answers_without_a_session_are_ignored(bench: RoleBench) -> None:
     """Answers that a peer may have sent before it knew that its session had ended are not refused."""
-    stranger = bench.stranger()
-    stranger.send("HeartbeatEcho", sequence=1)
-    stranger.send("DisconnectResponse")
-    stranger.send("BalanceResponse", requestId=1)
-    stranger.send("TaskCancelConfirm", ids=[1], outcomes=[0])
-    stranger.send("ObjectResponse", id=1)
-    stranger.send("DisconnectRequest")
-    stranger.expect("DisconnectResponse")
-    check(not stranger.waiting("Refusal"), "no Refusal of an answer", stranger.waiting())
+    unregistered = bench.unregistered()
+    unregistered.send("HeartbeatEcho", sequence=1)
+    unregistered.send("DisconnectResponse")
+    unregistered.send("BalanceResponse", requestId=1)
+    unregistered.send("TaskCancelConfirm", ids=[1], outcomes=[0])
+    unregistered.send("ObjectResponse", id=1)
+    unregistered.send("DisconnectRequest")
+    unregistered.expect("DisconnectResponse")
+    check(not unregistered.waiting("Refusal"), "no Refusal of an answer", unregistered.waiting())
 
 
 @case(covers=["SCL-SES-012"])
 def farewell_is_answered(bench: RoleBench) -> None:
     """A DisconnectRequest is answered, with a session and without one, and ends the session."""
-    for peer in (bench.client(), bench.worker(), bench.stranger()):
+    for peer in (bench.client(), bench.worker(), bench.unregistered()):
         peer.beats = False
         peer.send("DisconnectRequest", reason="leaving")
         peer.expect("DisconnectResponse")

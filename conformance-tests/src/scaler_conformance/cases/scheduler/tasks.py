@@ -6,10 +6,10 @@ import json
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.conversation import check
-from scaler_conformance.register import SPECIFICATION
-from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.judging.register import SPECIFICATION
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import ECHO
 
 MOST_TASKS = 10_000
 
@@ -224,3 +224,19 @@ def bytes_beyond_the_limit_are_rejected(bench: RoleBench) -> None:
     client.expect_outcome(1, "success")
     client.submit_payloads([b"z"])
     worker.expect_task(b"z")
+
+
+@case(covers=["SCL-TRN-011"])
+def all_bits_of_ids_are_kept(bench: RoleBench) -> None:
+    """Task ids that need all of their 64 bits are those of the results and of the answers to cancels."""
+    client, worker = bench.client(), bench.worker()
+    ids = [2**63 + 1, 2**63 + 2, 2**64 - 2]
+    for id_ in ids:
+        client.submit_payloads([b"%d" % id_], ids=[id_])
+    worker.succeed(worker.expect_task(b"%d" % ids[0]))
+    client.expect_outcome(ids[0], "success")
+    client.cancel(ids[2])
+    client.expect_confirmation(ids[2], "cancelled")
+    worker.succeed(worker.expect_task(b"%d" % ids[1]))
+    client.expect_outcome(ids[1], "success")
+    client.expect_nothing_more()

@@ -6,9 +6,9 @@ from typing import Any, Dict
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import UNHEARD_OF, tomorrow, yesterday
-from scaler_conformance.scheduler_peers import ECHO
+from scaler_conformance.codec.other_schemas import UNHEARD_OF, tomorrow, yesterday
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import ECHO
 
 
 @case(covers=["SCL-TRN-001"])
@@ -78,7 +78,7 @@ def empty_payload_frame_is_none(bench: RoleBench) -> None:
 @case(covers=["SCL-TRN-005"])
 def headers_of_many_segments_are_read(bench: RoleBench) -> None:
     """Headers are read whose every pointer leads to another segment, with single and double far pointers."""
-    worker, client = bench.worker(), bench.stranger()
+    worker, client = bench.worker(), bench.unregistered()
     client.send("Hello", segmented=True, major=1, role="client", name="many segments", features=["a", "b"])
     client.welcomed()
     capabilities = [{"name": "cpu", "amount": 0.0}]
@@ -96,7 +96,7 @@ def headers_of_many_segments_are_read(bench: RoleBench) -> None:
 @case(covers=["SCL-TRN-006"])
 def structs_may_be_longer_and_shorter(bench: RoleBench) -> None:
     """Fields beyond the schema are ignored, and those that an older peer does not have get their defaults."""
-    worker, client = bench.worker(queueSize=5), bench.stranger()
+    worker, client = bench.worker(queueSize=5), bench.unregistered()
     client.send_frames(tomorrow().encode("Hello", {"major": 1, "addedText": "new", "addedNumber": 7}))
     client.welcomed()
     options = {"retries": 2, "priority": -3}
@@ -113,7 +113,7 @@ def structs_may_be_longer_and_shorter(bench: RoleBench) -> None:
 @case(covers=["SCL-TRN-007"])
 def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
     """Two connections that announce the same ZeroMQ identity are two peers, and neither gets what is the other's."""
-    first, second = bench.stranger(identity=b"twin"), bench.stranger(identity=b"twin")
+    first, second = bench.unregistered(identity=b"twin"), bench.unregistered(identity=b"twin")
     first.greet()
     second.greet()
     check(first.number != second.number, "two sessions", f"number {first.number} twice")
@@ -128,7 +128,7 @@ def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
 
 @case(covers=["SCL-VER-001"])
 def unknown_messages_are_ignored(bench: RoleBench) -> None:
-    """A Message with a union member that nobody knows yet is ignored, and the session goes on."""
+    """A Message with an unknown union member is ignored, and the session goes on."""
     for peer in (bench.client(), bench.worker()):
         peer.send_frames(tomorrow().encode(UNHEARD_OF, {"text": "what is this"}))
         peer.send_frames(tomorrow().encode(UNHEARD_OF, {}), b"with a payload")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-WRK-025"])
 def each_request_is_answered(bench: RoleBench) -> None:
     """Each BalanceRequest gets a BalanceResponse of its requestId, if only an empty one."""
     worker = bench.welcomed()
-    for request in (9, 2**50):
+    for request in (9, 2**63 + 1):
         worker.send("BalanceRequest", requestId=request, count=10)
         response = worker.expect("BalanceResponse")
         check(response.requestId == request, f"the requestId {request}", response)
@@ -77,3 +77,20 @@ def newest_is_given_back_first(bench: RoleBench) -> None:
     worker.send("BalanceRequest", requestId=1, count=1)
     given = worker.expect("BalanceResponse", requestId=1).ids
     check(given in ([], [last]), f"the task {last}, which came last", given)
+
+
+@case(covers=["SCL-WRK-026"], features=["processes"])
+def task_whose_process_died_is_not_given_back(bench: RoleBench) -> None:
+    """A task that waits for another attempt has been started before: it is not given back."""
+    worker = bench.welcomed()
+    worker.need_function("crash")
+    worker.occupy([bench.hold() for _ in range(worker.hello.slots - 1)])
+    crashing = worker.submit("crash", options={"retries": 100})
+    for _ in range(5):  # by then it has started, since there is a slot for it
+        worker.fence()
+    urgent = bench.hold()
+    worker.submit("wait", *urgent.arguments, options={"priority": 1})
+    worker.wait_until(lambda: urgent.starts or worker.outcomes, "the task of higher priority to start")
+    worker.send("BalanceRequest", requestId=1, count=10)
+    given = worker.expect("BalanceResponse", requestId=1).ids
+    check(crashing not in given, f"all ids but that of task {crashing}, which has been started", given)

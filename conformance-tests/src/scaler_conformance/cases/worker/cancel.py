@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.worker_session import CLIENT_SESSION
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import CLIENT_SESSION
 
 
 @case(covers=["SCL-WRK-020"])
@@ -129,8 +129,8 @@ def each_id_is_answered(bench: RoleBench) -> None:
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
     queued = worker.submit_many("echo", [[2], [3], [4]])
-    (stranger,) = worker.new_instances()
-    ids = [queued[2], finished, *running, stranger, queued[0]]
+    (unknown,) = worker.new_instances()
+    ids = [queued[2], finished, *running, unknown, queued[0]]
     worker.send("TaskCancel", ids=ids)
     for each in ids:
         worker.expect_confirmation(each)
@@ -143,7 +143,7 @@ def each_id_is_answered(bench: RoleBench) -> None:
     worker.expect_nothing_more(expected="one answer for each id")
 
 
-@case(covers=["SCL-WRK-023"], features=["force-cancel"])
+@case(covers=["SCL-WRK-023", "SCL-WRK-021"], features=["force-cancel"])
 def force_stops_a_running_task(bench: RoleBench) -> None:
     """A task that runs and is cancelled with force is stopped, and answered cancelled; it has no result."""
     worker = bench.welcomed()
@@ -153,7 +153,7 @@ def force_stops_a_running_task(bench: RoleBench) -> None:
     worker.expect_confirmation(task, "cancelled")
     hold.expect_stopped()
     worker.expect_value(worker.submit("echo", "next"), "next")
-    worker.expect_nothing_more(but=["TaskLog"])
+    worker.expect_nothing_more(but=["TaskLog"], requirement="SCL-WRK-021")
 
 
 @case(covers=["SCL-WRK-023", "SCL-WRK-002"], features=["force-cancel"])

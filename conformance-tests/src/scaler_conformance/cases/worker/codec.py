@@ -6,9 +6,9 @@ from typing import Any, List
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
-from scaler_conformance.worker_session import PREFIX, WorkerSession
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import PREFIX, WorkerSession
 
 
 @case(covers=["SCL-COD-002"], smoke=True)
@@ -27,7 +27,7 @@ def lists_what_it_serves(bench: RoleBench) -> None:
 def unknown_name_fails(bench: RoleBench) -> None:
     """A task with a name that the worker does not serve is failed, functionNotLoaded."""
     worker = bench.welcomed()
-    for name in ("nobody.example/serves-this", PREFIX + "echo2", PREFIX.rstrip("/"), "echo"):
+    for name in ("unknown.example/function", PREFIX + "echo2", PREFIX.rstrip("/"), "echo"):
         task = worker.submit_payloads("echo", [b"[1]"], functionName=name)[0]
         worker.expect_failure(task, "functionNotLoaded")
     worker.expect_nothing_more()
@@ -182,4 +182,32 @@ def wait_returns_what_it_hears(bench: RoleBench) -> None:
     cut.cut()
     failure = worker.expect_failure(task, "taskRaised")
     check(failure.message == "the connection ended", "the message the connection ended", failure)
+    worker.expect_nothing_more()
+
+
+@case(covers=["SCL-WRK-014"], latitude="lost with kind objectMissing, or the result")
+def further_dependency_is_missing(bench: RoleBench) -> None:
+    """A task in json whose second dependency cannot be had is run, since it does not need that, or lost."""
+    worker = bench.welcomed()
+    first, second = worker.create_object(b"[1, 2]"), worker.announce(b"[100]", is_served=False)
+    task = worker.submit_payloads("sum", [b""], dependencyCounts=[2], dependencies=[first, second])[0]
+    worker.wait_until(lambda: worker.waiting("ObjectRequest") or worker.outcomes, "an ObjectRequest or a TaskResult")
+    for request in worker.waiting("ObjectRequest"):
+        worker.send("ObjectResponse", id=second, offset=request.offset, status="missing")
+    outcome = worker.expect_outcome(task)
+    check(outcome.status in ("success", "lost"), "a task that succeeds or is lost", outcome)
+    if outcome.status == "success":
+        check(outcome.value == 3, "the result 3", outcome)
+    else:
+        check(outcome.failure.kind == "objectMissing", "a Failure of kind objectMissing", outcome.failure)
+    worker.expect_nothing_more(but=["ObjectRequest"])
+
+
+@case(covers=["SCL-COD-006"])
+def empty_object_is_no_arguments(bench: RoleBench) -> None:
+    """A first dependency of no bytes stands for no arguments, as an empty payload does."""
+    worker = bench.welcomed()
+    empty = worker.create_object(b"")
+    task = worker.submit_payloads("sum", [b""], dependencyCounts=[1], dependencies=[empty])[0]
+    worker.expect_value(task, 0)
     worker.expect_nothing_more()

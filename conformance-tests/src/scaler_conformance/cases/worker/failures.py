@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-WRK-006"])
@@ -77,10 +77,10 @@ def at_most_once_is_not_tried_again(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-007"])
 def outcomes_come_together(bench: RoleBench) -> None:
-    """Outcomes that are there at the same time come in one TaskResult: those of a batch that nobody can run."""
+    """Outcomes that are there at the same time come in one TaskResult: those of a batch that cannot be run."""
     worker = bench.welcomed()
     count = min(64, worker.capacity)
-    tasks = worker.submit_payloads("echo", [b"[1]"] * count, functionName="nobody.example/serves-this")
+    tasks = worker.submit_payloads("echo", [b"[1]"] * count, functionName="unknown.example/function")
     messages = {worker.expect_outcome(task).message.position for task in tasks}
     check(len(messages) < max(2, count), "fewer messages than tasks", f"{len(messages)} for {count} tasks")
 

@@ -9,10 +9,10 @@ import os
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import Message
-from scaler_conformance.conversation import check
-from scaler_conformance.verdicts import NotApplicable
-from scaler_conformance.worker_session import CHUNK_BYTES, WorkerSession
+from scaler_conformance.codec.schema_codec import Message
+from scaler_conformance.judging.verdicts import NotApplicable
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import CHUNK_BYTES, WorkerSession
 
 SIZE = 300_000
 CONTENT = b'"' + b"x" * SIZE + b'"'
@@ -151,3 +151,20 @@ def messages_keep_to_the_limit(bench: RoleBench) -> None:
     for task in [*tasks, worker.submit("size", 3 * limit)]:
         worker.expect_outcome(task)
     check(worker.largest <= limit, f"messages of at most {limit} bytes", f"one of {worker.largest} came")
+
+
+@case(covers=["SCL-WRK-024"])
+def task_whose_result_is_fetched_is_running(bench: RoleBench) -> None:
+    """The cancel of a task that has ended, and whose result is still being fetched, is answered running."""
+    worker = bench.welcomed()
+    worker.fetches_objects = False
+    task = worker.submit("size", SIZE)
+    announced = announcement_of(worker, task)
+    if announced.storages != [2]:
+        raise NotApplicable("the worker has no remote objects")
+    worker.send("TaskCancel", ids=[task])
+    answer = worker.expect_confirmation(task, "running")
+    worker.fetch(announced.ids[0])
+    outcome = worker.expect_value(task, "x" * SIZE)
+    check(answer.position < outcome.position, "the answer running before the outcome", "it came after it")
+    worker.expect_nothing_more()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.worker_session import CHUNK_BYTES, WorkerSession
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import CHUNK_BYTES, WorkerSession
 
 
 def text_of(size: int) -> str:

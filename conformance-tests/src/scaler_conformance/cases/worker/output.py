@@ -6,8 +6,8 @@ from typing import List
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.worker_session import Outcome, WorkerSession
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import Outcome, WorkerSession
 
 STREAMED = {"streamOutput": True}
 
@@ -44,7 +44,7 @@ def output_comes_before_the_outcome(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-018"])
 def output_is_not_streamed_unasked(bench: RoleBench) -> None:
-    """What a task without the option prints is nobody's business."""
+    """What a task without the option prints is not sent."""
     worker = bench.welcomed()
     worker.expect_value(worker.submit("log", 1, "unasked\n"), None)
     worker.expect_value(worker.submit("log", 2, "unasked\n"), None)

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Tuple
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.codec import SCHEMA
-from scaler_conformance.mutations import faulty_headers, mutated
-from scaler_conformance.worker_session import PREFIX, WorkerSession
+from scaler_conformance.codec.faulty_frames import faulty_headers, mutated
+from scaler_conformance.codec.schema_codec import SCHEMA
+from scaler_conformance.playing.worker_session import PREFIX, WorkerSession
 
 FRAMES = 10_000
 AT_A_TIME = 50

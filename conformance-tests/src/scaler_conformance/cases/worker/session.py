@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import MAJOR, RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow
+from scaler_conformance.codec.other_schemas import tomorrow
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-SES-001"], smoke=True)
@@ -37,7 +37,7 @@ def waits_for_its_welcome(bench: RoleBench) -> None:
 def answers_heartbeats(bench: RoleBench) -> None:
     """Each Heartbeat of the scheduler is answered with a HeartbeatEcho of the same sequence."""
     worker = bench.welcomed()
-    wanted = [7, 2**40, 8]
+    wanted = [7, 2**63 + 1, 8]
     for sequence in wanted:
         worker.send("Heartbeat", sequence=sequence)
     worker.wait_until(lambda: len(worker.echoes) >= len(wanted), "three HeartbeatEchos")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
+from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-WRK-028"])
@@ -34,10 +34,31 @@ def drops_what_has_not_started(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-029"])
 def stops_what_runs(bench: RoleBench) -> None:
-    """Tasks that run when the session ends are stopped: nobody wants their results."""
+    """Tasks that run when the session ends are stopped: their results are not needed."""
     hold = bench.hold()
     worker = bench.welcomed()
     worker.occupy([hold])
     bench.restart_scheduler()
     bench.rejoined()
     hold.expect_stopped()
+
+
+@case(covers=["SCL-SES-018"], features=["signals"])
+def answers_while_it_leaves(bench: RoleBench) -> None:
+    """A worker that has said that it leaves, and is asked to in the same moment, answers and ends."""
+    worker = bench.welcomed()
+    assert bench.running is not None
+    bench.running.terminate()
+    worker.expect("DisconnectRequest", requirement="SCL-SES-019")
+    worker.send("DisconnectRequest", reason="shutdown", message="everybody leaves")
+    worker.expect("DisconnectResponse")
+    bench.expect_exit("the worker to end")
+
+
+@case(covers=["SCL-SES-018"])
+def is_asked_to_leave_by_another_reason(bench: RoleBench) -> None:
+    """A scheduler that says leaving, as peers do, means shutdown."""
+    worker = bench.welcomed()
+    worker.send("DisconnectRequest", reason="leaving")
+    worker.expect("DisconnectResponse")
+    bench.expect_exit("the worker to end")

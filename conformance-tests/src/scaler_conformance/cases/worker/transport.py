@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from scaler_conformance.attempts import check_growing_pauses
+import itertools
+
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.other_schemas import tomorrow, yesterday
-from scaler_conformance.worker_session import PREFIX
+from scaler_conformance.codec.other_schemas import tomorrow, yesterday
+from scaler_conformance.playing.connection_attempts import check_growing_pauses
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import PREFIX
 
 
 @case(covers=["SCL-TRN-003"])
@@ -139,7 +141,25 @@ def says_hello_again_to_each_scheduler(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-009"])
 def waits_longer_between_attempts(bench: RoleBench) -> None:
-    """While nobody answers at the address, attempts to connect come ever more seldom; then the worker is back."""
+    """While no scheduler answers at the address, the pauses between attempts to connect grow; then it is back."""
     bench.welcomed()
     check_growing_pauses(bench.router, bench.settings.deadline_seconds)
     bench.rejoined().fence()
+
+
+@case(covers=["SCL-TRN-011"])
+def all_bits_of_ids_are_kept(bench: RoleBench) -> None:
+    """Ids that need all of their 64 bits come back as they were sent."""
+    worker = bench.welcomed()
+    worker.instances = itertools.count(2**63 + 1)
+    holds = [bench.hold() for _ in range(worker.hello.slots)]
+    running = worker.occupy(holds)
+    tasks = worker.submit_many("sum", [[1], [2], [3]])
+    worker.send("TaskCancel", ids=[tasks[1]])
+    worker.expect_confirmation(tasks[1], "cancelled")
+    for hold, task in zip(holds, running):
+        hold.release()
+        worker.expect_value(task, "go")
+    worker.expect_value(tasks[0], 1)
+    worker.expect_value(tasks[2], 3)
+    worker.expect_nothing_more()

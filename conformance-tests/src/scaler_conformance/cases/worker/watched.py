@@ -1,11 +1,11 @@
-"""What a worker tells while somebody looks on."""
+"""What a worker reports while a monitor is subscribed."""
 
 from __future__ import annotations
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
-from scaler_conformance.conversation import check
-from scaler_conformance.worker_session import WorkerSession
+from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.worker_session import WorkerSession
 
 NUMBERS_OF_A_RUN = 3
 
@@ -18,7 +18,7 @@ def look_on(worker: WorkerSession, is_watched: bool) -> None:
 
 
 @case(covers=["SCL-WRK-032"])
-def runs_are_told_while_somebody_looks_on(bench: RoleBench) -> None:
+def runs_are_reported_while_watched(bench: RoleBench) -> None:
     """Each TaskResult says of all its entries on which processor they ran; before and afterwards it does not."""
     worker = bench.welcomed()
     for is_watched in (False, True, False):
@@ -27,9 +27,31 @@ def runs_are_told_while_somebody_looks_on(bench: RoleBench) -> None:
         for index, task in enumerate(tasks):
             message = worker.expect_value(task, index).message
             if not is_watched:
-                check(not message.runs, "no runs while nobody looks on", message)
+                check(not message.runs, "no runs while no monitor is subscribed", message)
                 continue
             check(len(message.runs) % NUMBERS_OF_A_RUN == 0, "three numbers a run", message.runs)
             counts, processors = message.runs[::NUMBERS_OF_A_RUN], message.runs[1::NUMBERS_OF_A_RUN]
             check(sum(counts) == len(message.ids), "runs of all entries", message)
             check(all(processors), "the ids of processes", message.runs)
+
+
+@case(covers=["SCL-WRK-033"])
+def heartbeats_name_what_runs(bench: RoleBench) -> None:
+    """A heartbeat names a task that has run since the one before, and for how long, while monitors are subscribed."""
+    worker = bench.welcomed()
+    hold = bench.hold()
+    (task,) = worker.occupy([hold])
+    look_on(worker, False)
+    seen = len(worker.heartbeats)
+    worker.wait_until(lambda: len(worker.heartbeats) > seen + 1, "two Heartbeats")
+    named = [each.instance for beat in worker.heartbeats[seen + 1 :] for each in beat.processors]
+    check(not any(named), "no instance while no monitor is subscribed", named)
+    look_on(worker, True)
+
+    def is_named() -> bool:
+        processors = worker.heartbeats[-1].processors
+        return any(each.instance == task and each.taskMicroseconds for each in processors)
+
+    worker.wait_until(is_named, f"a Heartbeat that names the instance {task} and its time")
+    hold.release()
+    worker.expect_value(task, "go")

@@ -125,6 +125,7 @@ def column(typecode: str, values: Column) -> array[int]:
 
 def column_from_bytes(typecode: str, content: Union[bytes, memoryview]) -> array[int]:
     """The numbers whose memory is `content`, in this machine's byte order."""
+    # SCL-TRN-011
     result = array(typecode)
     result.frombytes(content)
     if _PYPY:

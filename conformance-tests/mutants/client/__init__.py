@@ -1,0 +1,1 @@
+"""The reference client, in parts, and clients that are each wrong in one way."""

@@ -1,0 +1,107 @@
+"""Schedulers that each break one requirement: what monitors are told, and workers that are sent away."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from mutants import mutant
+from mutants.scheduler.reference_scheduler import ReferenceScheduler
+from mutants.scheduler.scheduler_monitors import Row
+from mutants.scheduler.scheduler_state import Worker
+from scaler_conformance.codec.schema_codec import Message
+
+MONITORS = "scheduler/monitors"
+
+
+@mutant(breaks="SCL-MON-002", caught_by=f"{MONITORS}/messages-have-a-topic")
+class AddsAFrameWhereItKnowsLittle(ReferenceScheduler):
+    knows_little = False
+
+    def publish_runs(self, fields: Dict[str, Any]) -> None:
+        self.knows_little = not any(fields["processors"])
+        super().publish_runs(fields)
+
+    def monitor_frames(self, topic: bytes, header: bytes) -> List[bytes]:
+        frames = super().monitor_frames(topic, header)
+        is_wanted = topic == b"tasks" and topic in self.topics  # and not only by who wants everything
+        return [*frames, b""] if is_wanted and self.knows_little else frames
+
+
+@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-second-gets-a-snapshot-too")
+class OneEmptySnapshotIsEnough(ReferenceScheduler):
+    snapshots = 0
+
+    def takes_snapshot(self) -> bool:
+        is_one = super().takes_snapshot()
+        self.snapshots += is_one
+        return is_one and bool(self.workers or self.snapshots == 1)
+
+
+@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-late-gets-a-snapshot")
+class LeavesNamesOutOfSnapshots(ReferenceScheduler):
+    def name_of(self, table: str, number: int) -> Dict[str, Any]:
+        return {**super().name_of(table, number), "name": ""}
+
+
+@mutant(breaks="SCL-MON-004", caught_by=f"{MONITORS}/publications-are-numbered")
+class NumbersAllTopicsTogether(ReferenceScheduler):
+    def next_sequence(self, topic: bytes) -> int:
+        super().next_sequence(b"status")
+        return super().next_sequence(b"status")
+
+
+@mutant(breaks="SCL-MON-005", caught_by=f"{MONITORS}/increments-come-to-a-snapshot")
+class ForgetsFailures(ReferenceScheduler):
+    def is_changed(self, name: str, before: Optional[Row], row: Row) -> bool:
+        return before is None or (before[:-1] != row[:-1] and before[-1] == row[-1])
+
+
+@mutant(breaks="SCL-MON-006", caught_by=f"{MONITORS}/what-a-monitor-sends-changes-nothing")
+class ObeysMonitors(ReferenceScheduler):
+    def on_monitor_frame(self, frame: bytes) -> None:
+        super().on_monitor_frame(frame)
+        if frame[:1] not in (b"\0", b"\1"):
+            self.begin_shutdown()
+
+
+@mutant(breaks="SCL-MON-007", caught_by=f"{MONITORS}/runs-are-told")
+class KeepsProcessorsToItself(ReferenceScheduler):
+    def publish_runs(self, fields: Dict[str, Any]) -> None:
+        super().publish_runs({**fields, "processors": [0] * len(fields["processors"])})
+
+
+@mutant(breaks="SCL-MON-008", caught_by=f"{MONITORS}/workers-learn-whether-anybody-watches")
+class FeelsWatchedForEver(ReferenceScheduler):
+    was_watched = False
+
+    def is_watched(self, worker: Worker) -> bool:
+        self.was_watched |= super().is_watched(worker)
+        return self.was_watched
+
+
+# Sending away ---------------------------------------------------------------------------------------------------------
+
+
+@mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/protected-scheduler-asks-no-worker-to-leave")
+class ProtectsNoWorker(ReferenceScheduler):
+    def obeys(self) -> bool:
+        return True
+
+
+@mutant(breaks="SCL-SCH-037", caught_by="scheduler/sending-away/unknown-worker-is-not-accepted")
+class TakesAnyOfThatName(ReferenceScheduler):
+    def find_worker(self, message: Message) -> List[Worker]:
+        return super().find_worker(message)[:1]
+
+
+@mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-drain")
+class GivesMoreToWhoLeaves(ReferenceScheduler):
+    def send_away(self, worker: Worker, is_draining: bool) -> None:
+        super().send_away(worker, is_draining)
+        worker.is_leaving = not is_draining
+
+
+@mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-stop")
+class LetsEverybodyFinish(ReferenceScheduler):
+    def send_away(self, worker: Worker, is_draining: bool) -> None:
+        super().send_away(worker, True)

@@ -1,0 +1,221 @@
+"""The reference scheduler's objects: it has the bytes of all of them, or asks their makers for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, Dict, List
+
+from mutants.scheduler.scheduler_state import Client, Object, Peer, Refused, Task, Worker
+from mutants.scheduler.scheduler_tasks import agree
+from scaler_conformance.codec.schema_codec import Message
+
+INLINE, SHARED, REMOTE = 0, 1, 2
+MOST_REQUESTS = 4
+OK, MISSING = "ok", "missing"
+
+
+class ObjectKeeper:
+    """Mixin of ReferenceScheduler."""
+
+    send: Any
+    workers: List[Worker]
+    queue: List[Task]
+    on_object_missing: Any
+    check_payload: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: Dict[int, Object] = {}
+        self.object_limit = 1 << 40
+        self.chunk_bytes = 32 * 1024
+        self.token = os.urandom(16)
+        self._directory = ""
+
+    def directory(self) -> str:
+        """Where peers on this host leave files."""
+        if not self._directory:
+            self._directory = tempfile.mkdtemp(prefix="reference-scheduler-")
+            with open(f"{self._directory}/token", "wb") as file:
+                file.write(self.token)
+        return self._directory
+
+    def close_objects(self) -> None:
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    # What peers say -------------------------------------------------------------------------------------------------
+
+    def on_object_instruction(self, peer: Peer, message: Message) -> None:
+        if message.action == "create":
+            self.create(peer, message)
+        elif message.action == "delete":
+            for each in message.ids:
+                self.delete(peer, each)
+        elif message.action == "clear":
+            self.let_go_all(peer)
+        else:
+            raise Refused("malformed", f"action {message.action}")
+
+    def create(self, peer: Peer, message: Message) -> None:
+        self.check_object_columns(message)
+        for id_, size in zip(message.ids, message.sizes):
+            self.check_id(peer, id_)
+            self.check_object_size(size)
+        kinds, names = message.kinds or [0] * len(message.ids), message.names or [""] * len(message.ids)
+        start = 0
+        for id_, size, storage, kind, name in zip(message.ids, message.sizes, message.storages, kinds, names):
+            made = self.objects[id_] = Object(id_, size, kind, name, message.codec, peer)
+            if storage == INLINE:
+                made.content += message.payload[start : start + size]
+                start += size
+            elif storage == SHARED:
+                with open(f"{self.directory()}/{id_:016x}", "rb") as file:
+                    made.content += file.read()
+            else:
+                self.fetch(made)
+
+    def check_object_columns(self, message: Message) -> None:
+        count = len(message.ids)
+        agree(len(message.sizes) == count and len(message.storages) == count, "sizes or storages")
+        agree(len(message.kinds) in (0, count) and len(message.names) in (0, count), "kinds or names")
+        agree(all(each in (INLINE, SHARED, REMOTE) for each in message.storages), "a storage")
+        inline = sum(size for size, storage in zip(message.sizes, message.storages) if storage == INLINE)
+        self.check_payload(message, inline)
+
+    def check_id(self, peer: Peer, object_id: int) -> None:
+        self.check_is_free(object_id)
+        self.check_is_of_session(peer, object_id)
+
+    def check_is_free(self, object_id: int) -> None:
+        if object_id in self.objects:
+            raise Refused("protocolViolation", f"object {object_id:x} exists")
+
+    def check_is_of_session(self, peer: Peer, object_id: int) -> None:
+        if object_id >> 40 != peer.number or not 0 < object_id & ((1 << 40) - 1) < 1 << 39:
+            raise Refused("protocolViolation", f"object {object_id:x} is not one of session {peer.number}")
+
+    def check_object_size(self, size: int) -> None:
+        if size > self.object_limit:
+            raise Refused("limitExceeded", f"an object of {size} bytes")
+
+    # Lives ----------------------------------------------------------------------------------------------------------
+
+    def delete(self, peer: Peer, object_id: int) -> None:
+        found = self.objects.get(object_id)
+        if found is not None and found.owner is peer:
+            self.let_go(found)
+
+    def let_go_all(self, peer: Peer) -> None:
+        for each in [each for each in self.objects.values() if each.owner is peer]:
+            self.let_go(each)
+        if peer.is_gone:
+            for each in [each for each in self.objects.values() if each.source is peer and not each.is_complete]:
+                self.on_content_missing(each)
+
+    def let_go(self, kept: Object) -> None:
+        """Its owner does not want it any more."""
+        if isinstance(kept.owner, Client):
+            kept.owner.large_results.pop(kept.id, None)
+        kept.owner = None
+        if not self.is_needed(kept):
+            self.end_object(kept)
+
+    def is_needed(self, kept: Object) -> bool:
+        return kept.needs > 0
+
+    def end_need(self, kept: Object) -> None:
+        kept.needs -= 1
+        if kept.owner is None and kept.needs <= 0:
+            self.end_object(kept)
+
+    def end_object(self, kept: Object) -> None:
+        if self.objects.pop(kept.id, None) is None:
+            return
+        for reader, offset, _ in kept.readers:
+            self.answer(reader, kept.id, offset, MISSING)
+        for worker in self.workers:
+            if kept.id in worker.announced:
+                worker.announced.discard(kept.id)
+                self.tell_deletion(worker, kept.id)
+
+    def tell_deletion(self, worker: Worker, object_id: int) -> None:
+        self.send(worker, "ObjectInstruction", action="delete", ids=[object_id])
+
+    def announce(self, worker: Worker, object_id: int) -> None:
+        if object_id in worker.announced:
+            return
+        worker.announced.add(object_id)
+        kept = self.objects[object_id]
+        self.send(
+            worker,
+            "ObjectInstruction",
+            bytes(kept.content) if kept.is_complete else b"",
+            action="create",
+            ids=[object_id],
+            sizes=[kept.size],
+            storages=[INLINE if kept.is_complete else REMOTE],
+            kinds=[kept.kind],
+            names=[kept.name],
+            codec=kept.codec,
+        )
+
+    # Bytes ----------------------------------------------------------------------------------------------------------
+
+    def on_object_request(self, peer: Peer, message: Message) -> None:
+        kept = self.objects.get(message.id)
+        if kept is None or message.offset > kept.size:
+            self.answer_missing(peer, message)
+        elif message.offset < len(kept.content) or kept.is_complete:
+            self.answer_with(peer, kept, message.offset, message.length)
+        else:
+            kept.readers.append((peer, message.offset, message.length))
+
+    def answer_missing(self, peer: Peer, message: Message) -> None:
+        self.answer(peer, message.id, message.offset, MISSING)
+
+    def answer_with(self, peer: Peer, kept: Object, offset: int, length: int) -> None:
+        part = bytes(kept.content[offset : offset + self.most_bytes(length)])
+        self.answer(peer, kept.id, offset, OK, kept.size, part)
+
+    def most_bytes(self, length: int) -> int:
+        return min(length, self.chunk_bytes)
+
+    def answer(self, peer: Peer, id_: int, offset: int, status: str, size: int = 0, part: bytes = b"") -> None:
+        self.send(peer, "ObjectResponse", part, id=id_, offset=offset, status=status, size=size)
+
+    def fetch(self, kept: Object) -> None:
+        """Ask the maker of a remote object for its bytes, a few requests at a time."""
+        while kept.asked < kept.size and kept.open_requests < self.most_requests():
+            length = min(self.chunk_bytes, kept.size - kept.asked)
+            self.send(kept.source, "ObjectRequest", id=kept.id, offset=kept.asked, length=length)
+            kept.asked += length
+            kept.open_requests += 1
+
+    def most_requests(self) -> int:
+        return MOST_REQUESTS
+
+    def on_object_response(self, peer: Peer, message: Message) -> None:
+        kept = self.objects.get(message.id)
+        if kept is None or kept.source is not peer or kept.is_complete:
+            return
+        if message.status != OK or message.offset != len(kept.content):
+            self.on_content_missing(kept)
+            return
+        kept.open_requests -= 1
+        kept.content += message.payload
+        self.fetch(kept)
+        readers, kept.readers = kept.readers, []
+        for reader, offset, length in readers:
+            if offset < len(kept.content) or kept.is_complete:
+                self.answer_with(reader, kept, offset, length)
+            else:
+                kept.readers.append((reader, offset, length))
+
+    def on_content_missing(self, kept: Object) -> None:
+        """Its bytes will never be here."""
+        kept.owner = None
+        self.end_object(kept)
+        for task in [task for task in self.queue if kept.id in task.needs]:
+            self.on_object_missing(task)

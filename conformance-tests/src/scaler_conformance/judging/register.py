@@ -1,0 +1,87 @@
+"""The register of requirements, as the suite carries it.
+
+Rule: level and text of a requirement are read from here; nothing in the suite repeats them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+from scaler_conformance.configuration.toml_files import load_toml
+
+SPECIFICATION = Path(__file__).parents[1] / "specification"
+"""The part of protocol-spec/ that the suite carries."""
+
+_LEVELS = ("MUST NOT", "SHOULD NOT", "MUST", "SHOULD", "MAY", "INFO")
+
+
+class Requirement(NamedTuple):
+    """One numbered sentence of the specification."""
+
+    id: str
+    level: str  # MUST, MUST NOT, SHOULD, SHOULD NOT, MAY or INFO
+    roles: Tuple[str, ...]  # worker, client, scheduler
+    status: str  # draft, stable or deprecated
+    since: str
+    section: str  # file and anchor, "worker.md#cancel"
+    text: str
+    untestable: str  # why no case can show it; mostly empty
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether who does otherwise conforms nevertheless."""
+        return not self.level.startswith("MUST")
+
+
+class UnknownRequirementError(Exception):
+    """The suite speaks of a requirement that is not in the register."""
+
+
+class Register:
+    """Requirements by id, in the order of the file."""
+
+    def __init__(self, requirements: Dict[str, Requirement]) -> None:
+        self._requirements = requirements
+
+    @classmethod
+    def load(cls, path: Optional[Path] = None) -> Register:
+        """Read the register that the suite carries, or another.
+
+        Raises ValueError when an entry lacks something.
+        """
+        path = path or SPECIFICATION / "requirements.toml"
+        tables = load_toml(path)
+        return cls({id_: _requirement(id_, table) for id_, table in tables.items() if id_.startswith("SCL-")})
+
+    def __getitem__(self, id_: str) -> Requirement:
+        try:
+            return self._requirements[id_]
+        except KeyError:
+            raise UnknownRequirementError(f"{id_} is not in the register of requirements") from None
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._requirements
+
+    def of_role(self, role: str) -> Dict[str, Requirement]:
+        """Requirements that concern a role."""
+        return {id_: each for id_, each in self._requirements.items() if role in each.roles}
+
+    def all(self) -> Dict[str, Requirement]:
+        return dict(self._requirements)
+
+
+def _requirement(id_: str, table: Dict[str, Any]) -> Requirement:
+    entry = Requirement(
+        id=id_,
+        level=str(table.get("level", "")).upper(),
+        roles=tuple(table.get("roles", ())),
+        status=str(table.get("status", "stable")),
+        since=str(table.get("since", "")),
+        section=str(table.get("section", "")),
+        text=" ".join(str(table.get("text", "")).split()),
+        untestable=str(table.get("untestable", "")),
+    )
+    if entry.level not in _LEVELS or not entry.roles or not entry.text:
+        raise ValueError(f"{id_} in the register of requirements lacks a level, roles or a text")
+    return entry

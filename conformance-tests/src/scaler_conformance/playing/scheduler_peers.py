@@ -1,0 +1,467 @@
+"""The peers of a scheduler that the suite plays: clients and workers, which know what they were sent.
+
+Rules:
+- All peers of a case are read together: who waits for one of them keeps the others' sessions alive, too.
+- Messages with columns are taken apart as they come: a Given for each task that a worker is sent, an Outcome and a
+  Confirmation for each that a client is told. Whatever the columns must fulfil is checked of every message.
+- A worker does nothing by itself: a case says what becomes of each task.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import zmq
+
+from scaler_conformance.codec.schema_codec import SCHEMA, Message, Struct, UnreadableMessageError
+from scaler_conformance.judging.verdicts import Violation
+from scaler_conformance.playing.conversation import Conversation, Transport, check
+from scaler_conformance.playing.transports import open_socket
+
+STATUSES = SCHEMA.enum("TaskStatus")
+CANCEL_OUTCOMES = SCHEMA.enum("CancelOutcome")
+ECHO = "scaler.conformance/echo"
+PEER_IMPLEMENTATION = {"name": "scaler-conformance", "version": "", "language": "Python"}
+
+
+class Group:
+    """All connections of a case."""
+
+    def __init__(self) -> None:
+        self._transports: List[GroupTransport] = []
+
+    def add(self, transport: GroupTransport) -> None:
+        self._transports.append(transport)
+
+    def remove(self, transport: GroupTransport) -> None:
+        if transport in self._transports:
+            self._transports.remove(transport)
+
+    def pump(self, seconds: float) -> bool:
+        now = time.monotonic()
+        poller = zmq.Poller()
+        for each in self._transports:
+            each.beat(now)
+            poller.register(each.socket, zmq.POLLIN)
+        ready = dict(poller.poll(int(seconds * 1000) + (seconds > 0)))
+        for each in list(self._transports):
+            if each.socket in ready:
+                each.read()
+        return bool(ready)
+
+
+class GroupTransport(Transport):
+    """One connection of a case."""
+
+    def __init__(self, group: Group, address: str, identity: bytes = b"", kind: int = zmq.DEALER) -> None:
+        self._group = group
+        self.socket = open_socket(kind)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, 10)
+        if identity:
+            self.socket.setsockopt(zmq.IDENTITY, identity)
+        self.socket.connect(address)
+        self.conversation: Optional[PlayedPeer] = None
+        self._last_sent = time.monotonic()
+        group.add(self)
+
+    def pump(self, seconds: float) -> bool:
+        return self._group.pump(seconds)
+
+    def read(self) -> None:
+        while not self.socket.closed and self.socket.poll(0):
+            frames = self.socket.recv_multipart()
+            if self.conversation is not None:
+                self.conversation.arrived(frames)
+
+    def beat(self, now: float) -> None:
+        peer = self.conversation
+        if peer is not None and peer.beats and now - self._last_sent > peer.interval_seconds:
+            peer.send("Heartbeat", sequence=1)
+
+    def transmit(self, conversation: Conversation, frames: Sequence[bytes]) -> None:
+        self._last_sent = time.monotonic()
+        self.socket.send_multipart(frames)
+
+    def close(self) -> None:
+        self._group.remove(self)
+        self.socket.close()
+
+
+class PlayedPeer(Conversation):
+    """A connection of the suite to the scheduler; after `greet` a session."""
+
+    role = "client"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.beats = False
+        self.interval_seconds = 1.0
+        self.raw: Any = None  # its connection, when that is made by hand
+        self.welcome: Message = Message("Welcome", {})
+        self.number = 0
+        self._count = 0
+        self._next_object = 0
+
+    def hello(self, **fields: Any) -> None:
+        """Say Hello; `fields` in place of the usual ones."""
+        usual: Dict[str, Any] = {
+            "major": 1,
+            "minorMin": 0,
+            "minorMax": 0,
+            "role": self.role,
+            "implementation": PEER_IMPLEMENTATION,
+            "name": self.name,
+            "host": "localhost",
+        }
+        self.send("Hello", **{**usual, **self.usual_hello(), **fields})
+
+    def usual_hello(self) -> Dict[str, Any]:
+        return {}
+
+    def greet(self, requirement: Optional[str] = None, **fields: Any) -> Message:
+        """Say Hello and be welcomed."""
+        self.hello(**fields)
+        return self.welcomed(requirement)
+
+    def welcomed(self, requirement: Optional[str] = None) -> Message:
+        """The answer to a Hello that must be accepted."""
+        self.welcome = self.expect("Welcome", requirement=requirement)
+        self.number = self.welcome.session
+        self._next_object = 0
+        self.interval_seconds = (self.welcome.heartbeatIntervalMilliseconds or 1000) / 1000
+        self.beats = True
+        return self.welcome
+
+    def leave(self) -> None:
+        """Say farewell and wait for its answer; what the session had has ended then."""
+        self.beats = False
+        self.send("DisconnectRequest", reason="leaving")
+        self.expect("DisconnectResponse")
+
+    def cut(self) -> None:
+        """End the connection without a word."""
+        self.beats = False
+        self._transport.close()  # type: ignore[attr-defined]
+
+    def expect_refusal(self, reason: str, what: str, requirement: Optional[str] = None) -> Message:
+        """The Refusal of something that was sent; the session has ended then."""
+        self.beats = False
+        expected = f"Refusal with reason {reason} for {what}"
+        refusal = self.expect("Refusal", expected=expected, requirement=requirement)
+        check(refusal.reason == reason, expected, refusal, requirement)
+        return refusal
+
+    def expect_no_session(self, requirement: Optional[str] = None) -> None:
+        """A Heartbeat is refused: there is no session."""
+        self.beats = False
+        self.send("Heartbeat", sequence=77)
+        refusal = self.expect("Refusal", expected="Refusal of a Heartbeat without a session", requirement=requirement)
+        check(refusal.reason == "notGreeted", "the reason notGreeted", refusal, requirement)
+
+    def expect_echo(self, sequence: int) -> None:
+        """The HeartbeatEcho of a sequence."""
+        self.wait_until(lambda: any(each.sequence == sequence for each in self.echoes), f"the echo of {sequence}")
+
+    def new_object(self) -> int:
+        """An object id of this session."""
+        self._next_object += 1
+        return (self.number << 40) | self._next_object
+
+    def create(self, content: bytes, kind: int = 0, **fields: Any) -> int:
+        """Create an object inline; its id."""
+        id_ = fields.pop("id", None) or self.new_object()
+        usual: Dict[str, Any] = {"action": "create", "ids": [id_], "sizes": [len(content)], "storages": [0]}
+        more = {"kinds": [kind], "codec": "raw"}
+        self.send("ObjectInstruction", content, **{**usual, **more, **fields})
+        return int(id_)
+
+    def create_remote(self, size: int, **fields: Any) -> int:
+        """Create an object whose bytes stay here; its id."""
+        return self.create(b"", **{"sizes": [size], "storages": [2], **fields})
+
+    def delete(self, *ids: int) -> None:
+        self.send("ObjectInstruction", action="delete", ids=list(ids))
+
+    def serve(self, object_id: int, content: bytes, requirement: Optional[str] = None) -> None:
+        """Answer all requests for the bytes of a remote object, until it has been asked for all of them."""
+        served = 0
+        while served < len(content):
+            request = self.expect("ObjectRequest", id=object_id, requirement=requirement)
+            served += len(self.respond(request, content))
+
+    def respond(self, request: Message, content: bytes) -> bytes:
+        part = content[request.offset : request.offset + request.length]
+        self.send("ObjectResponse", part, id=request.id, offset=request.offset, size=len(content))
+        return part
+
+    def fetch(self, object_id: int, requirement: Optional[str] = None) -> bytes:
+        """The content of an object, asked for chunk by chunk."""
+        content, size = b"", 1
+        while len(content) < size:
+            self.send("ObjectRequest", id=object_id, offset=len(content), length=self.welcome.limits.chunkBytes)
+            answer = self.expect("ObjectResponse", id=object_id, requirement=requirement)
+            check(answer.status == "ok", f"bytes of object {object_id:x}", answer, requirement)
+            size, content = answer.size, content + answer.payload
+            check(answer.payload or not size, "some bytes", answer, requirement)
+        return content
+
+    def _position(self) -> int:
+        self._count += 1
+        return self._count
+
+
+class Outcome(NamedTuple):
+    """What a client was told of one task."""
+
+    id: int
+    status: str
+    payload: bytes
+    object: int
+    cause: int
+    message: Message
+    position: int
+
+    @property
+    def failure(self) -> Struct:
+        """Raises Violation when the payload is no Failure."""
+        try:
+            return SCHEMA.decode_failure(self.payload)
+        except UnreadableMessageError as error:
+            raise Violation("a Failure as payload", f"it cannot be read: {error}") from None
+
+    def __repr__(self) -> str:
+        text = f"the outcome {self.status} of task {self.id}"
+        return f"{text}: {self.failure!r}" if self.status in ("failed", "lost") else text
+
+
+class Confirmation(NamedTuple):
+    """The answer to the cancel of one task."""
+
+    id: int
+    outcome: str
+    position: int
+
+
+class PlayedClient(PlayedPeer):
+    """A client."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.outcomes: List[Outcome] = []
+        self.confirmations: List[Confirmation] = []
+        self.next_id = 1
+
+    def submit(self, count: int = 1, payload: bytes = b"[1]", **fields: Any) -> List[int]:
+        """Send a batch of equal tasks; their ids."""
+        return self.submit_payloads([payload] * count, **fields)
+
+    def submit_payloads(self, payloads: Sequence[bytes], **fields: Any) -> List[int]:
+        """Send a batch; the ids of its tasks. `fields` are of the Task message."""
+        ids = list(range(self.next_id, self.next_id + len(payloads)))
+        self.next_id += len(payloads)
+        usual: Dict[str, Any] = {"ids": ids, "payloadSizes": list(map(len, payloads)), "codec": "json"}
+        usual["functionName"] = "" if fields.get("function") else ECHO
+        self.send("Task", b"".join(payloads), **{**usual, **fields})
+        return ids
+
+    def graph(self, predecessors: Sequence[Sequence[int]], targets: Sequence[int], **fields: Any) -> List[int]:
+        """Send a graph: for each node the positions of its predecessors. Its payloads are `0`, `1` and so on."""
+        if "functions" not in fields:
+            fields["functions"] = [self.create(b"function", kind=1)] * len(predecessors)
+        ids = list(range(self.next_id, self.next_id + len(predecessors)))
+        self.next_id += len(predecessors)
+        offsets = [0]
+        for each in predecessors:
+            offsets.append(offsets[-1] + len(each))
+        payload = b"".join(b"%d" % index for index in range(len(ids)))
+        usual: Dict[str, Any] = {
+            "ids": ids,
+            "payloadSizes": [len(b"%d" % index) for index in range(len(ids))],
+            "predecessorOffsets": offsets,
+            "predecessors": [each for row in predecessors for each in row],
+            "targets": list(targets),
+            "codec": "raw",
+        }
+        self.send("GraphTask", payload, **{**usual, **fields})
+        return ids
+
+    def cancel(self, *ids: int, force: bool = False) -> None:
+        self.send("TaskCancel", ids=list(ids), force=force)
+
+    def expect_outcome(self, id_: int, status: str = "", requirement: Optional[str] = None) -> Outcome:
+        """What became of a task, taken; it must be this status unless that is empty."""
+        found: Outcome = self.wait_until(lambda: _find(self.outcomes, id_), f"the outcome of task {id_}", requirement)
+        self.outcomes.remove(found)
+        check(status in ("", found.status), f"task {id_} to end as {status}", found, requirement)
+        return found
+
+    def expect_loss(self, id_: int, kind: str, requirement: Optional[str] = None) -> Outcome:
+        """A task must end as lost, with a Failure of this kind."""
+        found = self.expect_outcome(id_, "lost", requirement)
+        check(found.failure.kind == kind, f"a Failure of kind {kind}", found.failure, requirement)
+        return found
+
+    def expect_confirmation(self, id_: int, outcome: str = "", requirement: Optional[str] = None) -> Confirmation:
+        """The answer to a cancel, taken; it must be this one unless that is empty."""
+        expected = f"TaskCancelConfirm for task {id_}"
+        found: Confirmation = self.wait_until(lambda: _find(self.confirmations, id_), expected, requirement)
+        self.confirmations.remove(found)
+        check(outcome in ("", found.outcome), f"{expected} with {outcome}", found, requirement)
+        return found
+
+    def expect_any_outcome(self, expected: str) -> Outcome:
+        """The next outcome, taken."""
+        self.wait_until(lambda: self.outcomes, expected)
+        return self.outcomes.pop(0)
+
+    def expect_release(self, tasks: int = 0, size: int = 0) -> Message:
+        """A TaskEcho that says that at least so much was released since the session began."""
+
+        def fits(message: Message) -> bool:
+            return bool(message.tasksReleased >= tasks and message.bytesReleased >= size)
+
+        return self.expect("TaskEcho", where=fits, expected=f"TaskEcho: {tasks} tasks, {size} bytes released")
+
+    def expect_nothing_more(
+        self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
+    ) -> None:
+        self.fence()
+        came: List[Any] = [each for each in self._queue if each.type not in (*but, "TaskEcho", "Explanation")]
+        came += [*self.outcomes, *self.confirmations]
+        check(not came, expected or "nothing more", f"there came {came[:1]!r}", requirement)
+
+    def _take_in(self, message: Message) -> None:
+        if message.type == "TaskResult":
+            for index, (id_, payload) in enumerate(_slices(message)):
+                statuses, objects, causes = message.statuses, message.objects, message.causes
+                status = statuses[index] if statuses else 0
+                check(status < len(STATUSES), "a status that the schema has", status)
+                object_id, cause = objects[index] if objects else 0, causes[index] if causes else 0
+                position = self._position()
+                self.outcomes.append(Outcome(id_, STATUSES[status], payload, object_id, cause, message, position))
+        elif message.type == "TaskCancelConfirm":
+            for id_, outcome in zip(message.ids, message.outcomes):
+                self.confirmations.append(Confirmation(id_, CANCEL_OUTCOMES[outcome], self._position()))
+        else:
+            super()._take_in(message)
+
+
+class Given(NamedTuple):
+    """One task that a worker was sent."""
+
+    id: int  # of the instance
+    payload: bytes
+    dependencies: List[int]
+    message: Message
+    position: int
+
+
+class PlayedWorker(PlayedPeer):
+    """A worker, of which each case says what it does."""
+
+    role = "worker"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.given: List[Given] = []  # that no case has taken
+        self.announced: Dict[int, Tuple[int, Message, bytes]] = {}  # by object: position, message, content
+        self.announcements: List[int] = []
+
+    def usual_hello(self) -> Dict[str, Any]:
+        return {"slots": 1, "queueSize": 1}
+
+    def expect_task(self, payload: Optional[bytes] = None, requirement: Optional[str] = None) -> Given:
+        """A task that the worker is sent, taken: the next, or that with this payload."""
+
+        def take() -> Optional[Given]:
+            return next((each for each in self.given if payload in (None, each.payload)), None)
+
+        expected = "a Task" if payload is None else f"a Task with the payload {payload[:40]!r}"
+        found: Given = self.wait_until(take, expected, requirement)
+        self.given.remove(found)
+        return found
+
+    def expect_tasks(self, count: int, requirement: Optional[str] = None) -> List[Given]:
+        return [self.expect_task(None, requirement) for _ in range(count)]
+
+    def expect_deletion(self, object_id: int, when: str) -> None:
+        """The scheduler says that an object has ended."""
+
+        def fits(message: Message) -> bool:
+            return message.action == "delete" and object_id in message.ids
+
+        self.expect("ObjectInstruction", where=fits, expected=f"the deletion of object {object_id:x} {when}")
+
+    def succeed(self, *tasks: Given, payload: bytes = b"1", **fields: Any) -> None:
+        """Report success of some tasks in one message."""
+        self.report([each.id for each in tasks], [0] * len(tasks), [payload] * len(tasks), **fields)
+
+    def fail(self, task: Given, status: int = 1, kind: str = "taskRaised", message: str = "no") -> None:
+        """Report a task as failed, or with status 3 as lost."""
+        self.report([task.id], [status], [SCHEMA.encode_failure(kind=kind, message=message, attempts=1)])
+
+    def report(self, ids: Sequence[int], statuses: Sequence[int], payloads: Sequence[bytes], **fields: Any) -> None:
+        usual = {"ids": ids, "statuses": statuses, "payloadSizes": list(map(len, payloads)), "codec": "json"}
+        self.send("TaskResult", b"".join(payloads), **{**usual, "busyMicroseconds": len(ids), **fields})
+
+    def succeed_large(self, task: Given, content: bytes, requirement: Optional[str] = None) -> int:
+        """Report a success whose result is an object of the worker's; its id."""
+        made = self.create(content)
+        self.succeed(task, payload=b"", objects=[made])
+        return made
+
+    def confirm(self, instance: int, outcome: int) -> None:
+        """Answer a cancel: 0 cancelled, 1 running, 2 notFound."""
+        self.send("TaskCancelConfirm", ids=[instance], outcomes=[outcome])
+
+    def expect_cancel(self, instance: int, force: Optional[bool] = None, requirement: Optional[str] = None) -> None:
+        """The cancel of an instance."""
+
+        def fits(message: Message) -> bool:
+            return instance in message.ids
+
+        found = self.expect("TaskCancel", where=fits, expected=f"TaskCancel of {instance}", requirement=requirement)
+        check(force in (None, found.force), f"TaskCancel with force = {force}", found, requirement)
+
+    def expect_nothing_more(
+        self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
+    ) -> None:
+        super().expect_nothing_more((*but, "BalanceRequest"), expected, requirement)
+        check(not self.given, expected or "no more tasks", f"there came {self.given[:1]!r}", requirement)
+
+    def _take_in(self, message: Message) -> None:
+        if message.type == "Task":
+            counts, first = message.dependencyCounts or [0] * len(message.ids), 0
+            for (id_, payload), count in zip(_slices(message), counts):
+                needed, first = message.dependencies[first : first + count], first + count
+                self.given.append(Given(id_, payload, needed, message, self._position()))
+        elif message.type == "ObjectInstruction" and message.action == "create":
+            start = 0
+            for id_, size, storage in zip(message.ids, message.sizes, message.storages):
+                content = message.payload[start : start + size] if storage == 0 else b""
+                start += len(content)
+                self.announced[id_] = (self._position(), message, content)
+                self.announcements.append(id_)
+        elif message.type == "BalanceRequest" and not self._transport.is_ending and self.gives_nothing_back:
+            self.send("BalanceResponse", requestId=message.requestId)
+        else:
+            super()._take_in(message)
+
+    gives_nothing_back = True
+
+
+def _slices(message: Message) -> List[Tuple[int, bytes]]:
+    """Ids and payloads of a message with columns."""
+    sizes = message.payloadSizes
+    check(len(sizes) == len(message.ids), "payloadSizes for each id", message)
+    check(sum(sizes) == len(message.payload), "a payload as long as the sum of payloadSizes", message)
+    found, start = [], 0
+    for id_, size in zip(message.ids, sizes):
+        found.append((id_, message.payload[start : start + size]))
+        start += size
+    return found
+
+
+def _find(found: Sequence[Any], id_: int) -> Any:
+    return next((each for each in found if each.id == id_), None)

@@ -1,0 +1,142 @@
+"""The sockets of the suite: a ROUTER where a scheduler would be, and DEALERs where its clients and workers would.
+
+Rules:
+- A ROUTER tells a peer by its connection: each new connection that says something is a new conversation.
+- Nothing is dropped for want of room: high-water marks are off, and what cannot be sent at once is an error of the
+  suite.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Sequence
+
+import zmq
+
+from scaler_conformance.playing.conversation import Conversation, Transport
+
+_LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler said just before its end
+MakeConversation = Callable[[str, Transport], Conversation]
+
+
+def open_socket(kind: int) -> zmq.Socket[bytes]:
+    """A socket that keeps what it has, and ends at once when it is closed."""
+    made: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    made.set_hwm(0)
+    made.linger = 0
+    return made
+
+
+class RouterTransport(Transport):
+    """The place of a scheduler.
+
+    Parameters:
+        make_conversation: makes that of a new peer from its name and this transport.
+    """
+
+    def __init__(self, make_conversation: MakeConversation) -> None:
+        self._make_conversation = make_conversation
+        self._by_identity: Dict[bytes, Conversation] = {}
+        self._new: List[Conversation] = []
+        self._count = 0
+        self._socket = open_socket(zmq.ROUTER)
+        self._socket.router_mandatory = True
+        port = self._socket.bind_to_random_port("tcp://127.0.0.1")
+        self.address = f"tcp://127.0.0.1:{port}"
+
+    def stop_listening(self) -> None:
+        """Cut all connections; the address is closed until `restart`."""
+        self._socket.close(_LAST_WORDS_MILLISECONDS)
+        self._by_identity.clear()
+
+    def restart(self) -> None:
+        """Cut all connections and listen again at the same address, as a scheduler does that was started anew."""
+        self.stop_listening()
+        self._new.clear()
+        self._socket = open_socket(zmq.ROUTER)
+        self._socket.router_mandatory = True
+        _bind_again(self._socket, self.address)
+
+    def take_new(self) -> Optional[Conversation]:
+        """The next conversation that a peer has begun."""
+        return self._new.pop(0) if self._new else None
+
+    def renew(self, old: Conversation) -> Conversation:
+        """A new conversation over the connection of an old one, which hears nothing more."""
+        self._count += 1
+        made = self._make_conversation(f"peer {self._count}", self)
+        for identity, each in self._by_identity.items():
+            if each is old:
+                self._by_identity[identity] = made
+        return made
+
+    def pump(self, seconds: float) -> bool:
+        if not self._socket.poll(int(seconds * 1000) + (seconds > 0)):
+            return False
+        while self._socket.poll(0):
+            identity, *frames = self._socket.recv_multipart()
+            conversation = self._by_identity.get(identity)
+            if conversation is None:
+                self._count += 1
+                conversation = self._make_conversation(f"peer {self._count}", self)
+                self._by_identity[identity] = conversation
+                self._new.append(conversation)
+            conversation.arrived(frames)
+        return True
+
+    def transmit(self, conversation: Conversation, frames: Sequence[bytes]) -> None:
+        for identity, each in self._by_identity.items():
+            if each is conversation:
+                try:
+                    self._socket.send_multipart([identity, *frames])
+                except zmq.ZMQError as error:
+                    if error.errno != zmq.EHOSTUNREACH:
+                        raise  # else it has gone: whoever waits for its answer will say so
+                return
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _bind_again(socket: zmq.Socket[bytes], address: str) -> None:
+    """The I/O thread may hold the port a moment longer than `close` takes."""
+    poller = zmq.Poller()
+    for _ in range(500):
+        try:
+            socket.bind(address)
+            return
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE:
+                raise
+            poller.poll(10)
+    raise OSError(f"{address} is not free again")
+
+
+class DealerTransport(Transport):
+    """The place of a client or a worker: one connection to a scheduler, and one conversation.
+
+    Parameters:
+        identity: of the connection; by default the scheduler makes one up.
+    """
+
+    def __init__(self, address: str, identity: bytes = b"") -> None:
+        self._socket = open_socket(zmq.DEALER)
+        if identity:
+            self._socket.setsockopt(zmq.IDENTITY, identity)
+        self._socket.connect(address)
+        self.conversation: Optional[Conversation] = None
+
+    def pump(self, seconds: float) -> bool:
+        if not self._socket.poll(int(seconds * 1000) + (seconds > 0)):
+            return False
+        while self._socket.poll(0):
+            frames = self._socket.recv_multipart()
+            if self.conversation is not None:
+                self.conversation.arrived(frames)
+        return True
+
+    def transmit(self, conversation: Conversation, frames: Sequence[bytes]) -> None:
+        self._socket.send_multipart(frames)
+
+    def close(self) -> None:
+        """Cut the connection; what has not left is dropped."""
+        self._socket.close()
