@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from scaler.programs.options import SCALER
-from scaler.worker.options import CLUSTER
+from scaler.programs.scaler_options import SCALER
+from scaler.worker.worker_options import CLUSTER
 from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.top.options import TOP
 from scaler_appliance.ui.options import UI

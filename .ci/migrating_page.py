@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List
 
 from scaler.compat.table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
-from scaler.worker.options import CLUSTER
+from scaler.worker.worker_options import CLUSTER
 from scaler_appliance.shell.options import SCHEDULER
 from scaler_appliance.top.options import TOP
 from scaler_appliance.ui.options import UI

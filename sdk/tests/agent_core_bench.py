@@ -6,11 +6,11 @@ from array import array
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from scaler.worker import frames
-from scaler.worker.agent_core import AgentCore, CoreSettings
-from scaler.worker.effects import Deliver, Kill, Send, Spawn, Stop
-from scaler.worker.frames import Frame, Kind, Place
-from scaler.worker.processor_pool import LENDING_DELAY_SECONDS
-from scaler.worker.shared_progress import FINISHED
+from scaler.worker.agent.core.effects import Deliver, KillProcessor, Send, SpawnProcessor, StopProcessor
+from scaler.worker.agent.core.processor_pool import BLOCKED_SLOT_SECONDS
+from scaler.worker.agent.core.task_flow import AgentCore, CoreSettings
+from scaler.worker.frames import ContentPlace, Frame, FrameKind
+from scaler.worker.progress import FINISHED
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -37,8 +37,8 @@ class Objects:
     def fetch(self, object_id: int) -> None:
         self.fetched.append(object_id)
 
-    def definition(self, object_id: int) -> Optional[Tuple[int, Place, bytes]]:
-        return (m.ObjectKind.VALUE, Place.INLINE, b"content") if object_id in self.available else None
+    def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, bytes]]:
+        return (m.ObjectKind.VALUE, ContentPlace.INLINE, b"content") if object_id in self.available else None
 
     def adopt(self, path: str, size: int) -> Tuple[int, bool]:
         self.adopted.append((path, size))
@@ -56,7 +56,7 @@ class Bench:
         settings = CoreSettings(slots, "worker under test", timeout)
         self.core = AgentCore(settings, self.page, self.objects, self.effects, lambda pid: self.resident.get(pid, 0))
         self.core.pool.fill()
-        self.spawned: List[Spawn] = []
+        self.spawned: List[SpawnProcessor] = []
         self.killed: List[int] = []
         self.stopped: List[int] = []
         self.sent: List[Tuple[Any, bytes]] = []
@@ -78,16 +78,16 @@ class Bench:
         for effect in effects:
             if isinstance(effect, Deliver):
                 data = frames.join(effect.buffers)
-                size, kind, flags = frames._HEADER.unpack_from(data)
-                assert len(data) == frames._HEADER.size + size
-                self.frames.setdefault(effect.number, []).append(Frame(kind, flags, data[frames._HEADER.size :]))
+                size, kind, flags = frames.HEADER.unpack_from(data)
+                assert len(data) == frames.HEADER.size + size
+                self.frames.setdefault(effect.number, []).append(Frame(kind, flags, data[frames.HEADER.size :]))
             elif isinstance(effect, Send):
                 self.sent.append((effect.message, bytes(effect.payload)))
-            elif isinstance(effect, Spawn):
+            elif isinstance(effect, SpawnProcessor):
                 self.spawned.append(effect)
-            elif isinstance(effect, Kill):
+            elif isinstance(effect, KillProcessor):
                 self.killed.append(effect.number)
-            elif isinstance(effect, Stop):
+            elif isinstance(effect, StopProcessor):
                 self.stopped.append(effect.number)
 
     def send_tasks(
@@ -118,19 +118,19 @@ class Bench:
         chunks = []
         for number, received in self.frames.items():
             for frame in received:
-                if frame.kind == Kind.TASKS:
+                if frame.kind == FrameKind.TASKS:
                     chunk = frames.parse_tasks(frame.flags, frame.body)
                     expected = b"".join(b"payload of %d" % instance for instance in chunk.ids)
                     assert frame.body[chunk.payload_offset :] == expected
                     chunks.append((number, chunk))
-            received[:] = [frame for frame in received if frame.kind != Kind.TASKS]
+            received[:] = [frame for frame in received if frame.kind != FrameKind.TASKS]
         return chunks
 
     def dealt_ids(self) -> List[List[int]]:
         return sorted(list(chunk.ids) for _, chunk in self.dealt())
 
-    def kinds(self, number: int) -> List[Kind]:
-        kinds = [Kind(frame.kind) for frame in self.frames.get(number, [])]
+    def kinds(self, number: int) -> List[FrameKind]:
+        kinds = [FrameKind(frame.kind) for frame in self.frames.get(number, [])]
         self.frames.pop(number, None)
         return kinds
 
@@ -157,8 +157,8 @@ class Bench:
             **columns,
         )
         data = frames.join(buffers)
-        _, _, flags = frames._HEADER.unpack_from(data)
-        self.core.on_results(number, frames.parse_results(flags, data[frames._HEADER.size :]))
+        _, _, flags = frames.HEADER.unpack_from(data)
+        self.core.on_results(number, frames.parse_results(flags, data[frames.HEADER.size :]))
         self.turn()
 
     def die(self, number: int, description: str = "was ended by signal 9 (SIGKILL)", stack: str = "") -> None:
@@ -205,7 +205,7 @@ class Bench:
         """A processor's task waits for others, and has done so for longer than its slot is kept for these."""
         self.core.on_blocked(number)
         self.turn()
-        self.tick(2 * LENDING_DELAY_SECONDS)
+        self.tick(2 * BLOCKED_SLOT_SECONDS)
 
     def tick(self, seconds: float) -> None:
         self.now += seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from scaler.worker.effects import Send
-from scaler.worker.object_store import ObjectStore
+from scaler.worker.agent.core.effects import Send
+from scaler.worker.agent.core.worker_objects import ObjectStore
 from scaler_protocol import messages as m
 
 CREATE = m.ObjectAction.CREATE

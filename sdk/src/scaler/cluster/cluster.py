@@ -7,7 +7,7 @@ import sys
 from typing import Dict, Mapping, Optional, Sequence
 
 from scaler.arguments import Duration, Size, whole
-from scaler.cluster.program import Program, option_arguments
+from scaler.cluster.child_program import Program, option_arguments
 from scaler.compat.arguments import accepts_earlier
 from scaler.cpus import default_slots
 from scaler.notebook import card

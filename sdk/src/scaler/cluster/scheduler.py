@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence
 
 from scaler.arguments import Duration, Size
 from scaler.cluster.appliance import scheduler_command
-from scaler.cluster.program import Program, option_arguments
+from scaler.cluster.child_program import Program, option_arguments
 from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
 

@@ -22,11 +22,11 @@ from typing import List, Optional, Sequence, Tuple
 
 from scaler.client import Client
 from scaler.cluster.appliance import interface_command
+from scaler.cluster.child_program import Program
 from scaler.cluster.cluster import Cluster
-from scaler.cluster.program import Program
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import ProgramStartError, ScalerError
-from scaler.programs.options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
+from scaler.programs.scaler_options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
 from scaler.values.texts import counted
 from scaler_protocol.host.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
 

@@ -21,11 +21,11 @@ from types import FrameType
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.cluster.appliance import interface_command, scheduler_command
-from scaler.cluster.program import Program
+from scaler.cluster.child_program import Program
 from scaler.cluster.scheduler import SchedulerProcess
 from scaler.exceptions import ScalerError
-from scaler.programs.options import SCALER
-from scaler.worker.options import CLUSTER
+from scaler.programs.scaler_options import SCALER
+from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.options import ConfigurationError, Reading, read_sections
 from scaler_protocol.programs.options.sources import closest
