@@ -409,8 +409,8 @@ def test_a_serializer_of_ones_own_sees_values_and_no_keys(any_address: str) -> N
 
 
 REMOTE_WORKER = """
-import scaler.worker.agent.core.worker_objects
-scaler.worker.agent.core.worker_objects.shares_directory = lambda path, token: False   # as on another host
+import scaler.worker.agent.shell.worker_files
+scaler.worker.agent.shell.worker_files.shares_directory = lambda path, token: False   # as on another host
 
 from scaler.worker.worker_program import main
 

@@ -15,7 +15,7 @@ from sdk_tasks import wait_for
 
 from scaler import Client, Scheduler
 from scaler.restarts import EXIT_ERROR, Restarts
-from scaler.worker.agent.shell.agent import EXIT_NO_SCHEDULER, EXIT_USAGE
+from scaler.worker.exit_codes import EXIT_NO_SCHEDULER, EXIT_USAGE
 
 TIMEOUT_SECONDS = 30.0
 PROGRAM = Path(sys.executable).with_name("scaler_cluster")

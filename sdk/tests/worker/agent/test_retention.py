@@ -6,10 +6,10 @@ import os
 from typing import Set
 
 import pytest
-from agent_core_bench import FUNCTION
-from agent_core_bench import Bench as CoreBench
-from object_store_bench import CHUNK, INLINE, REMOTE, SHARED, Bench
+from task_flow_bench import FUNCTION
+from task_flow_bench import Bench as CoreBench
 from worker_gates import send_task_with_object, wait_at, wait_for_heartbeat
+from worker_objects_bench import CHUNK, INLINE, REMOTE, SHARED, Bench
 
 from scaler.values import payload as payloads
 from scaler.worker.frames import FrameKind
@@ -23,11 +23,12 @@ RETENTION_SECONDS = 100.0
 def bench():
     made = Bench()
     yield made
-    made.store.close()
+    made.close()
 
 
 def forget_unused(bench: Bench, now: float, *needed: int) -> None:
-    bench.store.forget_unused(now, RETENTION_SECONDS, lambda: set(needed))
+    bench.objects.forget_unused(now, RETENTION_SECONDS, lambda: set(needed))
+    bench.perform()
 
 
 # The object store -----------------------------------------------------------------------------------------------------
@@ -37,41 +38,41 @@ def test_content_is_forgotten_after_so_long_and_fetched_again(bench):
     bench.create(9, INLINE, b"content")
     forget_unused(bench, 0)
     forget_unused(bench, RETENTION_SECONDS)
-    assert bench.store.is_available(9)
+    assert bench.objects.is_available(9)
     forget_unused(bench, RETENTION_SECONDS + 1)
 
-    assert not bench.store.is_available(9)
-    bench.store.fetch(9)
+    assert not bench.objects.is_available(9)
+    bench.objects.fetch(9)
     [request] = bench.sent()
     bench.respond(request, b"content")
     assert bench.events == [("available", 9)]
-    assert bench.store.definition(9)[0] == m.ObjectKind.FUNCTION, "what it is, is known still"
+    assert bench.objects.definition(9)[0] == m.ObjectKind.FUNCTION, "what it is, is known still"
 
 
 def test_what_is_used_or_needed_is_kept(bench):
     for object_id in (8, 9):
         bench.create(object_id, INLINE, b"content")
     forget_unused(bench, 0)
-    bench.store.definition(8)
+    bench.objects.definition(8)
     forget_unused(bench, RETENTION_SECONDS + 1, 9)
 
-    assert bench.store.is_available(8) and bench.store.is_available(9)
+    assert bench.objects.is_available(8) and bench.objects.is_available(9)
     forget_unused(bench, RETENTION_SECONDS + 2)
-    assert bench.store.is_available(8) and not bench.store.is_available(9)
+    assert bench.objects.is_available(8) and not bench.objects.is_available(9)
 
 
 def test_a_fetched_file_goes_and_comes_again(bench):
     content = os.urandom(CHUNK // 2)
     bench.create(9, REMOTE, size=len(content))
     for _ in range(2):
-        bench.store.fetch(9)
+        bench.objects.fetch(9)
         [request] = bench.sent()
         bench.respond(request, content)
-        path = os.fsdecode(bench.store.definition(9)[2])
+        path = os.fsdecode(bench.objects.definition(9)[2])
         assert os.path.getsize(path) == len(content)
         forget_unused(bench, 0)
         forget_unused(bench, RETENTION_SECONDS + 1)
-        assert not os.path.exists(path) and not bench.store.is_available(9)
+        assert not os.path.exists(path) and not bench.objects.is_available(9)
 
 
 def test_a_file_of_the_schedulers_is_only_forgotten():
@@ -82,24 +83,25 @@ def test_a_file_of_the_schedulers_is_only_forgotten():
     bench.create(9, SHARED, size=5)
     forget_unused(bench, 0)
     forget_unused(bench, RETENTION_SECONDS + 1)
-    assert bench.store.definition(9) is None
-    assert bench.store.is_available(9) and bench.store.definition(9) is not None
-    bench.store.close()
+    assert bench.objects.definition(9) is None
+    bench.objects.fetch(9)
+    assert bench.events == [("available", 9)] and bench.objects.definition(9) is not None
+    bench.close()
     directory.remove()
 
 
 def test_a_function_that_has_a_name_is_nowhere_else(bench):
-    object_id = bench.store.named_function("math:sqrt")
+    object_id = bench.objects.named_function("math:sqrt")
     forget_unused(bench, 0)
     forget_unused(bench, RETENTION_SECONDS + 1)
-    assert bench.store.is_available(object_id)
+    assert bench.objects.is_available(object_id)
 
 
 # What the agent needs -------------------------------------------------------------------------------------------------
 
 
 def needed_at(bench: CoreBench, seconds: float) -> Set[int]:
-    bench.core.collect_garbage(bench.now + seconds, RETENTION_SECONDS, 1 << 30)
+    bench.flow.collect_garbage(bench.now + seconds, RETENTION_SECONDS, 1 << 30)
     bench.turn()
     needed: Set[int] = bench.objects.needed
     return needed - {0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from agent_core_bench import SHORT_MICROSECONDS, Bench
+from task_flow_bench import SHORT_MICROSECONDS, Bench
 from worker_gates import wait_at, wait_for_heartbeat
 
 from scaler.worker.agent.core.result_messages import ResultMessages
@@ -29,7 +29,7 @@ def runs(message: m.TaskResult) -> list[tuple[int, int, int]]:
 def test_runs_are_told_only_while_somebody_watches():
     bench = Bench()
     for is_watched in (False, True, False):
-        bench.core.watch(is_watched)
+        bench.flow.watch(is_watched)
         bench.send_tasks([10])
         ((number, chunk),) = bench.dealt()
         bench.finish(number, chunk, busy_microseconds=50)
@@ -41,7 +41,7 @@ def test_each_chunk_of_a_processor_is_a_run():
     bench = Bench(slots=2)
     bench.learn(SHORT_MICROSECONDS)
     results(bench)
-    bench.core.watch(True)
+    bench.flow.watch(True)
     bench.send_tasks(range(2000))
     expected, ids = [], []
     for number, chunk in bench.dealt():
@@ -56,7 +56,7 @@ def test_each_chunk_of_a_processor_is_a_run():
 
 def test_a_task_that_its_processor_died_of_took_the_time_until_then():
     bench = Bench()
-    bench.core.watch(True)
+    bench.flow.watch(True)
     bench.send_tasks([10], options={"at_most_once": True})
     ((number, chunk),) = bench.dealt()
     bench.start(number, chunk.first_position)
@@ -72,7 +72,7 @@ def test_a_task_of_a_chunk_took_no_longer_than_since_the_outcome_before_it():
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     results(bench)
-    bench.core.watch(True)
+    bench.flow.watch(True)
     bench.send_tasks(range(50), options={"at_most_once": False, "retries": 0})
     number, chunk = bench.dealt()[0]
     assert chunk.task_count > 2
@@ -88,7 +88,7 @@ def test_a_task_of_a_chunk_took_no_longer_than_since_the_outcome_before_it():
 
 def test_tasks_that_never_ran_took_no_time():
     bench = Bench()
-    bench.core.watch(True)
+    bench.flow.watch(True)
     bench.send_tasks([10], codec="unknown")
     bench.turn()
     (message,) = results(bench)
@@ -97,8 +97,8 @@ def test_tasks_that_never_ran_took_no_time():
 
 def test_a_new_session_is_not_watched_until_it_says_so():
     bench = Bench()
-    bench.core.watch(True)
-    bench.core.reset()
+    bench.flow.watch(True)
+    bench.flow.reset()
     bench.send_tasks([10])
     ((number, chunk),) = bench.dealt()
     bench.finish(number, chunk)
@@ -169,15 +169,15 @@ def test_a_core_that_drains_starts_nothing_and_gives_back_what_has_not_begun():
     bench.send_tasks([1, 2, 3])
     bench.send_tasks([4], dependencies=[[77]])
     ((number, chunk),) = bench.dealt()
-    bench.core.drain()
+    bench.flow.drain()
     bench.turn()
     (given_back,) = [message for message, _ in bench.sent if isinstance(message, m.BalanceResponse)]
     assert sorted(given_back.ids) == [2, 3, 4] and given_back.request_id == 0
-    assert not bench.core.is_empty, "one runs"
+    assert not bench.flow.is_empty, "one runs"
     bench.send_tasks([5])
     assert not bench.dealt(), "and nothing that comes late is begun"
     bench.finish(number, chunk)
-    assert bench.core.is_empty
+    assert bench.flow.is_empty
 
 
 def test_a_worker_that_drains_is_not_started_again(scheduler, start_worker, gate):

@@ -1,25 +1,22 @@
-"""Code that clients ship, at the worker: notes of functions, folders of archives, processors that are dedicated."""
+"""Code that clients ship, at the worker: notes of functions, which archives are here, processors that are dedicated."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import struct
-import zipfile
 from array import array
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 import pytest
-from agent_core_bench import Bench
+from task_flow_bench import Bench
 
-from scaler.values.code_notes import NO_CODE, CodeNote, Notice, add_note, add_to_digest, notice_from_log, read_note
-from scaler.values.code_notes import read_note_of_file as read_file
+from scaler.values.code_notes import NO_CODE, CodeNote, Notice, add_note, notice_from_log, read_note
 from scaler.values.payload import dump_function, join, load_function
-from scaler.worker.agent.core.code_sets import CodeSets, unpack
-from scaler.worker.agent.core.effects import CodeError
+from scaler.worker.agent.core.code_sets import CodeSets
+from scaler.worker.agent.core.effects import ReadNote, RemoveCode, UnpackCode
 from scaler.worker.agent.core.processor_pool import IDLE_ROUNDS, MAXIMUM_SPARES
+from scaler.worker.agent.shell.code_folders import note_of_file
 from scaler.worker.frames import ContentPlace, FrameKind
 from scaler_protocol import messages as m
 
@@ -38,7 +35,7 @@ def test_a_function_with_a_note_loads_as_without(function: Any, tmp_path: Path) 
     content = join(parts)
     (tmp_path / "content").write_bytes(content)
 
-    assert read_note(memoryview(content)) == read_file(str(tmp_path / "content")) == NOTE
+    assert read_note(memoryview(content)) == note_of_file(str(tmp_path / "content")) == NOTE
     assert callable(load_function(content)[0])
 
 
@@ -55,7 +52,7 @@ def test_a_function_that_ends_like_a_note_is_not_taken_for_one(tmp_path: Path) -
     add_note(parts, NO_CODE)
     assert read_note(join(parts)) == NO_CODE
     (tmp_path / "short").write_bytes(b"short")
-    assert read_file(str(tmp_path / "short")) == NO_CODE
+    assert note_of_file(str(tmp_path / "short")) == NO_CODE
 
 
 @pytest.mark.parametrize(
@@ -100,77 +97,27 @@ def test_a_notice_arrives_as_it_was_sent() -> None:
     assert notice_from_log("no notice") is None
 
 
-# Folders -------------------------------------------------------------------------------------------------------------
-
-
-def packed(files: Dict[str, bytes]) -> Tuple[str, bytes]:
-    """Digest and content of an archive."""
-    digest = hashlib.blake2b(digest_size=16)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, content in files.items():
-            add_to_digest(digest, name, content)
-            archive.writestr(name, content)
-    return digest.hexdigest(), stream.getvalue()
-
-
-def damaged() -> bytes:
-    """An archive in which something is compressed in a way that there is not."""
-    _, content = packed({"a.py": b"content"})
-    central = content.index(b"PK\x01\x02")
-    return content[: central + 10] + b"\x63\x00" + content[central + 12 :]
-
-
-def test_an_archive_is_unpacked_with_its_folders(tmp_path: Path) -> None:
-    digest, content = packed({"a.py": b"A", "pack/deep/b.txt": b"B"})
-    unpack(content, digest, str(tmp_path / "folder"))
-
-    assert (tmp_path / "folder/a.py").read_bytes() == b"A"
-    assert (tmp_path / "folder/pack/deep/b.txt").read_bytes() == b"B"
-    assert [each.name for each in tmp_path.iterdir()] == ["folder"]
-
-
-@pytest.mark.parametrize("name", ["../escaped.py", "/tmp/escaped.py", "a/../../escaped.py"])
-def test_no_file_of_an_archive_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
-    digest, content = packed({name: b""})
-    with pytest.raises(CodeError, match="leads out of its folder"):
-        unpack(content, digest, str(tmp_path / "inner/folder"))
-    assert not list(tmp_path.rglob("escaped.py"))
-    assert not list((tmp_path / "inner").iterdir())
-
-
-@pytest.mark.parametrize("content", [b"", b"no zip file", damaged(), packed({"a.py": b"x"})[1][:-30]])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(CodeError, match="no archive"):
-        unpack(content, "digest", str(tmp_path / "folder"))
-    assert not list(tmp_path.iterdir())
-
-
-def test_code_under_the_digest_of_other_code_is_refused(tmp_path: Path) -> None:
-    _, content = packed({"a.py": b"mine"})
-    digest, _ = packed({"a.py": b"yours"})
-    with pytest.raises(CodeError, match="not what its digest says"):
-        unpack(content, digest, str(tmp_path / "folder"))
-    assert not list(tmp_path.iterdir())
+# Which code is here --------------------------------------------------------------------------------------------------
 
 
 class Objects:
-    def __init__(self, folder: Path) -> None:
+    """Objects whose content is in memory, or in files with a name."""
+
+    def __init__(self) -> None:
         self.contents: Dict[int, bytes] = {}
-        self.folder = folder
+        self.paths: Dict[int, bytes] = {}
 
     def is_available(self, object_id: int) -> bool:
-        return object_id in self.contents
+        return object_id in self.contents or object_id in self.paths
 
     def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, bytes]]:
+        if object_id in self.paths:
+            return m.ObjectKind.VALUE, ContentPlace.FILE, self.paths[object_id]
         content = self.contents.get(object_id)
         return None if content is None else (m.ObjectKind.VALUE, ContentPlace.INLINE, content)
 
     def forget(self, object_id: int) -> None:
         del self.contents[object_id]
-
-    def code_folder(self) -> str:
-        return str(self.folder)
 
 
 SESSION = 5 << 40
@@ -182,38 +129,63 @@ def function_with(key: str, *archives: Tuple[int, str]) -> bytes:
     return join(parts)
 
 
-def test_an_archive_is_fetched_once_and_kept_while_a_function_or_a_processor_has_it(tmp_path: Path) -> None:
-    objects = Objects(tmp_path)
-    digest, content = packed({"a.py": b"A"})
+def test_an_archive_is_unpacked_once_and_kept_while_a_function_or_a_processor_has_it() -> None:
+    objects, effects = Objects(), []  # type: Objects, List[Any]
     first, second, other = SESSION | 1, SESSION | 2, (6 << 40) | 1
     for function in (first, second, other):
-        objects.contents[function] = function_with("key", (9, digest))
-    code = CodeSets(objects)
+        objects.contents[function] = function_with("key", (9, DIGEST))
+    code = CodeSets(objects, effects)
 
     assert code.missing(first) == {SESSION | 9}
-    objects.contents[SESSION | 9] = content
-    assert code.missing(first) == code.missing(second) == code.missing(other) == set()  # another client's has the same
-    client_key, (folder,) = code.contents(first)
+    assert effects == []
+    objects.contents[SESSION | 9] = b"archive"
+    assert code.missing(first) == code.missing(second) == {SESSION | 9}  # while it is unpacked
+    assert effects == [UnpackCode(DIGEST, ContentPlace.INLINE, b"archive")]
+    assert code.on_unpacked(DIGEST, "/folder") == {SESSION | 9}
     assert SESSION | 9 not in objects.contents  # its content is in the folder
-    assert client_key == "key"
+    assert code.missing(first) == code.missing(second) == code.missing(other) == set()  # another client's has the same
+    assert code.contents(first) == ("key", ["/folder"])
     assert code.key(first) == code.key(other)
 
     assert code.forget([first, other, 77]) == set()
     code.sweep(set())
-    assert Path(folder).exists()
     key = code.key(second)
     assert code.forget([second]) == {key}
-    code.sweep({folder})
-    assert Path(folder).exists()
+    code.sweep({"/folder"})
+    assert len(effects) == 1
     code.sweep(set())
-    assert not Path(folder).exists()
+    assert effects[1:] == [RemoveCode(("/folder",))]
 
 
-def test_one_key_with_other_archives_is_another_kind_of_code(tmp_path: Path) -> None:
-    objects = Objects(tmp_path)
+def test_an_archive_that_cannot_be_unpacked_is_tried_again_for_the_next_task() -> None:
+    objects, effects = Objects(), []  # type: Objects, List[Any]
+    objects.contents = {SESSION | 1: function_with("key", (9, DIGEST)), SESSION | 9: b"archive"}
+    code = CodeSets(objects, effects)
+
+    assert code.missing(SESSION | 1) == {SESSION | 9}
+    assert code.on_unpacked(DIGEST, "") == {SESSION | 9}
+    assert code.missing(SESSION | 1) == {SESSION | 9}
+    assert len(effects) == 1  # it is fetched first
+
+
+def test_the_note_of_a_function_in_a_file_is_read_first() -> None:
+    objects, effects = Objects(), []  # type: Objects, List[Any]
+    objects.paths[SESSION | 1] = b"/a/path"
+    code = CodeSets(objects, effects)
+
+    assert code.missing(SESSION | 1) == code.missing(SESSION | 1) == {SESSION | 1}
+    assert effects == [ReadNote(SESSION | 1, "/a/path")]
+    code.on_note_read(SESSION | 1, NO_CODE)
+    assert code.missing(SESSION | 1) == set()
+    code.on_note_read(SESSION | 2, NOTE)  # that was forgotten in the meantime
+    assert code.key(SESSION | 2) == ""
+
+
+def test_one_key_with_other_archives_is_another_kind_of_code() -> None:
+    objects = Objects()
     other = DIGEST[::-1]
     objects.contents = {1: function_with("key", (9, DIGEST)), 2: function_with("key", (9, other)), 3: b"no note"}
-    code = CodeSets(objects)
+    code = CodeSets(objects, [])
 
     assert len({code.key(function) for function in objects.contents}) == 3
     assert code.key(3) == code.key(4) == ""
@@ -227,14 +199,11 @@ class Keys:
 
     def __init__(self) -> None:
         self.absent: Set[int] = set()
-        self.error: Optional[CodeError] = None
 
     def key(self, function: int) -> str:
         return "" if function == 7 else f"key {function}"
 
     def missing(self, function: int) -> Set[int]:
-        if self.error is not None:
-            raise self.error
         return set(self.absent)
 
     def contents(self, function: int) -> Tuple[str, List[str]]:
@@ -252,7 +221,7 @@ class Keys:
 
 def bench_with_code(slots: int = 1) -> Bench:
     bench = Bench(slots=slots)
-    bench.core._code = Keys()
+    bench.flow._code = Keys()
     bench.objects.available |= set(range(100, 200))
     return bench
 
@@ -280,16 +249,16 @@ def test_a_processor_is_told_its_code_before_its_first_task_and_once() -> None:
     (number,) = [number for number, received in bench.frames.items() if received]
     assert bench.kinds(number) == [FrameKind.CODE, FrameKind.DEFINE, FrameKind.TASKS]
 
-    bench.core.on_processor_died(number, "was ended by signal 9 (SIGKILL)", bench.now)
+    bench.flow.on_processor_died(number, "was ended by signal 9 (SIGKILL)", bench.now)
     bench.turn()
-    assert bench.core._code.in_use == set()
+    assert bench.flow._code.in_use == set()
 
 
 def test_processors_are_bounded_however_many_kinds_of_code_there_are() -> None:
     bench = bench_with_code(slots=2)
     for function in range(100, 140):
         run_alone(bench, function, function)
-        alive = [state for state in bench.core.pool.states() if not state.killed]
+        alive = [state for state in bench.flow.pool.states() if not state.killed]
         assert len(alive) <= 2 + MAXIMUM_SPARES
 
 
@@ -299,7 +268,7 @@ def test_processors_end_whose_code_no_function_needs_any_more() -> None:
     bench.send_tasks([11], function=101)
     ((busy, chunk),) = bench.dealt()
 
-    bench.core.on_object_deleted({100, 101})
+    bench.flow.on_object_deleted({100, 101})
     bench.turn()
     assert bench.stopped == [idle]
     bench.finish(busy, chunk)
@@ -310,9 +279,9 @@ def test_processors_with_other_code_end_when_they_have_been_idle_for_long() -> N
     bench = bench_with_code()
     first, second, third = (run_alone(bench, function, function) for function in (100, 101, 102))
     for _ in range(IDLE_ROUNDS - 1):
-        bench.core.pool.retire_spares()
+        bench.flow.pool.retire_spares()
     assert run_alone(bench, 10, 101) == second
-    bench.core.pool.retire_spares()
+    bench.flow.pool.retire_spares()
     bench.turn()
 
     assert bench.stopped == [first, third]
@@ -320,25 +289,26 @@ def test_processors_with_other_code_end_when_they_have_been_idle_for_long() -> N
 
 def test_tasks_wait_for_the_code_of_their_function() -> None:
     bench = bench_with_code()
-    bench.core._code.absent = {55}
+    bench.flow._code.absent = {55}
     bench.send_tasks([10, 11], function=100)
     assert bench.dealt() == [] and bench.objects.fetched == [55]
 
-    bench.core._code.absent = set()
-    bench.core.on_object_available(55)
+    bench.flow._code.absent = set()
+    bench.flow.on_object_available(55)
     bench.turn()
     assert bench.dealt_ids() == [[10]]
 
 
 def test_tasks_fail_whose_code_cannot_be_had_or_has_gone() -> None:
     bench = bench_with_code()
-    bench.core._code.absent = {55}
+    bench.flow._code.absent = {55}
     bench.send_tasks([10], function=100)
-    bench.core.on_object_missing(55)
+    bench.flow.on_object_missing(55)
     bench.turn()
     assert bench.lost(10).kind == m.FailureKind.OBJECT_MISSING
 
-    bench.core._code.error = CodeError("the client's code is no archive")
     bench.send_tasks([11], function=100)
+    bench.flow.on_code_failed([55], "the client's code is no archive")
+    bench.turn()
     failure = bench.lost(11)
     assert (failure.kind, failure.message) == (m.FailureKind.FUNCTION_NOT_LOADED, "the client's code is no archive")

@@ -1,11 +1,11 @@
-"""The agent's core by itself: events in, effects out, no process and no clock."""
+"""The way of tasks through an agent: dealing them, and their outcomes."""
 
 from __future__ import annotations
 
 from array import array
 
 import pytest
-from agent_core_bench import (
+from task_flow_bench import (
     CANCELLED,
     FUNCTION,
     LONG_MICROSECONDS,
@@ -20,6 +20,7 @@ from scaler.worker.agent.core.effects import Deliver
 from scaler.worker.agent.core.processor_pool import BLOCKED_SLOT_SECONDS, MAXIMUM_SPARES, ProcessorChunk, ProcessorPool
 from scaler.worker.agent.core.task_queue import HeldTasks, TaskTraits
 from scaler.worker.frames import FrameError, FrameKind
+from scaler.worker.progress import FINISHED
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -35,7 +36,7 @@ def test_tasks_of_unknown_duration_go_one_by_one():
     bench.send_tasks(range(10))
 
     assert bench.dealt_ids() == [[0], [1], [2]]
-    assert bench.core.queue.count == 7
+    assert bench.flow.queue.count == 7
 
 
 def test_long_tasks_go_one_by_one():
@@ -107,8 +108,8 @@ def test_tasks_with_large_arguments_make_small_chunks():
     bench.learn(SHORT_MICROSECONDS)
     payload = bytes(60_000)
     message = m.Task(ids=range(100), payload_sizes=[60_000] * 100, function=FUNCTION, codec="cloudpickle")
-    bench.core.on_tasks(message, payload * 100)
-    bench.core.finish_turn(0)
+    bench.flow.on_tasks(message, payload * 100)
+    bench.flow.finish_turn(0)
 
     deliveries = [effect for effect in bench.effects if isinstance(effect, Deliver)]
     assert max(len(frames.join(effect.buffers)) for effect in deliveries) < 1_200_000
@@ -133,10 +134,10 @@ def test_objects_unused_for_long_are_dropped_and_defined_anew():
     bench.send_tasks([1])
     bench.finish(*bench.dealt()[0])
     bench.kinds(0)
-    bench.core.collect_garbage(bench.now + 10, 3600, 1 << 30)
+    bench.flow.collect_garbage(bench.now + 10, 3600, 1 << 30)
     bench.turn()
     assert bench.kinds(0) == [FrameKind.COLLECT_GARBAGE]
-    bench.core.collect_garbage(bench.now + 3601, 3600, 1 << 30)
+    bench.flow.collect_garbage(bench.now + 3601, 3600, 1 << 30)
     bench.turn()
     assert bench.kinds(0) == [FrameKind.DROP, FrameKind.COLLECT_GARBAGE]
     bench.send_tasks([2])
@@ -150,7 +151,7 @@ def test_deleted_objects_are_dropped_by_those_who_have_them():
     bench.send_tasks([1])
     (number, _) = bench.dealt()[0]
     bench.kinds(number)
-    bench.core.on_object_deleted({FUNCTION, 99})
+    bench.flow.on_object_deleted({FUNCTION, 99})
     bench.turn()
 
     assert bench.kinds(number) == [FrameKind.DROP]
@@ -170,7 +171,7 @@ def test_deleted_objects_are_dropped_by_those_who_have_them():
 def test_a_message_that_contradicts_itself_is_named(fields):
     message = m.Task(**{"ids": [1], "payload_sizes": [4], "function": FUNCTION, "codec": "c", **fields})
     with pytest.raises(ValueError, match="agree"):
-        Bench().core.on_tasks(message, b"1234")
+        Bench().flow.on_tasks(message, b"1234")
 
 
 # Outcomes ------------------------------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def test_one_message_carries_what_several_processors_delivered():
         data = frames.join(
             frames.results_frame(first_position=chunk.first_position, busy_microseconds=5, payloads=[b"x"])
         )
-        bench.core.on_results(number, frames.parse_results(0, data[frames.HEADER.size :]))
+        bench.flow.on_results(number, frames.parse_results(0, data[frames.HEADER.size :]))
     bench.turn()
 
     [(message, payload)] = bench.take(m.TaskResult)
@@ -200,7 +201,7 @@ def test_long_and_short_tasks_do_not_share_a_message():
         data = frames.join(
             frames.results_frame(first_position=chunk.first_position, busy_microseconds=busy, payloads=[b"x"])
         )
-        bench.core.on_results(number, frames.parse_results(0, data[frames.HEADER.size :]))
+        bench.flow.on_results(number, frames.parse_results(0, data[frames.HEADER.size :]))
     bench.turn()
 
     assert sorted(message.busy_microseconds for message, _ in bench.take(m.TaskResult)) == [3, 80_000]
@@ -221,29 +222,52 @@ def test_outcomes_that_nobody_asked_for_are_an_error_of_the_processor():
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     with pytest.raises(FrameError):
-        bench.core.on_results(0, frames.Results(2, 0, array("I", [0]), b"", b"", None, memoryview(b"")))
+        bench.flow.on_results(0, frames.Results(2, 0, array("I", [0]), b"", b"", None, memoryview(b"")))
     bench.send_tasks([10, 11])
     [(number, chunk)] = bench.dealt()
     for first, count in [(chunk.first_position + 1, 1), (chunk.first_position, 3)]:
         with pytest.raises(FrameError):
             sizes = array("I", [0] * count)
-            bench.core.on_results(number, frames.Results(first, 0, sizes, b"", b"", None, memoryview(b"")))
+            bench.flow.on_results(number, frames.Results(first, 0, sizes, b"", b"", None, memoryview(b"")))
 
 
-def test_a_large_result_in_shared_memory_is_reported_at_once():
+def test_a_large_result_is_reported_with_its_neighbours_when_the_scheduler_has_it():
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([10, 11, 12])
     number, chunk = bench.dealt()[0]
     payloads = [b"small", frames.large_result(1 << 20, "/dev/shm/new-1"), b"also small"]
-    bench.finish(number, chunk, payloads=payloads, large=bytes([0, 1, 0]))
-
+    bench.page(number)[0] = chunk.first_position + 2 | FINISHED
+    results = frames.Results(
+        chunk.first_position,
+        0,
+        array("I", map(len, payloads)),
+        b"",
+        bytes([0, 1, 0]),
+        None,
+        memoryview(b"".join(payloads)),
+    )
+    bench.flow.on_results(number, results)
     assert bench.objects.adopted == [("/dev/shm/new-1", 1 << 20)]
+    bench.flow.on_object_served(5001)
+    bench.turn()
+
     [(message, payload)] = bench.take(m.TaskResult)
-    assert list(message.ids) == [10, 11, 12]
-    assert list(message.objects) == [0, 5001, 0]
-    assert list(message.payload_sizes) == [5, 0, 10]
+    assert list(message.ids) == [10, 12, 11]
+    assert list(message.objects) == [0, 0, 5001]
+    assert list(message.payload_sizes) == [5, 10, 0]
     assert payload == b"smallalso small"
+
+
+def test_a_result_that_the_scheduler_does_not_take_fails_its_task():
+    bench = Bench(slots=1)
+    bench.objects.maximum_object_bytes = 100
+    bench.send_tasks([1])
+    number, chunk = bench.dealt()[0]
+    bench.finish(number, chunk, payloads=[frames.large_result(101, "/dev/shm/new-1")], large=b"\x01")
+
+    assert bench.outcomes() == {1: (m.TaskStatus.FAILED, b"101 of 100 bytes, attempt 1")}
+    assert bench.flow.is_empty
 
 
 def test_a_processor_that_waits_twice_in_a_moment_keeps_one_slot():
@@ -264,38 +288,36 @@ def test_a_processor_that_waits_twice_in_a_moment_keeps_one_slot():
 
 def test_a_large_result_elsewhere_is_reported_when_it_was_fetched():
     bench = Bench(slots=1)
-    bench.objects.shared = False
     bench.send_tasks([1])
     number, chunk = bench.dealt()[0]
     bench.finish(number, chunk, payloads=[frames.large_result(1 << 20, "/dev/shm/new-1")], large=b"\x01")
     assert bench.outcomes() == {}
-    assert not bench.core.is_empty
+    assert not bench.flow.is_empty
     bench.cancel(1)
     assert bench.confirmed() == {1: RUNNING}
 
-    bench.core.on_object_served(5001)
+    bench.flow.on_object_served(5001)
     bench.turn()
 
     [(message, _)] = bench.take(m.TaskResult)
     assert (list(message.ids), list(message.objects)) == ([1], [5001])
-    assert bench.core.is_empty
+    assert bench.flow.is_empty
 
 
 def test_a_large_result_that_is_gone_before_it_was_fetched_loses_its_task():
     bench = Bench(slots=1)
-    bench.objects.shared = False
     bench.send_tasks([1])
     number, chunk = bench.dealt()[0]
     bench.finish(number, chunk, payloads=[frames.large_result(1 << 20, "/dev/shm/new-1")], large=b"\x01")
     assert bench.outcomes() == {}
 
-    bench.core.on_object_unserved(5001)
+    bench.flow.on_object_unserved(5001)
     bench.turn()
 
     [(message, payload)] = bench.take(m.TaskResult)
     assert (list(message.ids), list(message.statuses)) == ([1], [m.TaskStatus.LOST])
     assert decode_struct(m.Failure, payload).kind == m.FailureKind.OBJECT_MISSING
-    assert bench.core.is_empty
+    assert bench.flow.is_empty
 
 
 def test_profiles_stay_with_their_tasks():
@@ -320,7 +342,7 @@ def test_tasks_given_back_run_elsewhere_before_all_others():
     bench.start(number, chunk.first_position + 1)
     bench.finish(number, chunk, 0, 1)
     bench.start(number, chunk.first_position + 1)
-    bench.core.on_given_back(number, [(chunk.first_position + 2, 2)])
+    bench.flow.on_given_back(number, [(chunk.first_position + 2, 2)])
     bench.turn()
 
     [(other, rest)] = bench.dealt()
@@ -333,7 +355,7 @@ def test_tasks_given_back_run_elsewhere_before_all_others():
 
 def test_nothing_is_dealt_to_a_processor_that_has_handed_over():
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
-    bench.core.on_given_back(number, [(chunk.first_position + 1, 2)])
+    bench.flow.on_given_back(number, [(chunk.first_position + 1, 2)])
     bench.send_tasks([20, 21])
     assert bench.dealt() == []
 
@@ -345,8 +367,8 @@ def test_a_whole_chunk_that_waited_behind_is_given_back():
     bench, number, chunk = short_tasks_on_one_processor([10, 11])
     bench.send_tasks([20, 21])
     [(_, second)] = bench.dealt()
-    bench.core.on_given_back(number, [(chunk.first_position + 1, 1)])
-    bench.core.on_given_back(number, [(second.first_position, 2)])
+    bench.flow.on_given_back(number, [(chunk.first_position + 1, 1)])
+    bench.flow.on_given_back(number, [(second.first_position, 2)])
     bench.finish(number, chunk, 0, 1)
 
     assert bench.dealt_ids() == [[11], [20, 21]]
@@ -363,7 +385,7 @@ def test_a_suspended_processor_makes_room_for_a_spare():
     bench.block(number)
 
     assert [spawn.number for spawn in bench.spawned] == [0, 1]
-    assert bench.core.pool.suspended == 1
+    assert bench.flow.pool.suspended == 1
     [(spare, chunk)] = bench.dealt()
     assert (spare, list(chunk.ids)) == (1, [2])
 
@@ -372,9 +394,9 @@ def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for()
     bench = Bench(slots=1)
     bench.send_tasks([1, 2], options={"priority": 3})
     [(parent, _)] = bench.dealt()
-    bench.core.on_blocked(parent)
+    bench.flow.on_blocked(parent)
     bench.turn()
-    assert bench.dealt() == [] and bench.core.needs_tick, "2 is not more urgent than the task that waits"
+    assert bench.dealt() == [] and bench.flow.needs_tick, "2 is not more urgent than the task that waits"
 
     bench.send_tasks([10], options={"priority": 4})
     [(number, child)] = bench.dealt()
@@ -383,7 +405,7 @@ def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for()
     assert bench.dealt() == []
     bench.tick(2 * BLOCKED_SLOT_SECONDS)
     [(number, other)] = bench.dealt()
-    assert list(other.ids) == [2] and not bench.core.needs_tick
+    assert list(other.ids) == [2] and not bench.flow.needs_tick
 
 
 def test_a_resumed_processor_takes_its_slot_back():
@@ -392,7 +414,7 @@ def test_a_resumed_processor_takes_its_slot_back():
     [(number, chunk)] = bench.dealt()
     bench.block(number)
     [(spare, second)] = bench.dealt()
-    bench.core.on_resumed(number)
+    bench.flow.on_resumed(number)
     bench.finish(spare, second)
     bench.send_tasks([3])
     assert bench.dealt() == []  # the spare is idle, but its slot is not its own any more
@@ -406,12 +428,12 @@ def test_a_task_that_ends_while_suspended_frees_its_processor():
     bench = Bench(slots=1)
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
-    bench.core.on_blocked(number)
+    bench.flow.on_blocked(number)
     bench.finish(number, chunk)
-    bench.core.on_resumed(number)
+    bench.flow.on_resumed(number)
 
-    assert bench.core.pool.suspended == 0
-    assert bench.core.pool.busy == 0
+    assert bench.flow.pool.suspended == 0
+    assert bench.flow.pool.busy == 0
 
 
 def test_a_suspended_task_that_is_cancelled_is_not_run_again():
@@ -425,7 +447,7 @@ def test_a_suspended_task_that_is_cancelled_is_not_run_again():
 
     assert bench.confirmed() == {1: CANCELLED}
     bench.tick(1.0)
-    assert bench.dealt() == [] and bench.core.is_empty and bench.core.pool.suspended == 0
+    assert bench.dealt() == [] and bench.flow.is_empty and bench.flow.pool.suspended == 0
 
 
 def test_a_suspended_processor_that_dies_is_not_replaced_twice():
@@ -433,12 +455,12 @@ def test_a_suspended_processor_that_dies_is_not_replaced_twice():
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
     bench.start(number, chunk.first_position)
-    bench.core.on_blocked(number)
+    bench.flow.on_blocked(number)
     bench.turn()
     bench.die(number)
 
     assert len(bench.spawned) == 2
-    assert bench.core.pool.suspended == 0
+    assert bench.flow.pool.suspended == 0
     assert bench.lost(1).kind == m.FailureKind.PROCESSOR_DIED
 
 
@@ -453,10 +475,10 @@ def test_spares_beyond_a_few_are_let_go():
         chunks.append((number, chunk))
     for number, chunk in chunks:
         bench.finish(number, chunk)
-    bench.core.collect_garbage(bench.now, 3600, 0)
+    bench.flow.collect_garbage(bench.now, 3600, 0)
     bench.turn()
 
     assert len(bench.stopped) == 5
     for number in bench.stopped:
         bench.die(number, "exited with code 0")
-    assert len(bench.core.pool) == 1 + MAXIMUM_SPARES
+    assert len(bench.flow.pool) == 1 + MAXIMUM_SPARES

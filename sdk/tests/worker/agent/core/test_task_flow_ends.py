@@ -1,8 +1,8 @@
-"""The agent's core when tasks cannot run at once or end badly: objects, cancels, deaths, limits, new sessions."""
+"""The way of tasks that cannot run at once or end badly: objects, cancels, deaths, limits, new sessions."""
 
 from __future__ import annotations
 
-from agent_core_bench import (
+from task_flow_bench import (
     CANCELLED,
     FUNCTION,
     NOT_FOUND,
@@ -28,10 +28,10 @@ def test_tasks_wait_for_their_objects_and_block_nobody():
     assert bench.dealt_ids() == [[2]]
     assert sorted(bench.objects.fetched) == [31, 32]
     bench.objects.available |= {31, 32}
-    bench.core.on_object_available(31)
+    bench.flow.on_object_available(31)
     bench.turn()
     assert bench.dealt_ids() == [[1]]
-    bench.core.on_object_available(32)
+    bench.flow.on_object_available(32)
     bench.turn()
     assert bench.dealt_ids() == [[3]]
 
@@ -42,7 +42,7 @@ def test_a_batch_waits_for_its_function():
     bench.send_tasks([1, 2])
     assert bench.dealt() == []
     bench.objects.available.add(FUNCTION)
-    bench.core.on_object_available(FUNCTION)
+    bench.flow.on_object_available(FUNCTION)
     bench.turn()
 
     assert bench.dealt_ids() == [[1]]
@@ -51,16 +51,16 @@ def test_a_batch_waits_for_its_function():
 def test_tasks_whose_object_is_missing_are_lost():
     bench = Bench(slots=1)
     bench.send_tasks([1, 2], dependencies=[[31, 32], [31]])
-    bench.core.on_object_missing(31)
+    bench.flow.on_object_missing(31)
     bench.turn()
     outcomes = bench.outcomes()
 
     assert set(outcomes) == {1, 2}
     failure = decode_struct(m.Failure, outcomes[1][1])
     assert (outcomes[1][0], failure.kind) == (m.TaskStatus.LOST, m.FailureKind.OBJECT_MISSING)
-    bench.core.on_object_available(32)
+    bench.flow.on_object_available(32)
     bench.turn()
-    assert bench.core.is_empty
+    assert bench.flow.is_empty
 
 
 # Cancelling -----------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_queued_and_waiting_tasks_are_cancelled():
     bench.cancel(3, 7, 10, 21)
 
     assert bench.confirmed() == {3: CANCELLED, 7: CANCELLED, 10: CANCELLED, 21: CANCELLED}
-    assert (bench.core.queue.count, bench.core.waiting.count) == (6, 1)
+    assert (bench.flow.queue.count, bench.flow.waiting.count) == (6, 1)
     ran = []
     while True:
         dealt = bench.dealt()
@@ -96,7 +96,7 @@ def test_that_a_task_is_not_found_is_said_after_its_outcome():
     bench.sent.clear()
     bench.page(number)[0] = chunk.first_position | FINISHED
     data = frames.join(frames.results_frame(first_position=chunk.first_position, busy_microseconds=1, payloads=[b"r"]))
-    bench.core.on_results(number, frames.parse_results(0, data[frames.HEADER.size :]))
+    bench.flow.on_results(number, frames.parse_results(0, data[frames.HEADER.size :]))
     bench.cancel(10, force=True)  # in the same turn
 
     assert [type(message) for message, _ in bench.sent] == [m.TaskResult, m.TaskCancelConfirm]
@@ -147,7 +147,7 @@ def test_the_neighbours_of_a_task_cancelled_by_force_run_again():
     assert bench.confirmed() == {11: CANCELLED}
     [(_, again)] = bench.dealt()
     assert list(again.ids) == [10]
-    assert bench.core.queue.count == 1
+    assert bench.flow.queue.count == 1
     assert bench.outcomes() == {}
 
 
@@ -156,12 +156,12 @@ def test_a_task_that_has_not_started_is_cancelled_when_it_comes_back():
     bench.start(number, chunk.first_position)
     bench.cancel(11)
     assert bench.confirmed() == {}
-    assert bench.core.needs_tick
-    bench.core.on_given_back(number, [(chunk.first_position + 1, 2)])
+    assert bench.flow.needs_tick
+    bench.flow.on_given_back(number, [(chunk.first_position + 1, 2)])
     bench.turn()
 
     assert bench.confirmed() == {11: CANCELLED}
-    assert bench.core.queue.count == 1
+    assert bench.flow.queue.count == 1
 
 
 def test_a_task_that_starts_after_all_is_running():
@@ -172,7 +172,7 @@ def test_a_task_that_starts_after_all_is_running():
     bench.tick(0.02)
 
     assert bench.confirmed() == {11: RUNNING}
-    assert not bench.core.needs_tick
+    assert not bench.flow.needs_tick
 
 
 # Deaths ---------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_only_the_running_task_is_lost_with_its_processor():
     assert f"processor {1000 + number} was ended by signal 9 (SIGKILL)" in failure.message
     again = [list(part.ids) for _, part in bench.dealt()]
     assert again[0] == [11]
-    assert bench.core.queue.count + sum(map(len, again)) == 3
+    assert bench.flow.queue.count + sum(map(len, again)) == 3
 
 
 def test_a_processor_that_dies_between_two_tasks_loses_none():
@@ -202,7 +202,7 @@ def test_a_processor_that_dies_between_two_tasks_loses_none():
     bench.die(number)
 
     assert bench.outcomes() == {}
-    assert bench.core.queue.count + sum(len(part.ids) for _, part in bench.dealt()) == 2
+    assert bench.flow.queue.count + sum(len(part.ids) for _, part in bench.dealt()) == 2
 
 
 def test_a_task_that_must_not_run_twice_is_lost_when_it_may_have_run_and_takes_none_along():
@@ -325,7 +325,7 @@ def test_a_task_over_its_time_limit_is_lost_and_not_retried():
     failure = bench.lost(1)
     assert (failure.kind, failure.traceback) == (m.FailureKind.TIME_LIMIT, "in the middle of something")
     bench.tick(0.02)
-    assert not bench.core.needs_tick
+    assert not bench.flow.needs_tick
 
 
 def test_the_clock_starts_anew_with_each_task():
@@ -388,13 +388,13 @@ def test_the_newest_tasks_of_the_lowest_priority_are_given_back_first():
     bench.send_tasks([1, 2, 3, 4])
     bench.send_tasks([5, 6], options={"priority": 1})
     bench.send_tasks([7])
-    bench.core.on_balance(m.BalanceRequest(request_id=8, count=3))
+    bench.flow.on_balance(m.BalanceRequest(request_id=8, count=3))
     bench.turn()
 
     [(message, _)] = bench.take(m.BalanceResponse)
     assert message.request_id == 8
     assert sorted(message.ids) == [3, 4, 7]
-    assert bench.core.queue.count == 3
+    assert bench.flow.queue.count == 3
 
 
 def test_a_new_session_forgets_everything():
@@ -403,7 +403,7 @@ def test_a_new_session_forgets_everything():
     bench.send_tasks([10, 11, 12])
     bench.send_tasks([20], dependencies=[[31]])
     [(number, chunk)] = bench.dealt()
-    bench.core.reset()
+    bench.flow.reset()
     bench.finish(number, chunk, 0, 1)  # was on its way
     bench.turn()
 
@@ -411,14 +411,14 @@ def test_a_new_session_forgets_everything():
     bench.die(number)
     assert bench.outcomes() == {}
     assert bench.dealt() == []
-    assert bench.core.is_empty
+    assert bench.flow.is_empty
     bench.send_tasks([10])
     assert bench.dealt_ids() == [[10]]
 
 
 def test_printed_text_is_sent_with_the_id_of_its_task():
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"stream_output": True})
-    bench.core.on_log(number, chunk.first_position + 1, 2, "oops\n")
+    bench.flow.on_log(number, chunk.first_position + 1, 2, "oops\n")
     bench.turn()
 
     assert bench.take(m.TaskLog) == [(m.TaskLog(id=11, stream=2, text="oops\n"), b"")]
@@ -428,7 +428,7 @@ def test_no_message_carries_more_output_than_the_scheduler_takes():
     bench, number, chunk = short_tasks_on_one_processor([10], options={"stream_output": True})
     pieces = [letter * 65536 for letter in "abcdef"]
     for piece in pieces:
-        bench.core.on_log(number, chunk.first_position, 1, piece)
+        bench.flow.on_log(number, chunk.first_position, 1, piece)
     bench.turn()
 
     texts = [message.text for message, _ in bench.take(m.TaskLog)]
@@ -439,7 +439,7 @@ def test_lines_that_follow_each_other_travel_together_and_before_the_outcome():
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"stream_output": True})
     bench.sent.clear()
     for position, stream, text in ((0, 1, "a\n"), (0, 1, "b\n"), (0, 2, "c\n"), (1, 2, "d\n"), (1, 1, "e\n")):
-        bench.core.on_log(number, chunk.first_position + position, stream, text)
+        bench.flow.on_log(number, chunk.first_position + position, stream, text)
     bench.finish(number, chunk)
 
     assert [type(message) for message, _ in bench.sent] == [m.TaskLog] * 4 + [m.TaskResult]

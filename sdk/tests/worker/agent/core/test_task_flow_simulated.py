@@ -1,4 +1,4 @@
-"""The agent's core among simulated processors that are slow, get stuck, block and crash, as a seed decides.
+"""The way of tasks among simulated processors that are slow, get stuck, block and crash, as a seed decides.
 
 What is checked is what the scheduler sees: each task has exactly one end (an outcome, a cancellation, or it was
 given back), a task that must run at most once starts at most once, and in the end nothing is left.
@@ -12,10 +12,11 @@ from collections import Counter
 from typing import Any, Dict, List, Tuple
 
 import pytest
+from task_flow_bench import too_large_payload
 
 from scaler.worker import frames
 from scaler.worker.agent.core.effects import Deliver, KillProcessor, Send, SpawnProcessor, StopProcessor
-from scaler.worker.agent.core.task_flow import AgentCore, CoreSettings
+from scaler.worker.agent.core.task_flow import TaskFlow, TaskFlowSettings
 from scaler.worker.frames import ContentPlace, FrameKind
 from scaler.worker.progress import FINISHED, LOADING
 from scaler_protocol import messages as m
@@ -70,7 +71,7 @@ class SimulatedProcessor:
         elif self.blocked:
             if chance < 0.3:
                 self.blocked = False
-                self.world.core.on_resumed(self.number)
+                self.world.flow.on_resumed(self.number)
         elif chance < 0.6:
             self.running = False
             self.index += 1
@@ -79,7 +80,7 @@ class SimulatedProcessor:
         elif chance < 0.75:
             self.hand_over()
             self.blocked = True
-            self.world.core.on_blocked(self.number)
+            self.world.flow.on_blocked(self.number)
 
     def flush(self) -> None:
         self.page[0] |= FINISHED
@@ -97,7 +98,7 @@ class SimulatedProcessor:
                 )
             )
             self.flushed = self.index
-            self.world.core.on_results(self.number, frames.parse_results(0, data[frames.HEADER.size :]))
+            self.world.flow.on_results(self.number, frames.parse_results(0, data[frames.HEADER.size :]))
 
     def hand_over(self) -> None:
         """The watchdog's work: the task that runs takes long."""
@@ -112,7 +113,7 @@ class SimulatedProcessor:
         self.send_outcomes()
         ranges += [(chunk.first_position, chunk.task_count) for chunk in self.inbox]
         self.inbox.clear()
-        self.world.core.on_given_back(self.number, ranges)
+        self.world.flow.on_given_back(self.number, ranges)
 
 
 class World:
@@ -131,12 +132,12 @@ class World:
         self.answers: Counter = Counter()
         self.next_id = 1
         self.fetching: set = set()
-        settings = CoreSettings(slots=self.random.randint(1, 4))
-        self.core = AgentCore(settings, self.page, self, self.effects, lambda process_id: 0)
-        self.core.pool.fill()
+        settings = TaskFlowSettings(slots=self.random.randint(1, 4))
+        self.flow = TaskFlow(settings, self.page, self, self.effects, too_large_payload)
+        self.flow.pool.fill()
         self.turn()
 
-    # What the core asks of an object store
+    # What the flow asks of objects
 
     def forget_unused(self, now, retention_seconds, needed):
         pass
@@ -150,7 +151,7 @@ class World:
     def definition(self, object_id: int) -> Tuple[int, ContentPlace, bytes]:
         return m.ObjectKind.VALUE, ContentPlace.INLINE, b""
 
-    def adopt(self, path: str, size: int) -> Tuple[int, bool]:
+    def adopt(self, path: str, size: int) -> int:
         raise AssertionError("no result is large here")
 
     # The world
@@ -162,7 +163,7 @@ class World:
         self.starts[instance] += 1
 
     def turn(self) -> None:
-        self.core.finish_turn(self.now)
+        self.flow.finish_turn(self.now)
         while self.effects:
             effects, self.effects[:] = list(self.effects), []
             for effect in effects:
@@ -202,8 +203,8 @@ class World:
 
     def die(self, number: int) -> None:
         del self.processors[number]
-        self.core.on_processor_died(number, "died", self.now)
-        self.core.finish_turn(self.now)
+        self.flow.on_processor_died(number, "died", self.now)
+        self.flow.finish_turn(self.now)
 
     def send_tasks(self) -> None:
         count = self.random.choice([1, 1, 2, 10, 300])
@@ -221,7 +222,7 @@ class World:
             needed = [[self.random.randint(2, 40)] if self.random.random() < 0.5 else [] for _ in ids]
             message.dependency_counts = array("H", map(len, needed))
             message.dependencies = array("Q", [i for some in needed for i in some])
-        self.core.on_tasks(message, b"".join(payloads))
+        self.flow.on_tasks(message, b"".join(payloads))
 
     def resolve_fetch(self) -> None:
         if self.fetching:
@@ -229,9 +230,9 @@ class World:
             self.fetching.discard(object_id)
             if self.random.random() < 0.8:
                 self.available.add(object_id)
-                self.core.on_object_available(object_id)
+                self.flow.on_object_available(object_id)
             else:
-                self.core.on_object_missing(object_id)
+                self.flow.on_object_missing(object_id)
 
     def step(self) -> None:
         chance = self.random.random()
@@ -240,15 +241,15 @@ class World:
         elif chance < 0.08 and self.next_id > 1:
             ids = {self.random.randrange(1, self.next_id) for _ in range(self.random.choice([1, 1, 20]))}
             self.cancels.update(ids)
-            self.core.on_cancel(m.TaskCancel(ids=sorted(ids), force=self.random.random() < 0.5))
+            self.flow.on_cancel(m.TaskCancel(ids=sorted(ids), force=self.random.random() < 0.5))
         elif chance < 0.09:
-            self.core.on_balance(m.BalanceRequest(count=self.random.randint(1, 50)))
+            self.flow.on_balance(m.BalanceRequest(count=self.random.randint(1, 50)))
         elif chance < 0.11 and self.processors:
             self.die(self.random.choice(sorted(self.processors)))
         elif chance < 0.14:
             self.resolve_fetch()
         elif chance < 0.15:
-            self.core.collect_garbage(self.now, self.random.choice([0, 100]), 0)
+            self.flow.collect_garbage(self.now, self.random.choice([0, 100]), 0)
         else:
             self.calm_step()
         if self.random.random() < 0.5:
@@ -260,8 +261,8 @@ class World:
         busy = [number for number, processor in sorted(self.processors.items()) if processor.chunk or processor.inbox]
         if busy:
             self.processors[self.random.choice(busy)].step()
-        if self.core.needs_tick:
-            self.core.tick(self.now)
+        if self.flow.needs_tick:
+            self.flow.tick(self.now)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -272,15 +273,15 @@ def test_every_task_has_exactly_one_end(seed):
         assert max(world.ends.values(), default=1) == 1
 
     for _ in range(QUIET_STEPS):
-        if world.core.is_empty and not world.core.needs_tick:
+        if world.flow.is_empty and not world.flow.needs_tick:
             break
         world.resolve_fetch()
         world.calm_step()
         world.turn()
 
-    assert world.core.is_empty
+    assert world.flow.is_empty
     assert dict(world.ends) == dict.fromkeys(range(1, world.next_id), 1)
     assert all(world.starts[instance] <= 1 for instance in world.careful)
     assert world.answers.keys() == world.cancels.keys()
-    assert world.core.pool.busy == world.core.pool.suspended == 0
-    assert world.core.queue.count == world.core.waiting.count == 0
+    assert world.flow.pool.busy == world.flow.pool.suspended == 0
+    assert world.flow.queue.count == world.flow.waiting.count == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import Any, List, Tuple
 
@@ -31,11 +30,29 @@ class Bench:
         self.ends: List[int] = []  # of rounds: messages received until then
         self.congestion: List[bool] = []
         self.losses: List[str] = []
+        self.failures: List[str] = []
+        self.connected = 0
         self.rounds = Rounds(self.loop, self.on_end_of_round)
-        self.connection = SchedulerConnection(
-            self.loop, self.rounds, self.address, self.on_message, self.congestion.append, self.losses.append
-        )
+        self.connection = SchedulerConnection(self.rounds, self.address, self)
+        self.open()
+
+    def open(self) -> None:
+        """Connect, and wait until that is done."""
+        before = self.connected
         self.connection.open()
+        self.run_until(lambda: self.connected > before)
+
+    def on_connected(self) -> None:
+        self.connected += 1
+
+    def on_connect_failed(self, reason: str) -> None:
+        self.failures.append(reason)
+
+    def on_disconnected(self, reason: str) -> None:
+        self.losses.append(reason)
+
+    def on_congestion(self, is_congested: bool) -> None:
+        self.congestion.append(is_congested)
 
     def on_message(self, message: m.Message, payload: bytes) -> None:
         self.received.append((message, payload))
@@ -131,7 +148,7 @@ def test_a_new_connection_forgets_what_the_old_one_had_not_sent(bench):
     while not bench.congestion:
         bench.connection.send(m.Heartbeat(sequence=7), payload)
         sent += 1
-    bench.connection.open()
+    bench.open()
     bench.connection.send(m.Heartbeat(sequence=8))
 
     assert bench.congestion == [True, False]
@@ -152,48 +169,30 @@ def test_the_end_of_the_connection_is_told_at_once(bench):
     assert bench.losses == ["the peer closed the connection"]
 
 
-def test_who_begins_to_listen_later_gets_what_was_sent_first(bench):
+def test_a_connection_that_is_dropped_is_not_missed(bench):
     bench.connection.send(m.Heartbeat(sequence=1))
-    read(bench)
-    bench.router.close()
-    bench.run_until(lambda: bench.losses)
-    bench.connection.open()
+    peer, _, _ = read(bench)
+    bench.connection.drop()
     bench.connection.send(m.Heartbeat(sequence=2))
-    bench.router = bench.context.socket(zmq.ROUTER)
-    bench.router.setsockopt(zmq.LINGER, 0)
-    bench.run_until(lambda: bind_again(bench.router, bench.address))
+    bench.open()
+    bench.connection.send(m.Heartbeat(sequence=3))
 
-    assert read(bench)[1].sequence == 2
+    other, message, _ = read(bench)
+    assert (other != peer, message.sequence) == (True, 3)
+    assert bench.losses == bench.failures == []
 
 
-def bind_again(router: zmq.Socket, address: str) -> bool:
-    """libzmq frees an address in a thread of its own, soon after `close`."""
+def test_an_address_where_nothing_listens_is_told_with_the_reason():
+    bench = Bench()
     try:
-        router.bind(address)
-    except zmq.ZMQError:
-        return False
-    return True
-
-
-def test_nobody_at_the_address_is_told_once(caplog: pytest.LogCaptureFixture):
-    loop = asyncio.new_event_loop()
-    caplog.set_level(logging.DEBUG, logger="scaler")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # and does not listen
-        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
-        rounds = Rounds(loop, lambda: None)
-        connection = SchedulerConnection(
-            loop, rounds, address, lambda message, payload: None, lambda congested: None, lambda reason: None
-        )
-        connection.open()
-
-        async def try_three_times() -> None:
-            while len(caplog.records) < 3:
-                await asyncio.sleep(0.001)
-
-        loop.run_until_complete(asyncio.wait_for(try_three_times(), 20))
-        connection.close(0)
-    rounds.close()
-    loop.close()
-    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warned == [f"Worker: nothing listens at {address} (Connection refused): trying again"]
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))  # and does not listen
+            address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
+            connection = SchedulerConnection(bench.rounds, address, bench)
+            for count in (1, 2):
+                connection.open()
+                bench.run_until(lambda count=count: len(bench.failures) == count)
+            connection.close(0)
+        assert bench.failures == [f"nothing listens at {address} (Connection refused)"] * 2
+    finally:
+        bench.close()

@@ -1,6 +1,6 @@
-"""The code that clients ship: in a folder for each archive, on the worker's host, as long as somebody needs it.
+"""The code that clients ship: which of it functions need, and which of it is here.
 
-    function ─note─▶ archives ─fetched, unpacked, once─▶ WORKER'S FOLDER/code/DIGEST/ ─▶ import path of processors
+    function ─note─▶ archives ─fetched─▶ unpacked, once, to WORKER'S FOLDER/code/DIGEST/ ─▶ import path of processors
 
 Rules:
 - A folder is named for the digest of its content, which is checked: two clients with the same code share it, and two
@@ -8,38 +8,21 @@ Rules:
 - Processors are dedicated: one that has run tasks with some code runs no task with other code (see `ProcessorPool`).
 - A folder stays as long as a function here needs it, or a processor has it on its import path. All are below the
   worker's own folder, which goes with the worker however that ends.
+- Files are the shell's: it reads notes, unpacks and removes, and says what came of it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import logging
-import os
-import shutil
-import zipfile
 from typing import Dict, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple
 
-from scaler.values.code_notes import (
-    MAXIMUM_ARCHIVE_BYTES,
-    NO_CODE,
-    Buffer,
-    CodeNote,
-    add_to_digest,
-    read_note,
-    read_note_of_file,
-)
-from scaler.worker.agent.core.effects import CodeError, FunctionCode
-from scaler.worker.frames import ContentPlace
-from scaler_protocol.host.segments import map_object
-
-logger = logging.getLogger("scaler")
-
-_SESSION_SHIFT = 40
+from scaler.values.code_notes import CodeNote, read_note
+from scaler.worker.agent.core.effects import Effect, FunctionCode, ReadNote, RemoveCode, UnpackCode
+from scaler.worker.frames import Buffer, ContentPlace
+from scaler_protocol.session.ids import object_id_of, session_of
 
 
-class Objects(Protocol):
-    """What this needs of the object store."""
+class CodeObjects(Protocol):
+    """What this needs of the worker's objects."""
 
     def is_available(self, object_id: int) -> bool: ...
 
@@ -47,14 +30,12 @@ class Objects(Protocol):
 
     def forget(self, object_id: int) -> None: ...
 
-    def code_folder(self) -> str: ...
-
 
 class _Needed(NamedTuple):
     """What a function needs.
 
     Parameters:
-        key: with the digests of the archives in it, so that nobody's key stands for other code.
+        key: with the digests of the archives in it, so that one key never stands for different code.
         client_key: as the client has it.
         archives: ids and digests.
     """
@@ -72,113 +53,101 @@ class CodeSets(FunctionCode):
 
     Parameters:
         objects: where functions and archives are.
+        effects: shared with the rest of the core.
     """
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: CodeObjects, effects: List[Effect]) -> None:
         self._objects = objects
+        self._effects = effects
         self._needed: Dict[int, _Needed] = {}  # by function
+        self._reading: Set[int] = set()  # functions whose notes are being read
         self._folders: Dict[str, str] = {}  # by digest
+        self._unpacking: Dict[str, Set[int]] = {}  # by digest: the objects that are the archive
 
     def key(self, function: int) -> str:
-        return self._need(function).key
+        needed = self._need(function)
+        return needed.key if needed is not None else ""
 
-    def _need(self, function: int) -> _Needed:
+    def _need(self, function: int) -> Optional[_Needed]:
+        """What a function needs; None while its note is being read."""
         needed = self._needed.get(function)
-        if needed is None:
-            definition = self._objects.definition(function)
-            if definition is None:
-                return _NOTHING
-            note = _read(definition)
-            session = function >> _SESSION_SHIFT << _SESSION_SHIFT
-            archives = tuple((session | number, digest) for number, digest in note.archives)
-            key = " ".join([note.key, *(digest for _, digest in archives)])
-            needed = self._needed[function] = _Needed(key, note.key, archives)
+        if needed is not None or function in self._reading:
+            return needed
+        definition = self._objects.definition(function)
+        if definition is None:
+            return _NOTHING
+        _, place, content = definition
+        if place == ContentPlace.FILE:
+            self._reading.add(function)
+            self._effects.append(ReadNote(function, bytes(content).decode("utf-8", "surrogateescape")))
+            return None
+        return self._keep(function, read_note(content))
+
+    def _keep(self, function: int, note: CodeNote) -> _Needed:
+        session = session_of(function)
+        archives = tuple((object_id_of(session, number), digest) for number, digest in note.archives)
+        key = " ".join([note.key, *(digest for _, digest in archives)])
+        needed = self._needed[function] = _Needed(key, note.key, archives)
         return needed
 
     def missing(self, function: int) -> Set[int]:
+        needed = self._need(function)
+        if needed is None:
+            return {function}
         missing = set()
-        for object_id, digest in self._need(function).archives:
-            if digest in self._folders:
-                continue
-            if self._objects.is_available(object_id):
-                self._folders[digest] = self._unpack(object_id, digest)
-            else:
+        for object_id, digest in needed.archives:
+            if digest not in self._folders:
                 missing.add(object_id)
+                if self._objects.is_available(object_id):
+                    self._unpack(object_id, digest)
         return missing
 
-    def _unpack(self, object_id: int, digest: str) -> str:
-        definition = self._objects.definition(object_id)
-        assert definition is not None  # it is available
-        _, place, content = definition
-        try:
-            folder = os.path.join(self._objects.code_folder(), digest)
-            data = map_object(os.fsdecode(bytes(content))) if place == ContentPlace.FILE else content
-            unpack(data, digest, folder)
-        except OSError as error:
-            raise CodeError(f"the client's code cannot be stored on this host: {error.strerror or error}") from error
-        finally:
+    def _unpack(self, object_id: int, digest: str) -> None:
+        if digest not in self._unpacking:
+            definition = self._objects.definition(object_id)
+            assert definition is not None  # it is available
+            _, place, content = definition
+            self._unpacking[digest] = set()
+            self._effects.append(UnpackCode(digest, place, content))
+        self._unpacking[digest].add(object_id)
+
+    def on_note_read(self, function: int, note: CodeNote) -> None:
+        """What the note of a function says."""
+        if function in self._reading:  # else it was forgotten in the meantime
+            self._reading.discard(function)
+            self._keep(function, note)
+
+    def on_unpacked(self, digest: str, folder: str) -> Set[int]:
+        """An archive is in a folder, or in none when that failed; returns the objects that are this archive."""
+        if folder:
+            self._folders[digest] = folder
+        archives = self._unpacking.pop(digest, set())
+        for object_id in archives:
             self._objects.forget(object_id)
-        logger.debug("Worker: the code %s was unpacked to %s", digest, folder)
-        return folder
+        return archives
 
     def contents(self, function: int) -> Tuple[str, List[str]]:
-        needed = self._need(function)
+        needed = self._needed.get(function, _NOTHING)
         return needed.client_key, [self._folders[digest] for _, digest in needed.archives]
 
     def forget(self, functions: Iterable[int]) -> Set[str]:
+        functions = list(functions)
+        self._reading.difference_update(functions)
         keys = {needed.key for needed in (self._needed.pop(each, None) for each in functions) if needed is not None}
         return keys.difference({""}, (needed.key for needed in self._needed.values())) if keys else keys
 
     def forget_all(self) -> Set[str]:
+        self._reading.clear()
         return self.forget(list(self._needed))
 
     def sweep(self, folders_in_use: Set[str]) -> None:
         needed = {digest for each in self._needed.values() for _, digest in each.archives}
-        for digest, folder in list(self._folders.items()):
-            if digest not in needed and folder not in folders_in_use:
-                del self._folders[digest]
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(definition: Tuple[int, ContentPlace, Buffer]) -> CodeNote:
-    _, place, content = definition
-    if place != ContentPlace.FILE:
-        return read_note(content)
-    try:
-        return read_note_of_file(os.fsdecode(bytes(content)))
-    except OSError:
-        return NO_CODE  # it is gone: the processor says so for each task
-
-
-def unpack(content: Buffer, digest: str, folder: str) -> None:
-    """Unpack an archive into a folder that is not there yet.
-
-    Raises CodeError when it is not what its digest says, and OSError; nothing is left behind then.
-    """
-    found = hashlib.blake2b(digest_size=16)
-    partial = folder + ".new"
-    shutil.rmtree(partial, ignore_errors=True)
-    os.makedirs(partial)
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            entries = archive.infolist()
-            if sum(entry.file_size for entry in entries) > MAXIMUM_ARCHIVE_BYTES:
-                raise CodeError("the client's code is too large")
-            for entry in entries:
-                if os.path.isabs(entry.filename) or ".." in entry.filename.split("/"):
-                    raise CodeError(f"the client's code has a file {entry.filename!r}, which leads out of its folder")
-                data = archive.read(entry)
-                add_to_digest(found, entry.filename, data)
-                path = os.path.join(partial, entry.filename)
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "xb") as file:
-                    file.write(data)
-        if found.hexdigest() != digest:
-            raise CodeError("the client's code is not what its digest says")
-        os.rename(partial, folder)
-    except (CodeError, OSError):
-        raise
-    except Exception as error:  # of `zipfile`, at bytes that anybody may have sent
-        raise CodeError(f"the client's code is no archive: {error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        unneeded = {
+            digest: folder
+            for digest, folder in self._folders.items()
+            if digest not in needed and folder not in folders_in_use
+        }
+        for digest in unneeded:
+            del self._folders[digest]
+        if unneeded:
+            self._effects.append(RemoveCode(tuple(unneeded.values())))

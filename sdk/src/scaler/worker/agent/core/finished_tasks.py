@@ -1,25 +1,27 @@
 """What has become of tasks, on its way to the scheduler: results, failures, and large results that are fetched first.
 
 Rules:
-- An outcome whose result is a file on this host alone is held until the scheduler has fetched the file: a
-  worker that is lost then loses no outcome that was reported.
+- An outcome whose result is a file is held until the file has its object's name, and if it is on this host alone, until
+  the scheduler has fetched it: a worker that is lost then loses no outcome that was reported.
 - Everything else goes out with the next turn (see `result_outbox`).
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from scaler.exceptions import ObjectStorageFullError
 from scaler.values.codecs import NEUTRAL_CODECS
-from scaler.values.failures import failure_payload
 from scaler.worker import frames
 from scaler.worker.agent.core.effects import ObjectSource
 from scaler.worker.agent.core.result_messages import ResultMessages
 from scaler.worker.agent.core.task_queue import HeldTasks, TaskTraits
 from scaler.worker.frames import Results
+from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
+
+TooLargePayload = Callable[[int, int, int, bool], bytes]
+"""Given the size, the largest that the scheduler takes, the attempt, and whether it is for readers of any language."""
 
 
 class Ran(NamedTuple):
@@ -46,9 +48,12 @@ class FinishedTasks:
     Parameters:
         objects: makes objects of large results.
         worker_name: for the text of failures.
+        too_large_payload: the payload of the failure of a task whose result is too large. It pickles an exception,
+            which is not the core's to do.
     """
 
-    def __init__(self, objects: ObjectSource, worker_name: str) -> None:
+    def __init__(self, objects: ObjectSource, worker_name: str, too_large_payload: TooLargePayload) -> None:
+        self._too_large_payload = too_large_payload
         self._objects = objects
         self._worker_name = worker_name
         self._outbox = ResultMessages()
@@ -115,39 +120,17 @@ class FinishedTasks:
     def _add_large(self, traits: TaskTraits, instance: int, result: Results, processor: int) -> None:
         size, path = frames.parse_large_result(result.payload)
         ids = array("Q", [instance])
-        try:
-            object_id, there = self._objects.adopt(path, size)
-        except ObjectStorageFullError as error:
-            self._add_failure(traits, ids, error, result, processor)
-            return
-        if not object_id:
-            self._lose_result(traits, instance, path)
-        elif there:
-            self._outbox.add(
-                traits.codec,
-                ids,
-                array("I", [0]),
-                b"",
-                objects=array("Q", [object_id]),
-                busy_microseconds=result.busy_microseconds,
-                profiles=result.profiles,
-                processor=processor,
-            )
-        else:
+        object_id = self._objects.adopt(path, size)
+        if object_id:
             # SCL-OBJ-013
             self._held[object_id] = _HeldResult(traits, instance, result.busy_microseconds, result.profiles, processor)
+        else:
+            self._add_too_large(traits, ids, size, result, processor)
 
-    def _add_failure(
-        self, traits: TaskTraits, ids: array[int], error: Exception, result: Results, processor: int
-    ) -> None:
-        """A task ran, and what it returned cannot be kept."""
-        payload = failure_payload(
-            m.FailureKind.TASK_RAISED,
-            exception=error,
-            worker=self._worker_name,
-            attempts=traits.attempt,
-            is_neutral=traits.codec in NEUTRAL_CODECS,
-        )
+    def _add_too_large(self, traits: TaskTraits, ids: array[int], size: int, result: Results, processor: int) -> None:
+        """A task ran, and the scheduler does not take what it returned."""
+        is_neutral = traits.codec in NEUTRAL_CODECS
+        payload = self._too_large_payload(size, self._objects.maximum_object_bytes, traits.attempt, is_neutral)
         self._outbox.add(
             traits.codec,
             ids,
@@ -164,7 +147,7 @@ class FinishedTasks:
         self.lose(task, m.FailureKind.OBJECT_MISSING, f"the result ({what}) disappeared before it was sent")
 
     def on_served(self, object_id: int) -> None:
-        """The scheduler has fetched a large result to its end."""
+        """The scheduler has a large result."""
         held = self._held.pop(object_id, None)
         if held is not None:
             ids, objects = array("Q", [held.instance]), array("Q", [object_id])
@@ -189,7 +172,8 @@ class FinishedTasks:
         """Tasks end without having run to an end."""
         attempts = tasks.traits.attempt
         # SCL-WRK-006, SCL-WRK-031
-        payload = failure_payload(kind, message=text, worker=self._worker_name, attempts=attempts, stack=stack)
+        failure = m.Failure(kind=kind, message=text, worker=self._worker_name, attempts=attempts, traceback=stack)
+        payload = encode_struct(failure)
         count = len(tasks)
         sizes = array("I", [len(payload)]) * count
         ids = tasks.ids[tasks.start :]

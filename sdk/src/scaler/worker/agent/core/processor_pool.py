@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set
 
-from scaler.worker.agent.core.effects import Effect, KillProcessor, SpawnProcessor, StopProcessor
+from scaler.worker import frames
+from scaler.worker.agent.core.effects import Deliver, Effect, KillProcessor, SpawnProcessor, StopProcessor
 from scaler.worker.agent.core.task_queue import HeldTasks
 from scaler.worker.progress import FINISHED, LOADING, MAXIMUM_PROCESSORS
 from scaler_protocol import messages as m
@@ -48,6 +49,12 @@ class ProcessorChunk:
         self.first_position = first_position
         self.count = len(batch)
         self.reported = 0
+
+    def part(self, start: int, stop: int) -> HeldTasks:
+        """Some of its tasks, as a batch of their own; the chunk stays as it is."""
+        whole = self.batch.copy()
+        whole.take(start)
+        return whole.take(stop - start)
 
     @property
     def watched(self) -> bool:
@@ -154,6 +161,7 @@ class ProcessorPool:
         self.slots = slots
         self.busy = 0  # processors that run a task and are not suspended
         self.suspended = 0
+        self.write_prefix = ""  # of large results, as processors were told last
         self._progress = progress
         self._effects = effects
         self._states: Dict[int, ProcessorState] = {}
@@ -198,6 +206,8 @@ class ProcessorPool:
         if self._early_deaths:
             delay = min(_MAXIMUM_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2.0 ** (self._early_deaths - 1))
         self._effects.append(SpawnProcessor(number, delay))
+        if self.write_prefix:  # also between two sessions: a processor needs it before its first task
+            self._effects.append(Deliver(number, frames.object_directory_frame(self.write_prefix)))
 
     def begin_turn(self, now: float) -> None:
         """Look at the clock: who was suspended in this turn, and whose slot is kept no longer. `now` in seconds."""
@@ -341,6 +351,12 @@ class ProcessorPool:
         for state in stopped:
             self._idle.remove(state)
             self._stop(state)
+
+    def tell_prefix(self, write_prefix: str) -> None:
+        """Tell processors, those to come too, where large results go."""
+        self.write_prefix = write_prefix
+        frame = frames.object_directory_frame(write_prefix)
+        self._effects += [Deliver(number, frame) for number in self._states]
 
     def close(self) -> None:
         """No processor is forked any more."""

@@ -1,12 +1,11 @@
-"""What the agent decides: which task runs on which processor, and what becomes of it. No input or output.
+"""The way of tasks through a worker: which runs on which processor, and what becomes of it.
 
     Task ─▶ waiting for objects ─▶ queue ─▶ chunk on a processor ─▶ outcomes ─▶ TaskResult
                                      ▲               │
                                      └─ given back, died, not started
 
 Rules:
-- Sans-IO: no socket, clock, process or file. `on_<event>` methods change state and append to `effects`, which
-  the agent performs; after a round of events it calls `finish_turn` once.
+- `on_<event>` methods change state and append to `effects`; `finish_turn` follows once after a round of events.
 - No object and no dictionary entry per task. Tasks are columns; where a task is follows from its position in
   a processor's stream.
 - Credit: a processor gets as many tasks at once as make about CHUNK_SECONDS of work by the measured mean of
@@ -19,14 +18,15 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from scaler.values.codecs import CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.agent.core.cancellations import Cancellations
 from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
-from scaler.worker.agent.core.effects import CodeError, Deliver, Effect, FunctionCode, ObjectSource, Send
-from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran
+from scaler.worker.agent.core.dead_processors import DeadProcessors, Death
+from scaler.worker.agent.core.effects import Deliver, Effect, FunctionCode, ObjectListener, ObjectSource, Send
+from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran, TooLargePayload
 from scaler.worker.agent.core.printed_output import PrintedOutput
 from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorPool, ProcessorState
 from scaler.worker.agent.core.task_durations import TaskDurations
@@ -36,49 +36,33 @@ from scaler.worker.agent.core.waiting_tasks import WaitingTasks
 from scaler.worker.frames import Buffer, Results
 from scaler_protocol import messages as m
 
-MAXIMUM_LOST_OUTCOMES = 3
-"""A task that ran so often, and whose outcome was lost with its processor each time, gets one more attempt."""
-
 TICK_SECONDS = 0.02
 
-STACK_STREAM = 3
-"""The stream of a TaskLog that says where a cancelled task was."""
 
-NO_STACK = "Its Python stack is not known: the function blocks signals, or was not running Python code.\n"
-
-
-class CoreSettings(NamedTuple):
+class TaskFlowSettings(NamedTuple):
     slots: int
     name: str = ""  # of the worker, for error messages
     task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
 
 
-class _Death(NamedTuple):
-    """How a processor ended, and for how long it had been busy with what it did then, at most."""
-
-    description: str
-    stack: str
-    busy_microseconds: int
-
-
-class AgentCore:
+class TaskFlow(ObjectListener):
     """The state of one worker's tasks and processors.
 
     Parameters:
         progress: gives the progress entry of a processor number.
         objects: where functions and values come from and large results go to.
-        effects: shared with the object store; the agent performs and clears it.
-        resident_bytes: resident memory of a process by id, 0 when unknown.
+        effects: shared with the rest of the core.
+        too_large_payload: see `FinishedTasks`.
         code: where code of clients comes from; None: there is none.
     """
 
     def __init__(
         self,
-        settings: CoreSettings,
+        settings: TaskFlowSettings,
         progress: Callable[[int], memoryview],
         objects: ObjectSource,
         effects: List[Effect],
-        resident_bytes: Callable[[int], int],
+        too_large_payload: TooLargePayload,
         code: Optional[FunctionCode] = None,
     ) -> None:
         self.effects = effects
@@ -89,10 +73,11 @@ class AgentCore:
         self._objects = objects
         self._code = code
         self._durations = TaskDurations()
-        self._outcomes = FinishedTasks(objects, settings.name)
+        self._outcomes = FinishedTasks(objects, settings.name, too_large_payload)
         self._output = PrintedOutput()
         self._cancellations = Cancellations(self.pool)
-        self._limits = TaskLimits(self.pool, resident_bytes)
+        self._dead = DeadProcessors(self._cancellations, effects, self._requeue, self._lose)
+        self._limits = TaskLimits(self.pool, effects)
         self.is_watched = False  # by monitors of the scheduler
         self._is_draining = False
         self._reporting: List[ProcessorState] = []  # which sent outcomes in this turn
@@ -120,17 +105,20 @@ class AgentCore:
 
     def _enqueue(self, batch: HeldTasks) -> None:
         """All objects of a batch are here: it can run, unless its function needs code that is not."""
-        try:
-            missing = self._code.missing(batch.traits.function) if self._code is not None else set()
-        except CodeError as error:
-            self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, str(error))
-            return
+        missing = self._code.missing(batch.traits.function) if self._code is not None else set()
         if not missing:
             self.queue.append(batch)
             return
         self.waiting.add_whole(batch, missing)
         for object_id in missing:
-            self._objects.fetch(object_id)
+            if not self._objects.is_available(object_id):  # else it is being read or unpacked
+                self._objects.fetch(object_id)
+
+    def on_code_failed(self, archives: Iterable[int], why: str) -> None:
+        """Archives of code cannot be unpacked."""
+        for object_id in archives:
+            for batch in self.waiting.lost(object_id):
+                self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, why)
 
     def on_object_available(self, object_id: int) -> None:
         for batch in self.waiting.arrived(object_id):
@@ -164,7 +152,7 @@ class AgentCore:
             self._code.sweep({folder for state in self.pool.states() for folder in state.code_folders})
 
     def on_object_served(self, object_id: int) -> None:
-        """The scheduler has fetched a large result to its end."""
+        """The scheduler has a large result."""
         self._outcomes.on_served(object_id)
 
     def on_object_unserved(self, object_id: int) -> None:
@@ -262,7 +250,7 @@ class AgentCore:
             if chunk is None or chunk.reported >= chunk.count:
                 continue
             kept = first_position - chunk.first_position
-            self._requeue(self._part(chunk, kept, kept + count))
+            self._requeue(chunk.part(kept, kept + count))
             chunk.count = kept
         self._end_chunks(state)
         self.effects.append(Deliver(number, frames.signal_frame(frames.FrameKind.SETTLED)))
@@ -308,73 +296,11 @@ class AgentCore:
             return
         self.pool.remove(state)
         busy_since = now if state in self._reporting else state.busy_since
-        death = _Death(description, stack, max(0, int((now - busy_since) * 1e6)))
+        death = Death(description, stack, max(0, int((now - busy_since) * 1e6)))
         if state.code_folders:
             self._sweep_code()
-        for chunk in reversed(state.chunks):
-            if chunk.reported < chunk.count:
-                self._settle_chunk_of_dead(state, chunk, death)
+        self._dead.settle(state, death)
         self.pool.fill()
-
-    def _settle_chunk_of_dead(self, state: ProcessorState, chunk: ProcessorChunk, death: _Death) -> None:
-        index = state.started - chunk.first_position  # of the task that started last, counted in this chunk
-        if not chunk.reported <= index < chunk.count:
-            rest = self._part(chunk, chunk.reported, chunk.count)
-            if index >= chunk.count:
-                self._run_again(rest)  # all were finished, and their outcomes lost
-            else:
-                self._requeue(rest)
-            return
-        self._requeue(self._part(chunk, index + 1, chunk.count))
-        culprit = self._part(chunk, index, index + 1)
-        if state.occupied:
-            self._settle_culprit(state, culprit, death)
-        else:
-            self._run_again(culprit)
-        self._run_again(self._part(chunk, chunk.reported, index))
-
-    def _settle_culprit(self, state: ProcessorState, task: HeldTasks, death: _Death) -> None:
-        """The task during which its processor died: cancelled, lost, or run again."""
-        traits, stack, reason = task.traits, death.stack, state.kill_reason
-        ran = Ran(state.process_id, death.busy_microseconds)
-        if reason is not None and reason.position != state.started:
-            reason = None  # another task was
-        if (reason is not None and reason.kind is None) or self._cancellations.by_force(task.ids[0]):
-            if stack:
-                self.effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
-            self._cancellations.confirm(task.ids[task.start :], m.CancelOutcome.CANCELLED)
-        elif reason is not None and reason.kind is not None:
-            self._lose(task, reason.kind, reason.message, stack or NO_STACK, ran)
-        elif state.killed:
-            self._run_again(task)  # killed because of another task, which ended in the meantime
-        # SCL-WRK-012, SCL-WRK-013
-        elif traits.attempt <= traits.retries and not traits.at_most_once:
-            self._requeue(task.with_attempt(traits.attempt + 1))
-        else:
-            doing = "ran the task" if state.running else "loaded the function of the task"
-            text = f"processor {state.process_id} {death.description} while it {doing} (attempt {traits.attempt})"
-            self._lose(task, m.FailureKind.PROCESSOR_DIED, text, ran=ran)
-
-    def _run_again(self, batch: HeldTasks) -> None:
-        """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs that is known.
-
-        That counts as an attempt: who loses its processor each time, and runs alone by then, must not go on for ever.
-        """
-        if not len(batch):
-            return
-        traits = batch.traits
-        # SCL-WRK-012
-        if traits.at_most_once:
-            text = "the task ran, its outcome was lost with its processor, and it must not be run again"
-            self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
-        elif traits.attempt > max(traits.retries, MAXIMUM_LOST_OUTCOMES):
-            text = (
-                f"the task ran, and its processor ended before it could send the outcome, in each of {traits.attempt}"
-                " attempts: does the task close files that are not its own?"
-            )
-            self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
-        else:
-            self._requeue(batch.with_attempt(traits.attempt + 1))
 
     def _requeue(self, batch: HeldTasks) -> None:
         """Put tasks back to the front of the queue, without those that are to be cancelled."""
@@ -395,12 +321,6 @@ class AgentCore:
             state.chunks.extend(remaining)
             if not remaining:
                 self.pool.take_back(state)
-
-    def _part(self, chunk: ProcessorChunk, start: int, stop: int) -> HeldTasks:
-        """Some tasks of a chunk, as a batch of their own; the chunk stays as it is."""
-        whole = chunk.batch.copy()
-        whole.take(start)
-        return whole.take(stop - start)
 
     # Once a turn --------------------------------------------------------------------------------------------
 
@@ -507,6 +427,10 @@ class AgentCore:
     def needs_tick(self) -> bool:
         """Whether `tick` wants to be called every TICK_SECONDS."""
         return bool(self._cancellations) or self._limits.active or self.pool.keeps_a_slot
+
+    def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
+        """Resident memory by process id, as `MeasureMemory` asked for."""
+        self._limits.on_memory_measured(resident_bytes)
 
     def tick(self, now: float) -> None:
         """Look after limits, and after tasks that are to be cancelled."""

@@ -8,8 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional
+from typing import List, Mapping, Optional
 
+from scaler.worker.agent.core.effects import Effect, MeasureMemory
 from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorPool, ProcessorState
 from scaler_protocol import messages as m
 
@@ -18,12 +19,12 @@ class TaskLimits:
     """Watches the tasks of a pool.
 
     Parameters:
-        resident_bytes: resident memory of a process by id, 0 when unknown.
+        effects: shared with the rest of the core.
     """
 
-    def __init__(self, pool: ProcessorPool, resident_bytes: Callable[[int], int]) -> None:
+    def __init__(self, pool: ProcessorPool, effects: List[Effect]) -> None:
         self._pool = pool
-        self._resident_bytes = resident_bytes
+        self._effects = effects
         self.active = False  # whether some processor may have a task with a limit
 
     def dealt(self, chunk: ProcessorChunk) -> None:
@@ -35,6 +36,7 @@ class TaskLimits:
     def tick(self, now: float) -> None:
         """Stop what has overstepped its limit."""
         self.active = False
+        to_measure: List[int] = []
         for state in self._pool.states():
             chunk = self._running_chunk(state)
             if chunk is None or state.killed:
@@ -50,15 +52,28 @@ class TaskLimits:
                 limit = f"{traits.time_limit_seconds:g} seconds"
                 text = f"the task ran longer than its limit of {limit}, and was stopped"
                 self._pool.kill(state, KillReason(state.started, m.FailureKind.TIME_LIMIT, text))
-            elif traits.memory_limit_bytes:
-                self._check_memory(state, traits.memory_limit_bytes)
+            elif traits.memory_limit_bytes and state.process_id:
+                to_measure.append(state.process_id)
+        if to_measure:
+            self._effects.append(MeasureMemory(tuple(to_measure)))
 
-    def _check_memory(self, state: ProcessorState, limit: int) -> None:
-        resident = self._resident_bytes(state.process_id) if state.process_id else 0
-        # SCL-WRK-011
-        if resident > limit:
-            text = f"the task's processor used {resident} bytes, above the limit of {limit}, and was stopped"
-            self._pool.kill(state, KillReason(state.started, m.FailureKind.MEMORY_LIMIT, text))
+    def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
+        """Stop what uses more memory than its limit.
+
+        Parameters:
+            resident_bytes: by process id; 0 when unknown.
+        """
+        for state in self._pool.states():
+            resident = resident_bytes.get(state.process_id, 0)
+            chunk = self._running_chunk(state) if resident else None
+            # A task that has just started has not used what was measured.
+            if chunk is None or state.killed or state.started != state.limit_position:
+                continue
+            limit = chunk.batch.traits.memory_limit_bytes
+            # SCL-WRK-011
+            if 0 < limit < resident:
+                text = f"the task's processor used {resident} bytes, above the limit of {limit}, and was stopped"
+                self._pool.kill(state, KillReason(state.started, m.FailureKind.MEMORY_LIMIT, text))
 
     def _running_chunk(self, state: ProcessorState) -> Optional[ProcessorChunk]:
         """The chunk whose task runs; before the first one has started, the chunk that was dealt."""

@@ -12,11 +12,8 @@ import importlib
 import os
 from typing import Any, Dict, Iterable, NamedTuple
 
-from scaler.worker.agent.core.processor_pool import ProcessorState
-from scaler.worker.agent.core.task_flow import AgentCore
-from scaler.worker.agent.core.worker_objects import ObjectStore
+from scaler.worker.agent.core.heartbeats import ProcessUsage
 from scaler.worker.resident_memory import resident_bytes
-from scaler_protocol import messages as m
 
 try:
     psutil: Any = importlib.import_module("psutil")
@@ -30,79 +27,10 @@ _HAS_PROC = os.path.exists("/proc/self/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class HeartbeatFigures:
-    """What a heartbeat says about a worker."""
-
-    def __init__(self, core: AgentCore, objects: ObjectStore) -> None:
-        self._core = core
-        self._objects = objects
-        self._statistics = ProcessStatistics()
-        self._running: Dict[int, _Running] = {}  # by process id
-
-    def heartbeat(self, now: float) -> m.Heartbeat:
-        """A heartbeat without sequence and latency; `now` in seconds of a steady clock."""
-        states = sorted(self._core.pool.states(), key=lambda state: state.number)
-        self._note_running(states, now)
-        own = self._statistics.usage(os.getpid(), now)
-        processors = []
-        for state in states:
-            usage = self._statistics.usage(state.process_id, now) if state.process_id else Usage(0, 0)
-            running = self._running.get(state.process_id, _NOTHING) if self._core.is_watched else _NOTHING
-            processors.append(
-                m.ProcessorStatus(
-                    process_id=state.process_id,
-                    initialized=state.process_id > 0,
-                    has_task=bool(state.chunks),
-                    suspended=state.suspended,
-                    cpu_permille=usage.cpu_permille,
-                    resident_bytes=usage.resident_bytes,
-                    queued=max(0, state.outstanding - 1),
-                    # SCL-WRK-033
-                    instance=running.instance,
-                    task_microseconds=int((now - running.since) * 1e6) if running.instance else 0,
-                )
-            )
-        self._statistics.keep_only([os.getpid(), *(state.process_id for state in states)])
-        return m.Heartbeat(
-            shares_object_directory=self._objects.shared,
-            cpu_permille=own.cpu_permille,
-            resident_bytes=own.resident_bytes,
-            free_bytes=free_memory_bytes(),
-            queued=self._core.queue.count + self._core.waiting.count,
-            processors=processors,
-        )
-
-    def _note_running(self, states: Iterable[ProcessorState], now: float) -> None:
-        """Note which processors run the task that they ran at the last heartbeat."""
-        before, self._running = self._running, {}
-        for state in states:
-            last = before.get(state.process_id)
-            instance = state.running_instance
-            if last is None or last.instance != instance:
-                last = _Running(instance, now)
-            if instance:
-                self._running[state.process_id] = last
-
-
-class _Running(NamedTuple):
-    """A task that a processor runs, and since when at least."""
-
-    instance: int
-    since: float
-
-
-_NOTHING = _Running(0, 0.0)
-
-
-class Usage(NamedTuple):
-    cpu_permille: int
-    resident_bytes: int
-
-
 class _Sample(NamedTuple):
     time: float
     cpu_seconds: float
-    usage: Usage
+    usage: ProcessUsage
 
 
 class ProcessStatistics:
@@ -111,7 +39,7 @@ class ProcessStatistics:
     def __init__(self) -> None:
         self._samples: Dict[int, _Sample] = {}
 
-    def usage(self, process_id: int, now: float) -> Usage:
+    def usage(self, process_id: int, now: float) -> ProcessUsage:
         """Figures of one process; `now` in seconds of a steady clock."""
         last = self._samples.get(process_id)
         if last is not None and now - last.time < MINIMUM_INTERVAL_SECONDS:
@@ -120,7 +48,7 @@ class ProcessStatistics:
         permille = 0
         if last is not None:
             permille = max(0, int(1000 * (seconds - last.cpu_seconds) / (now - last.time)))
-        usage = Usage(permille, _resident_bytes(process_id))
+        usage = ProcessUsage(permille, _resident_bytes(process_id))
         self._samples[process_id] = _Sample(now, seconds, usage)
         return usage
 

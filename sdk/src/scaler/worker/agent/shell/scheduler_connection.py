@@ -1,22 +1,20 @@
 """The agent's one connection to the scheduler, on an event loop.
 
 Rules:
-- A new session is a new connection: what the old one had not sent yet must not reach the scheduler under a new name.
-- Attempts to connect go on for ever, ever more slowly; who gives up is the session.
+- One attempt to connect at a time, and none without being asked: when to try again is the session's to decide.
 - Nothing is dropped and nothing blocks: what does not fit is kept and sent when there is room. It is bounded by what
   the scheduler has granted: tasks for which it waits, and chunks that it asked for.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import os
 import select
 import socket
 import time
-from typing import Callable, List, Optional
+from typing import List, Optional, Protocol
 
 from scaler.worker.agent.shell.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
@@ -32,62 +30,46 @@ CONGESTED_BYTES = 16 * 1024 * 1024
 
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a worker trusts its scheduler
 
-_ATTEMPT_INTERVAL_SECONDS = 0.1
-_MAXIMUM_ATTEMPT_INTERVAL_SECONDS = 2.0
+
+class ConnectionOwner(Protocol):
+    """Who hears of a connection."""
+
+    def on_connected(self) -> None:
+        """An attempt to connect has succeeded."""
+
+    def on_connect_failed(self, reason: str) -> None:
+        """An attempt to connect has failed."""
+
+    def on_disconnected(self, reason: str) -> None:
+        """An established connection has ended."""
+
+    def on_message(self, message: m.Message, payload: bytes) -> None:
+        """A message has come."""
+
+    def on_congestion(self, is_congested: bool) -> None:
+        """Too much waits for room, or all of it has left."""
 
 
 class SchedulerConnection:
-    """Hands messages to `on_message(message, payload)`.
+    """Connects to the scheduler when asked, and exchanges messages with it.
 
-    Parameters:
-        on_lost: called with the reason when an established connection has ended; `open` makes a new one.
-        on_congestion: called with True when too much waits for room, and with False when all of it has left.
-
-    Raises AddressError when the address is none.
+    Raises AddressError when the address is malformed.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        rounds: Rounds,
-        address: str,
-        on_message: Callable[[m.Message, bytes], None],
-        on_congestion: Callable[[bool], None],
-        on_lost: Callable[[str], None],
-    ) -> None:
-        self._loop = loop
+    def __init__(self, rounds: Rounds, address: str, owner: ConnectionOwner) -> None:
         self._rounds = rounds
         self._address = parse_address(address)
-        self._on_message = on_message
-        self._on_congestion = on_congestion
-        self._on_lost = on_lost
+        self._owner = owner
         self.congested = False  # more is kept than should be: whoever can shall wait
         self._connection: Optional[Connection] = None
         self._is_connected = False
-        self._is_refused = False  # by whoever has the address: nobody listens there
         self._is_watched_for_room = False
-        self._early: List[List[Buffer]] = []  # messages that wait for the connection
-        self._attempt: Optional[asyncio.TimerHandle] = None
-        self._attempt_interval_seconds = _ATTEMPT_INTERVAL_SECONDS
-        self._next_attempt_at = 0.0
 
     # Connecting -----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Connect, or connect anew: nothing that was under way arrives any more."""
-        self._close_connection()
-        self._early.clear()
-        self._schedule_attempt()
-
-    def _schedule_attempt(self) -> None:
-        wait = self._next_attempt_at - self._loop.time()
-        self._attempt = self._loop.call_later(max(0.0, wait), self._try_to_connect)
-
-    def _try_to_connect(self) -> None:
-        self._attempt = None
-        self._next_attempt_at = self._loop.time() + self._attempt_interval_seconds
-        # SCL-TRN-009
-        self._attempt_interval_seconds = min(2 * self._attempt_interval_seconds, _MAXIMUM_ATTEMPT_INTERVAL_SECONDS)
+        """Try to connect; the owner hears what came of it."""
+        self.drop()
         error_number = 0
         try:
             stream = connect_by_shortcut(self._address)
@@ -97,7 +79,7 @@ class SchedulerConnection:
                 stream.setblocking(False)
                 error_number = stream.connect_ex(target)
         except OSError as error:
-            self._on_attempt_failed(error)
+            self._fail(error)
             return
         self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
         if error_number == errno.EINPROGRESS:
@@ -118,24 +100,17 @@ class SchedulerConnection:
             if error_number:
                 raise OSError(error_number, os.strerror(error_number))
             connection.start()
-            for frames in self._early:
-                connection.send(frames)
         except OSError as error:
-            self._close_connection()
-            self._on_attempt_failed(error)
+            self.drop()
+            self._fail(error)
             return
-        self._early.clear()
         self._is_connected = True
-        self._is_refused = False
         self._rounds.add_reader(connection.fileno(), self._read)
         self._watch_for_room(connection)
+        self._owner.on_connected()
 
-    def _on_attempt_failed(self, error: OSError) -> None:
-        # Once: the session says from time to time that it is still so.
-        level = logging.DEBUG if self._is_refused else logging.WARNING
-        self._is_refused = True
-        logger.log(level, "Worker: %s: trying again", why_not_connected(self._address, error))
-        self._schedule_attempt()
+    def _fail(self, error: OSError) -> None:
+        self._owner.on_connect_failed(why_not_connected(self._address, error))
 
     # Messages -------------------------------------------------------------------------------------------------------
 
@@ -145,8 +120,7 @@ class SchedulerConnection:
         frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
         connection = self._connection
         if connection is None or not self._is_connected:
-            self._early.append(frames)
-            return
+            return  # it has ended: reading says so, or has said so
         try:
             connection.send(frames)
         except OSError:
@@ -180,7 +154,7 @@ class SchedulerConnection:
     def _set_congested(self, congested: bool) -> None:
         if congested != self.congested:
             self.congested = congested
-            self._on_congestion(congested)
+            self._owner.on_congestion(congested)
 
     def _read(self) -> None:
         connection = self._connection
@@ -192,11 +166,10 @@ class SchedulerConnection:
             self._lose(error)
             return
         for header, *payload in received:
-            self._attempt_interval_seconds = _ATTEMPT_INTERVAL_SECONDS
             # SCL-TRN-004
             self._receive(header, payload[0] if payload else b"")
             if self._connection is not connection:
-                return  # a new session was started
+                return  # it was dropped
 
     def _receive(self, header: bytes, payload: bytes) -> None:
         try:
@@ -205,18 +178,16 @@ class SchedulerConnection:
         except MalformedMessageError as error:
             logger.error("the scheduler sent a message that cannot be read: %s", error)
             return
-        self._on_message(message, payload)
+        self._owner.on_message(message, payload)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _lose(self, error: Exception) -> None:
-        self._close_connection()
-        self._on_lost(str(error))
+        self.drop()
+        self._owner.on_disconnected(str(error))
 
-    def _close_connection(self) -> None:
-        if self._attempt is not None:
-            self._attempt.cancel()
-            self._attempt = None
+    def drop(self) -> None:
+        """Close the connection, if there is one, with all that it has not sent."""
         if self._connection is not None:
             self._rounds.remove_reader(self._connection.fileno())
             self._rounds.remove_writer(self._connection.fileno())
@@ -230,7 +201,7 @@ class SchedulerConnection:
         connection = self._connection
         if connection is not None and self._is_connected:
             _flush(connection, time.monotonic() + linger_seconds)
-        self._close_connection()
+        self.drop()
 
 
 def _flush(connection: Connection, deadline: float) -> None:
