@@ -56,6 +56,7 @@ from scaler_protocol.session.table import SessionState
 LEAVE_TIMEOUT_SECONDS = 1.0
 """How long a worker that leaves waits for the scheduler's answer."""
 
+_DRAINING = SessionState.DRAINING
 _FIRST_PAUSE_SECONDS = 0.1
 _MAXIMUM_PAUSE_SECONDS = 2.0
 
@@ -78,6 +79,8 @@ class AgentCore:
         random: Callable[[], float],
     ) -> None:
         self.effects: List[Effect] = []
+        self.next_time = NEVER
+        """When `on_time` has to be called at the latest."""
         self._settings = settings
         self._served = ServedFunctions(settings.functions)
         self.objects = WorkerObjects(self.effects)
@@ -167,13 +170,13 @@ class AgentCore:
 
     # Time ----------------------------------------------------------------------------------------------------------
 
-    @property
-    def next_time(self) -> float:
-        """When `on_time` has to be called at the latest."""
+    def _plan(self) -> None:
+        """Say when something is due next. Not in each turn, which would cost: it does no harm to be called early."""
         if self._is_leaving:
-            return self.session.next_time
-        session_time = NEVER if self._is_measuring or self._unanswered_openings else self.session.next_time
-        return min(session_time, self._tick_at, self._garbage_at)
+            self.next_time = self.session.next_time
+        else:
+            session_time = NEVER if self._is_measuring or self._unanswered_openings else self.session.next_time
+            self.next_time = min(session_time, self._tick_at, self._garbage_at)
 
     def on_time(self, now: float) -> None:
         """Do what is due."""
@@ -183,15 +186,15 @@ class AgentCore:
         elif now >= self.session.next_time and not self._is_measuring and not self._unanswered_openings:
             self._is_measuring = True  # for the heartbeat that is due
             self.effects.append(MeasureProcesses(self._figures.process_ids()))
-        if self._is_leaving:
-            return
-        if now >= self._tick_at:
-            self._tick_at = NEVER
-            self.tasks.tick(now)
-        if now >= self._garbage_at:
-            settings = self._settings
-            self._garbage_at = now + settings.garbage_collect_interval_seconds
-            self.tasks.collect_garbage(now, settings.object_retention_seconds, settings.trim_memory_threshold_bytes)
+        if not self._is_leaving:
+            if now >= self._tick_at:
+                self._tick_at = NEVER
+                self.tasks.tick(now)
+            if now >= self._garbage_at:
+                settings = self._settings
+                self._garbage_at = now + settings.garbage_collect_interval_seconds
+                self.tasks.collect_garbage(now, settings.object_retention_seconds, settings.trim_memory_threshold_bytes)
+        self._plan()
 
     def on_processes_measured(self, usages: Mapping[int, ProcessUsage], free_bytes: int, now: float) -> None:
         """Figures by process id, and memory of the host that could be used."""
@@ -205,6 +208,10 @@ class AgentCore:
         if not self._is_leaving:
             self.tasks.on_memory_measured(resident_bytes)
 
+    def _beat_soon(self, now: float) -> None:
+        self.session.beat_soon(now)
+        self._plan()
+
     def _make_heartbeat(self, now: float) -> m.Heartbeat:
         return self._figures.heartbeat(now, self._usages, self._free_bytes, self.objects.is_shared)
 
@@ -216,10 +223,11 @@ class AgentCore:
         tasks.finish_turn(now)
         if self._tick_at == NEVER and tasks.needs_tick:
             self._tick_at = now + TICK_SECONDS
+            self._plan()
         if tasks.pool.suspended != self._reported_suspended:
             self._reported_suspended = tasks.pool.suspended
-            self.session.beat_soon(now)  # the scheduler shall know how many slots are free
-        if self.session.state is SessionState.DRAINING and tasks.is_empty:
+            self._beat_soon(now)  # the scheduler shall know how many slots are free
+        if self.session.state is _DRAINING and tasks.is_empty:
             self.session.drained(now)
             self._follow_session(now)
 
@@ -287,6 +295,7 @@ class AgentCore:
                     if isinstance(effect, Disconnect):
                         self._forget_session()
                     self.effects.append(effect)
+        self._plan()
 
     def _on_opened(self, welcome: m.Welcome) -> None:
         self.tasks.reset(welcome.limits.maximum_message_bytes)
@@ -303,6 +312,7 @@ class AgentCore:
         self.tasks.pool.tell_prefix(write_prefix)
         sharing = "shares the scheduler's memory" if is_shared else "has a memory of its own"
         self._log(INFO, f"Worker: connected as session {self.session.number}, {sharing}")
+        self._plan()
         early, self._early = self._early, []
         for message, payload in early:
             if self.session.is_open:
@@ -433,7 +443,7 @@ class AgentCore:
             self.effects.append(RemoveLeftovers(state.process_id))
         self.tasks.on_processor_died(number, description, now, stack)
         if self.tasks.is_watched:
-            self.session.beat_soon(now)  # so that monitors hear of its successor before of what that ran
+            self._beat_soon(now)  # so that monitors hear of its successor before of what that ran
 
     def processor_name(self, number: int) -> str:
         """For people: its own name, if each slot has one."""

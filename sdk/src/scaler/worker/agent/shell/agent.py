@@ -22,7 +22,7 @@ import random
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, Optional, Type
 
 from scaler.exceptions import ObjectStorageFullError
 from scaler.values.failures import failure_payload
@@ -51,7 +51,7 @@ from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack
-from scaler.worker.frames import Frame, FrameError, FrameKind
+from scaler.worker.frames import FrameError, FrameKind
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.resident_memory import private_bytes
 from scaler.worker.worker_settings import WorkerSettings
@@ -237,9 +237,6 @@ class Agent:
     def _on_broken(self, number: int, error: FrameError) -> None:
         self._core.on_processor_broken(number, str(error))
 
-    def _on_frames(self, number: int, received: List[Frame]) -> None:
-        self._core.on_frames(number, received)
-
     def _on_fork_server(self) -> None:
         reports = self._fork_server.reports()
         if reports is None:
@@ -265,7 +262,7 @@ class Agent:
 
     def _spawn(self, effect: SpawnProcessor) -> None:
         handle = self._handles[effect.number] = ProcessorHandle(
-            self._rounds, effect.number, self._on_frames, self._on_broken
+            self._rounds, effect.number, self._core.on_frames, self._on_broken
         )
         handle.read_on(not self._connection.congested)
         if effect.delay_seconds:
