@@ -32,7 +32,7 @@ STOP_TIMEOUT_SECONDS = 10.0
 logger = logging.getLogger("scaler")
 
 
-class Program:
+class ChildProgram:
     """A child process; a context manager that stops it.
 
     Parameters:
@@ -107,7 +107,7 @@ class Program:
         if self._child is not None:
             self._finalizer()
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> ChildProgram:
         if self._child is None:
             self.start()
         return self

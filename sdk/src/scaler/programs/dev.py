@@ -22,7 +22,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from scaler.client import Client
 from scaler.cluster.appliance import interface_command
-from scaler.cluster.child_program import Program
+from scaler.cluster.child_program import ChildProgram
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import ProgramStartError, ScalerError
@@ -181,7 +181,7 @@ class UserInterface:
         return "", f"it did not start: it ended with exit code {code}"
 
 
-class _InterfaceProcess(Program):
+class _InterfaceProcess(ChildProgram):
     """It says where its page is by a pipe: a file, which may hold the token, could be left behind."""
 
     def start(self) -> None:

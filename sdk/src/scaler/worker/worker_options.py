@@ -257,13 +257,6 @@ _NETWORK = [
         default=_DEFAULTS.event_loop,
         group="network",
     ),
-    Option(
-        "-it --io-threads",
-        Whole(1),
-        "accepted for scripts of earlier generations; has no effect, since the network needs no threads",
-        default=_DEFAULTS.io_threads,
-        group="network",
-    ),
 ]
 
 
@@ -276,6 +269,7 @@ _EARLIER = [
     Earlier("-his", becomes=("heartbeat_interval_seconds",)),
     Earlier("-dts", becomes=("death_timeout_seconds",)),
     Earlier("-mtc --max-task-concurrency", becomes=("num_of_workers",), unset=("-1",)),
+    Earlier("-it --io-threads", why="the network needs no threads"),
     Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
     Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
     Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),

@@ -48,7 +48,6 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
         death_timeout_seconds=options.death_timeout_seconds,
         per_worker_queue_size=options.per_worker_queue_size,
         event_loop=options.event_loop,
-        io_threads=options.io_threads,
         exit_when_stdin_closes=options.exit_when_stdin_closes,
         functions=tuple(options.functions),
         capabilities=tuple(sorted(capabilities.items())),
