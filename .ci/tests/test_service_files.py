@@ -24,9 +24,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 import pytest
 import yaml
 
-from scaler.worker import agent
-from scaler.worker.options import CLUSTER
-from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler.worker import exit_codes
+from scaler.worker.worker_options import CLUSTER
+from scaler_appliance.shell.options import SCHEDULER
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 PROGRAMS = Path(sys.executable).parent
@@ -91,7 +91,7 @@ def test_exit_codes_after_which_starting_again_is_of_no_use_are_those_of_the_pro
     wrong = [str(PROGRAMS / "scaler_scheduler"), "no address"]
 
     assert scheduler == [str(subprocess.run(wrong, capture_output=True).returncode)]
-    assert workers == [str(agent.EXIT_USAGE), str(agent.EXIT_REFUSED)]
+    assert workers == [str(exit_codes.EXIT_USAGE), str(exit_codes.EXIT_REFUSED)]
 
 
 def test_the_schedulers_unit_waits_for_its_word_and_lets_its_compiler_work() -> None:

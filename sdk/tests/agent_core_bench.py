@@ -1,221 +1,245 @@
-"""A bench for the agent's core: it plays the agent, the scheduler and the processors, without process or clock."""
+"""A bench for an agent's core: it plays the shell, with nothing behind it. No process, socket, file or clock."""
 
 from __future__ import annotations
 
 from array import array
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from scaler.worker import frames
-from scaler.worker.agent_core import AgentCore, CoreSettings
-from scaler.worker.effects import Deliver, Kill, Send, Spawn, Stop
-from scaler.worker.frames import Frame, Kind, Place
-from scaler.worker.processor_pool import LENDING_DELAY_SECONDS
-from scaler.worker.shared_progress import FINISHED
-from scaler_protocol import decode_struct
+from scaler.worker.agent.core.agent_core import AgentCore
+from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.effects import (
+    Deliver,
+    FindObject,
+    Finish,
+    KeepResult,
+    KillProcessor,
+    Log,
+    MeasureMemory,
+    MeasureProcesses,
+    OpenObjects,
+    ReadChunk,
+    Send,
+    SpawnProcessor,
+    StopProcessor,
+    WriteChunk,
+)
+from scaler.worker.agent.core.heartbeats import ProcessUsage
+from scaler.worker.frames import Frame, FrameKind
+from scaler.worker.progress import FINISHED
+from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
+from scaler_protocol.session.effects import Connect, Disconnect
 
-FUNCTION = 7
-SHORT_MICROSECONDS, LONG_MICROSECONDS = 2, 50_000
-CANCELLED, RUNNING, NOT_FOUND = m.CancelOutcome.CANCELLED, m.CancelOutcome.RUNNING, m.CancelOutcome.NOT_FOUND
-
-
-class Objects:
-    """An object store that holds what a test puts there."""
-
-    def __init__(self) -> None:
-        self.available = {0, FUNCTION}
-        self.fetched: List[int] = []
-        self.adopted: List[Tuple[str, int]] = []
-        self.shared = True
-
-    def forget_unused(self, now: float, retention_seconds: float, needed: Any) -> None:
-        self.needed = needed()
-
-    def is_available(self, object_id: int) -> bool:
-        return object_id in self.available
-
-    def fetch(self, object_id: int) -> None:
-        self.fetched.append(object_id)
-
-    def definition(self, object_id: int) -> Optional[Tuple[int, Place, bytes]]:
-        return (m.ObjectKind.VALUE, Place.INLINE, b"content") if object_id in self.available else None
-
-    def adopt(self, path: str, size: int) -> Tuple[int, bool]:
-        self.adopted.append((path, size))
-        return 5000 + len(self.adopted), self.shared
+FUNCTION = 1 << 40 | 1
+CHUNK = 1000
+PREFIX = "/results/new-"
 
 
-class Bench:
-    """A core, and what a test needs to play the agent, the scheduler and the processors."""
+class Agent:
+    """A core, and all that its shell would do for it.
 
-    def __init__(self, slots: int = 1, timeout: float = 0.0) -> None:
-        self.objects = Objects()
-        self.effects: List[Any] = []
+    Parameters:
+        session: of the scheduler's Welcome; 0: a test says what the scheduler answers.
+    """
+
+    def __init__(self, session: int = 5, is_shared: bool = False, **settings: Any) -> None:
         self.pages: Dict[int, memoryview] = {}
-        self.resident: Dict[int, int] = {}
-        settings = CoreSettings(slots, "worker under test", timeout)
-        self.core = AgentCore(settings, self.page, self.objects, self.effects, lambda pid: self.resident.get(pid, 0))
-        self.core.pool.fill()
-        self.spawned: List[Spawn] = []
-        self.killed: List[int] = []
-        self.stopped: List[int] = []
-        self.sent: List[Tuple[Any, bytes]] = []
-        self.frames: Dict[int, List[Frame]] = {}
         self.now = 100.0
+        self.is_shared = is_shared
+        self.disk_is_full = False
+        self.answers_files = True
+        self.unanswered: List[Any] = []  # file operations that wait for `answer_files`
+        self.performed: List[Any] = []  # effects that nothing is answered to
+        self.sent: List[Tuple[Any, bytes]] = []
+        self.logs: List[str] = []
+        self.processors: Dict[int, List[Frame]] = {}  # frames delivered to those that live
+        self.files: Dict[str, bytearray] = {}
+        self.exit_code: Optional[int] = None
+        identity = AgentIdentity("the worker", "the host", 77, "Python")
+        whole = WorkerSettings(**{"address": "tcp://scheduler:1", "slots": 1, **settings})
+        self.core = AgentCore(whole, identity, self.page, lambda *_: b"too large", lambda: 0.5)
+        self.core.start(self.now)
         self.turn()
-        for spawn in self.spawned:
-            self.core.on_processor_started(spawn.number, 1000 + spawn.number)
+        if session:
+            self.connect()
+            self.welcome(session)
 
     def page(self, number: int) -> memoryview:
-        if number not in self.pages:
-            self.pages[number] = memoryview(bytearray(8)).cast("Q")
-        return self.pages[number]
+        return self.pages.setdefault(number, memoryview(bytearray(8)).cast("Q"))
+
+    # The shell
 
     def turn(self) -> None:
-        """What the agent does once a turn of its loop."""
         self.core.finish_turn(self.now)
-        effects, self.effects[:] = list(self.effects), []
-        for effect in effects:
-            if isinstance(effect, Deliver):
-                data = frames.join(effect.buffers)
-                size, kind, flags = frames._HEADER.unpack_from(data)
-                assert len(data) == frames._HEADER.size + size
-                self.frames.setdefault(effect.number, []).append(Frame(kind, flags, data[frames._HEADER.size :]))
-            elif isinstance(effect, Send):
-                self.sent.append((effect.message, bytes(effect.payload)))
-            elif isinstance(effect, Spawn):
-                self.spawned.append(effect)
-            elif isinstance(effect, Kill):
-                self.killed.append(effect.number)
-            elif isinstance(effect, Stop):
-                self.stopped.append(effect.number)
+        while self.core.effects:
+            for effect in self.core.take_effects():
+                self.perform(effect)
+            self.core.finish_turn(self.now)
 
-    def send_tasks(
-        self, ids: Sequence[int], dependencies: Optional[Sequence[Sequence[int]]] = None, **fields: Any
-    ) -> None:
-        options = m.TaskOptions(**fields.pop("options", {}))
-        payloads = [b"payload of %d" % instance for instance in ids]
-        message = m.Task(
-            ids=ids, payload_sizes=list(map(len, payloads)), function=FUNCTION, codec="cloudpickle", options=options
-        )
-        for name, value in fields.items():
-            setattr(message, name, value)
-        if dependencies is not None:
-            message.dependency_counts = array("H", map(len, dependencies))
-            message.dependencies = array("Q", [i for needed in dependencies for i in needed])
-        self.core.on_tasks(message, b"".join(payloads))
+    def perform(self, effect: Any) -> None:
+        core = self.core
+        if isinstance(effect, Send):
+            self.sent.append((effect.message, bytes(effect.payload)))
+        elif isinstance(effect, Deliver):
+            data = frames.join(effect.buffers)
+            _, kind, flags = frames.HEADER.unpack_from(data)
+            if effect.number in self.processors:
+                self.processors[effect.number].append(Frame(kind, flags, data[frames.HEADER.size :]))
+        elif isinstance(effect, SpawnProcessor):
+            self.processors[effect.number] = []
+            core.on_processor_started(effect.number, 1000 + effect.number)
+        elif isinstance(effect, (KillProcessor, StopProcessor)):
+            self.die(effect.number, "was ended by signal 9 (SIGKILL)")
+        elif isinstance(effect, MeasureProcesses):
+            core.on_processes_measured({each: ProcessUsage(1, 2) for each in effect.process_ids}, 3, self.now)
+        elif isinstance(effect, MeasureMemory):
+            core.on_memory_measured({})
+        elif isinstance(effect, Log):
+            self.logs.append(effect.text)
+        elif isinstance(effect, Finish):
+            self.exit_code = effect.exit_code if self.exit_code is None else self.exit_code
+        elif isinstance(effect, (OpenObjects, FindObject, WriteChunk, ReadChunk, KeepResult)):
+            if self.answers_files:
+                self.answer(effect)
+            else:
+                self.unanswered.append(effect)
+        else:
+            self.performed.append(effect)
+
+    def answer(self, effect: Any) -> None:
+        """Carry a file operation out."""
+        core = self.core
+        if isinstance(effect, OpenObjects):
+            core.on_objects_opened(self.is_shared, PREFIX, self.now)
+        elif isinstance(effect, FindObject):
+            core.on_object_found(effect.object_id, effect.path in self.files)
+        elif isinstance(effect, WriteChunk) and self.disk_is_full:
+            core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
+        elif isinstance(effect, WriteChunk):
+            path = f"/own/{effect.object_id:016x}"
+            file = self.files.setdefault(path, bytearray(effect.size))
+            file[effect.offset : effect.offset + len(effect.chunk)] = effect.chunk
+            core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+        elif isinstance(effect, ReadChunk):
+            chunk = bytes(self.files[effect.path][effect.offset : effect.offset + effect.length])
+            core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)
+        elif effect.path in self.files:
+            self.files[effect.target] = self.files.pop(effect.path)
+            core.on_result_kept(effect.object_id, effect.target)
+        else:
+            core.on_result_kept(effect.object_id, effect.target, "No such file or directory")
+
+    def answer_files(self) -> None:
+        """Carry out what waits."""
+        while self.unanswered:
+            self.answer(self.unanswered.pop(0))
         self.turn()
 
-    def learn(self, microseconds: int) -> None:
-        """Let the core learn how long the function takes."""
-        self.send_tasks([1])
-        number, chunk = self.dealt()[0]
-        self.finish(number, chunk, busy_microseconds=microseconds)
-        self.outcomes()
+    def wait(self, seconds: float) -> None:
+        """Time passes; the core is called whenever it wants to be."""
+        end = self.now + seconds
+        while self.core.next_time <= end:
+            self.now = max(self.now, self.core.next_time)
+            self.core.on_time(self.now)
+            self.turn()
+        self.now = end
 
-    def dealt(self) -> List[Tuple[int, frames.TaskChunk]]:
-        """The chunks dealt since last asked, with the number of their processor; payloads are checked on the way."""
-        chunks = []
-        for number, received in self.frames.items():
-            for frame in received:
-                if frame.kind == Kind.TASKS:
-                    chunk = frames.parse_tasks(frame.flags, frame.body)
-                    expected = b"".join(b"payload of %d" % instance for instance in chunk.ids)
-                    assert frame.body[chunk.payload_offset :] == expected
-                    chunks.append((number, chunk))
-            received[:] = [frame for frame in received if frame.kind != Kind.TASKS]
-        return chunks
+    # The scheduler
 
-    def dealt_ids(self) -> List[List[int]]:
-        return sorted(list(chunk.ids) for _, chunk in self.dealt())
-
-    def kinds(self, number: int) -> List[Kind]:
-        kinds = [Kind(frame.kind) for frame in self.frames.get(number, [])]
-        self.frames.pop(number, None)
-        return kinds
-
-    def start(self, number: int, position: int) -> None:
-        self.page(number)[0] = position
-
-    def finish(
-        self,
-        number: int,
-        chunk: frames.TaskChunk,
-        start: int = 0,
-        stop: Optional[int] = None,
-        busy_microseconds: int = 0,
-        **columns: Any,
-    ) -> None:
-        """Outcomes of a part of a chunk arrive (by default: of all of it)."""
-        stop = chunk.task_count if stop is None else stop
-        payloads = columns.pop("payloads", None) or [b"r%d" % instance for instance in chunk.ids[start:stop]]
-        self.page(number)[0] = chunk.first_position + stop - 1 | FINISHED
-        buffers = frames.results_frame(
-            first_position=chunk.first_position + start,
-            busy_microseconds=busy_microseconds * (stop - start),
-            payloads=payloads,
-            **columns,
-        )
-        data = frames.join(buffers)
-        _, _, flags = frames._HEADER.unpack_from(data)
-        self.core.on_results(number, frames.parse_results(flags, data[frames._HEADER.size :]))
+    def connect(self) -> None:
+        """The connection that the core asked for is there."""
+        assert Connect() in self.performed
+        self.performed.clear()
+        self.core.on_connected(self.now)
         self.turn()
 
-    def die(self, number: int, description: str = "was ended by signal 9 (SIGKILL)", stack: str = "") -> None:
-        self.core.on_processor_died(number, description, self.now, stack)
+    def lose_connection(self) -> None:
+        self.core.on_disconnected("connection reset by peer", self.now)
         self.turn()
 
-    def outcomes(self) -> Dict[int, Tuple[int, bytes]]:
-        """Status and payload of the outcomes sent since last asked."""
-        found: Dict[int, Tuple[int, bytes]] = {}
-        for message, payload in self.take(m.TaskResult):
-            start = 0
-            for index, instance in enumerate(message.ids):
-                stop = start + message.payload_sizes[index]
-                status = message.statuses[index] if message.statuses else 0
-                assert instance not in found
-                found[instance] = (status, payload[start:stop])
-                start = stop
-            assert start == len(payload)
-        return found
+    def welcome(self, session: int, **fields: Any) -> None:
+        limits = m.Limits(chunk_bytes=CHUNK, maximum_message_bytes=1 << 20)
+        self.receive(m.Welcome(major=1, session=session, limits=limits, timeout_milliseconds=60_000, **fields))
+        self.wait(0.0)
 
-    def lost(self, instance: int) -> m.Failure:
-        status, payload = self.outcomes()[instance]
-        assert status == m.TaskStatus.LOST
-        return decode_struct(m.Failure, payload)
+    def receive(self, message: Any, payload: bytes = b"") -> None:
+        """A message of the scheduler's."""
+        self.core.on_message(message, payload, self.now)
+        self.turn()
 
-    def confirmed(self) -> Dict[int, int]:
-        answers: Dict[int, int] = {}
-        for message, _ in self.take(m.TaskCancelConfirm):
-            for instance, outcome in zip(message.ids, message.outcomes):
-                assert instance not in answers
-                answers[instance] = outcome
-        return answers
+    def create_function(self, function: int = FUNCTION) -> None:
+        columns = {"ids": [function], "sizes": [1], "storages": bytes([m.ObjectStorage.INLINE])}
+        self.receive(m.ObjectInstruction(action=m.ObjectAction.CREATE, **columns), b"f")
 
-    def take(self, kind: type) -> List[Tuple[Any, bytes]]:
-        taken = [item for item in self.sent if isinstance(item[0], kind)]
-        self.sent = [item for item in self.sent if not isinstance(item[0], kind)]
+    def send_tasks(self, *ids: int, dependencies: Sequence[int] = (), **options: Any) -> None:
+        """Tasks that take no arguments; each needs the same objects."""
+        message = m.Task(ids=ids, payload_sizes=[0] * len(ids), function=FUNCTION, codec="cloudpickle")
+        message.options = m.TaskOptions(**options)
+        if dependencies:
+            message.dependency_counts = array("H", [len(dependencies)] * len(ids))
+            message.dependencies = array("Q", list(dependencies) * len(ids))
+        self.receive(message)
+
+    def take(self, kind: Type[Any]) -> List[Any]:
+        """The messages of a kind sent since last asked."""
+        taken = [message for message, _ in self.sent if isinstance(message, kind)]
+        self.sent = [each for each in self.sent if not isinstance(each[0], kind)]
         return taken
 
-    def cancel(self, *ids: int, force: bool = False) -> None:
-        self.core.on_cancel(m.TaskCancel(ids=ids, force=force))
+    def outcomes(self) -> Dict[int, int]:
+        """Status of the tasks whose outcomes were sent since last asked."""
+        found: Dict[int, int] = {}
+        for message in self.take(m.TaskResult):
+            for index, instance in enumerate(message.ids):
+                assert instance not in found
+                found[instance] = message.statuses[index] if message.statuses else m.TaskStatus.SUCCESS
+        return found
+
+    # Processors
+
+    def dealt(self) -> List[Tuple[int, frames.TaskChunk]]:
+        """The chunks given to processors since last asked, with the numbers of these."""
+        chunks = []
+        for number, received in self.processors.items():
+            found = [frame for frame in received if frame.kind == FrameKind.TASKS]
+            chunks += [(number, frames.parse_tasks(frame.flags, frame.body)) for frame in found]
+            received.clear()
+        return chunks
+
+    def start(self, number: int, chunk: frames.TaskChunk) -> None:
+        """A processor runs the first task of a chunk."""
+        self.page(number)[0] = chunk.first_position
+
+    def finish(self, number: int, chunk: frames.TaskChunk, payload: bytes = b"r", is_large: bool = False) -> None:
+        """A processor has run a chunk of one task."""
+        self.page(number)[0] = chunk.first_position | FINISHED
+        self.core.on_frames(number, [self.result(chunk, payload, is_large)])
         self.turn()
 
-    def block(self, number: int) -> None:
-        """A processor's task waits for others, and has done so for longer than its slot is kept for these."""
-        self.core.on_blocked(number)
-        self.turn()
-        self.tick(2 * LENDING_DELAY_SECONDS)
+    def result(self, chunk: frames.TaskChunk, payload: bytes = b"r", is_large: bool = False) -> Frame:
+        """The frame with the outcome of a chunk of one task."""
+        buffers = frames.results_frame(
+            first_position=chunk.first_position,
+            busy_microseconds=1_000_000,
+            payloads=[payload],
+            large=b"\x01" if is_large else b"",
+        )
+        data = frames.join(buffers)
+        _, kind, flags = frames.HEADER.unpack_from(data)
+        return Frame(kind, flags, data[frames.HEADER.size :])
 
-    def tick(self, seconds: float) -> None:
-        self.now += seconds
-        self.core.tick(self.now)
-        self.turn()
+    def finish_large(self, number: int, chunk: frames.TaskChunk, size: int) -> None:
+        """A processor has run a chunk of one task, whose result is a file."""
+        path = f"{PREFIX}{1000 + number}-1"
+        self.files[path] = bytearray(size)
+        self.finish(number, chunk, frames.large_result(size, path), is_large=True)
 
+    def die(self, number: int, description: str = "was ended by signal 9 (SIGKILL)") -> None:
+        """A processor has ended."""
+        if self.processors.pop(number, None) is not None:
+            self.core.on_processor_died(number, description, self.now)
 
-def short_tasks_on_one_processor(ids: Sequence[int], slots: int = 1, **fields: Any) -> Tuple[Bench, int, Any]:
-    bench = Bench(slots)
-    bench.learn(SHORT_MICROSECONDS)
-    bench.send_tasks(ids, **fields)
-    [(number, chunk)] = bench.dealt()
-    return bench, number, chunk
+    @property
+    def is_disconnected(self) -> bool:
+        return Disconnect() in self.performed

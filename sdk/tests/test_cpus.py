@@ -11,8 +11,8 @@ import pytest
 
 from scaler import Cluster, SchedulerClusterCombo, cpus
 from scaler.cpus import default_slots, usable_cpus
-from scaler.programs.options import DEV
-from scaler.worker.options import read_options
+from scaler.programs.scaler_options import DEV
+from scaler.worker.worker_options import read_options
 
 MANY = 64
 

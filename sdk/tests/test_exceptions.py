@@ -24,7 +24,7 @@ PACKAGE = Path(scaler.__file__).parent
 NEVER_SEEN = {
     "scaler.worker.frames.FrameError",  # between an agent and its processors
     "scaler.client.transport.NotWantedError",  # ends an attempt of the client's own thread
-    "scaler.worker.effects.CodeError",  # ends in the agent, as the text of a failure
+    "scaler.worker.agent.shell.code_folders.CodeError",  # ends in the agent, as the text of a failure
     "scaler.compat.names.CapnpDeserializationError",  # these three are caught by earlier programs, and never raised
     "scaler.compat.names.ClientCancelledException",
     "scaler.compat.names.TaskNotFoundError",

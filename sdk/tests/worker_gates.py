@@ -55,7 +55,7 @@ def private_directory(scheduler) -> str:
     """The worker's own object directory, learnt from a task that looks where large results are written."""
 
     def find() -> str:
-        from scaler.worker.processor import current
+        from scaler.worker.processor.processor import current
 
         return os.path.dirname(current().next_object_path())
 

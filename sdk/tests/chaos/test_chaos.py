@@ -47,8 +47,8 @@ FAULTS = (
     Fault("processor", False, 5),
     Fault("agent", True, 1),
     Fault("agent", False, 2),
-    Fault("nursery", True, 1),
-    Fault("nursery", False, 1),
+    Fault("fork server", True, 1),
+    Fault("fork server", False, 1),
     Fault("scheduler", False, 0.5),
     Fault("scheduler", True, 0.5),
 )
@@ -132,14 +132,14 @@ class Cluster:
             self.scheduler = self._start_scheduler()
 
     def processes(self) -> Dict[str, List[Process]]:
-        """All that run, by kind. A host's program is its agent; its child is the nursery, the parent of processors."""
+        """All by kind. A host's program is its agent; its child is the fork server, the processors' parent."""
         children = children_by_parent()
-        nurseries = [pid for host in self.hosts for pid in children.get(host.pid, [])]
-        processors = [pid for nursery in nurseries for pid in children.get(nursery, [])]
+        fork_servers = [pid for host in self.hosts for pid in children.get(host.pid, [])]
+        processors = [pid for fork_server in fork_servers for pid in children.get(fork_server, [])]
         found = {
             "scheduler": _existing([self.scheduler.pid]),
             "agent": _existing([host.pid for host in self.hosts]),
-            "nursery": _existing(nurseries),
+            "fork server": _existing(fork_servers),
             "processor": _existing(processors),
         }
         self.seen.update(process for processes in found.values() for process in processes)

@@ -63,8 +63,8 @@ def test_a_local_cluster_is_its_programs_own() -> None:
 
 
 def test_workers_without_any_scheduler_say_what_to_do() -> None:
-    for module in ("scaler.worker", "scaler.worker.supervisor"):
-        program = f"import sys; from {module if 'sup' in module else module + '.program'} import main; sys.exit(main())"
+    for module in ("scaler.worker.worker_program", "scaler.worker.supervisor"):
+        program = f"import sys; from {module} import main; sys.exit(main())"
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         assert ended.returncode == 2
         assert "no scheduler of this user runs on this host: start one with `scaler dev`" in ended.stderr

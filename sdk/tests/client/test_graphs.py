@@ -409,10 +409,10 @@ def test_a_serializer_of_ones_own_sees_values_and_no_keys(any_address: str) -> N
 
 
 REMOTE_WORKER = """
-import scaler.worker.object_store
-scaler.worker.object_store.shares_directory = lambda path, token: False   # as on another host
+import scaler.worker.agent.shell.worker_files
+scaler.worker.agent.shell.worker_files.shares_directory = lambda path, token: False   # as on another host
 
-from scaler.worker.program import main
+from scaler.worker.worker_program import main
 
 main()
 """

@@ -92,7 +92,7 @@ def test_nothing_is_left(end: str, signal_number: int | None, tmp_path: Path) ->
     monitor_address, object_directory = program.stdout.readline().split()
     started = descendants(program.pid)
     if signal_number is not None:
-        assert len(started) >= 5, "scheduler, agent, nursery and two processors"
+        assert len(started) >= 5, "scheduler, agent, fork server and two processors"
         program.send_signal(signal_number)
     began = time.monotonic()
     program.wait(TIMEOUT_SECONDS)

@@ -16,7 +16,7 @@ from sdk_tasks import identity
 from scaler import Client, Cluster, NamedFunction, ObjectReference, Scheduler, SchedulerClusterCombo
 from scaler.cluster.scheduler import SchedulerProcess
 from scaler.exceptions import MissingObjects, NamedFunctionError, ObjectStorageFullError
-from scaler.worker.processor import current
+from scaler.worker.processor.processor import current
 
 TIMEOUT_SECONDS = 60.0
 SIZE = 1_000_000
@@ -197,10 +197,10 @@ def write_half_a_result(path: str) -> None:
     assert processor is not None
     with open(processor.next_object_path(), "wb") as file:
         file.write(bytes(SIZE))
-    nursery = os.getppid()
-    with open(f"/proc/{nursery}/stat") as stat:
+    fork_server = os.getppid()
+    with open(f"/proc/{fork_server}/stat") as stat:
         agent = int(stat.read().rpartition(")")[2].split()[1])
-    Path(path).write_text(f"{agent} {nursery} {os.getpid()}\n")
+    Path(path).write_text(f"{agent} {fork_server} {os.getpid()}\n")
     signal.pause()
 
 

@@ -464,7 +464,7 @@ def test_a_client_that_stood_still_for_too_long_comes_back(start_cluster: StartC
 
 
 def agent_of_this_task() -> int:
-    """Agent, nursery, processor: each is the parent of the next."""
+    """Agent, fork server, processor: each is the parent of the next."""
     return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -474,17 +474,17 @@ def kill_agent(_: int = 0) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
-@pytest.mark.parametrize("victim", ["agent", "nursery"])
+@pytest.mark.parametrize("victim", ["agent", "fork server"])
 def test_a_killed_agent_is_replaced_and_its_tasks_run_again(victim: str) -> None:
     with SchedulerClusterCombo(n_workers=2, logging_level="CRITICAL") as combo:
         with Client(combo.get_address()) as client:
             first = combo.cluster.pid
             assert client.submit(agent_of_this_task).result(TIMEOUT_SECONDS) == first
-            nursery = client.submit(os.getppid).result(TIMEOUT_SECONDS)
+            fork_server = client.submit(os.getppid).result(TIMEOUT_SECONDS)
             futures = [client.submit(nap, number) for number in range(300)]
             futures[10].result(TIMEOUT_SECONDS)
             assert first is not None
-            os.kill(first if victim == "agent" else nursery, signal.SIGKILL)
+            os.kill(first if victim == "agent" else fork_server, signal.SIGKILL)
             assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(300))
             second = client.submit(agent_of_this_task).result(TIMEOUT_SECONDS)
             assert second != first and second == combo.cluster.pid and combo.cluster.is_alive()

@@ -1,4 +1,4 @@
-"""What the tests of the worker share: a forked processor, a nursery, and a scheduler that does what a test tells it."""
+"""What the tests of the worker share: a forked processor, and a scheduler that does what a test tells it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from worker_gates import Gate
 from scaler.values import payload as payloads
 from scaler.values.failures import load_failure
 from scaler.worker import frames
-from scaler.worker import processor as processor_module
-from scaler.worker.frames import FrameReader, Kind, Place
-from scaler.worker.processor import Processor, ProcessorSettings
-from scaler.worker.shared_progress import FINISHED, ProgressPage
+from scaler.worker.frame_reader import FrameReader
+from scaler.worker.frames import ContentPlace, FrameKind
+from scaler.worker.processor import processor as processor_module
+from scaler.worker.processor.processor import Processor, ProcessorSettings
+from scaler.worker.progress import FINISHED
+from scaler.worker.progress_page import ProgressPage
 from scaler_protocol import decode, decode_struct, encode
 from scaler_protocol import messages as m
 
@@ -81,7 +83,7 @@ class ForkedProcessor:
     def send(self, buffers: frames.Buffers) -> None:
         self.stream.sendall(frames.join(buffers))
 
-    def define(self, content: bytes, kind: int = m.ObjectKind.VALUE, place: Place = Place.INLINE) -> int:
+    def define(self, content: bytes, kind: int = m.ObjectKind.VALUE, place: ContentPlace = ContentPlace.INLINE) -> int:
         self._next_object += 1
         self.send(frames.define_frame(self._next_object, kind, place, content))
         return self._next_object
@@ -138,18 +140,18 @@ class ForkedProcessor:
             if not self._reader.fill():
                 return None
 
-    def receive_kind(self, kind: Kind) -> frames.Frame:
+    def receive_kind(self, kind: FrameKind) -> frames.Frame:
         """The next frame, which must be of this kind; what tasks printed is kept aside."""
         while True:
             frame = self.receive()
             assert frame is not None, "the processor has ended"
-            if frame.kind != Kind.LOG or kind == Kind.LOG:
-                assert frame.kind == kind, f"{Kind(frame.kind)!r} came instead of {kind!r}"
+            if frame.kind != FrameKind.LOG or kind == FrameKind.LOG:
+                assert frame.kind == kind, f"{FrameKind(frame.kind)!r} came instead of {kind!r}"
                 return frame
             self.logs.append(frames.parse_log(frame.body))
 
     def receive_results(self) -> Tuple[frames.Results, List[Outcome]]:
-        frame = self.receive_kind(Kind.RESULTS)
+        frame = self.receive_kind(FrameKind.RESULTS)
         results = frames.parse_results(frame.flags, frame.body)
         return results, list(outcomes_of(results))
 
@@ -170,7 +172,7 @@ class ForkedProcessor:
         return self.outcome()
 
     def given_back(self) -> List[Tuple[int, int]]:
-        return frames.parse_given_back(self.receive_kind(Kind.GIVEN_BACK).body)
+        return frames.parse_given_back(self.receive_kind(FrameKind.GIVEN_BACK).body)
 
     def assert_nothing_more(self) -> None:
         """The processor is idle and has said all it had to say: it answers a last task with its outcome and no more."""

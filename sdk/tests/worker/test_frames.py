@@ -11,7 +11,8 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from scaler.worker import frames
-from scaler.worker.frames import Frame, FrameError, FrameReader, Kind, Place, ResultsFlag, TasksFlag
+from scaler.worker.frame_reader import FrameReader
+from scaler.worker.frames import ContentPlace, Frame, FrameError, FrameKind, ResultsFlag, TasksFlag
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_results_with_all_columns_arrive_as_they_were_sent(ends):
     size, kind, flags = struct.unpack_from("<IHH", data)
     results = frames.parse_results(flags, data[8:])
 
-    assert kind == Kind.RESULTS
+    assert kind == FrameKind.RESULTS
     assert size == len(data) - 8
     assert flags == ResultsFlag.STATUSES | ResultsFlag.LARGE | ResultsFlag.PROFILES
     assert (results.first_position, results.busy_microseconds, list(results.sizes)) == (9, 17, [3, 0])
@@ -92,15 +93,17 @@ def test_the_small_frames_say_what_they_were_told():
     def body(buffers: frames.Buffers) -> bytes:
         return frames.join(buffers)[8:]
 
-    object_id, kind, place, content = frames.parse_define(body(frames.define_frame(3, 1, Place.FILE, b"/a/path")))
-    assert (object_id, kind, place, bytes(content)) == (3, 1, Place.FILE, b"/a/path")
+    object_id, kind, place, content = frames.parse_define(
+        body(frames.define_frame(3, 1, ContentPlace.FILE, b"/a/path"))
+    )
+    assert (object_id, kind, place, bytes(content)) == (3, 1, ContentPlace.FILE, b"/a/path")
     assert list(frames.parse_drop(body(frames.drop_frame([1, 2])))) == [1, 2]
     assert frames.parse_collect_garbage(body(frames.collect_garbage_frame(99))) == 99
     assert frames.parse_object_directory(body(frames.object_directory_frame("/tmp/ü"))) == "/tmp/ü"
     assert frames.parse_given_back(body(frames.given_back_frame([(1, 2), (9, 3)]))) == [(1, 2), (9, 3)]
     assert frames.parse_log(body(frames.log_frame(7, 2, "text"))) == (7, 2, "text")
     assert frames.parse_large_result(frames.large_result(1 << 40, "/x")) == (1 << 40, "/x")
-    assert body(frames.signal_frame(Kind.STOP)) == b""
+    assert body(frames.signal_frame(FrameKind.STOP)) == b""
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -108,7 +111,7 @@ def test_frames_arrive_whole_however_the_stream_is_cut(ends, seed):
     writer, stream = ends
     rng = random.Random(seed)
     sent = [rng.randbytes(rng.choice([0, 1, 7, 1000, 100_000, 700_000])) for _ in range(30)]
-    data = b"".join(frames.join(frames.frame(Kind.DEFINE, 0, [body])) for body in sent)
+    data = b"".join(frames.join(frames.frame(FrameKind.DEFINE, 0, [body])) for body in sent)
     stream.setblocking(False)
     reader = FrameReader(stream)
     received = []
@@ -135,7 +138,7 @@ def test_the_end_of_the_stream_is_seen(ends):
 
 def test_a_frame_that_announces_too_much_is_an_error_and_no_allocation(ends):
     writer, stream = ends
-    writer.sendall(struct.pack("<IHH", frames.MAXIMUM_BODY_BYTES + 1, Kind.RESULTS, 0))
+    writer.sendall(struct.pack("<IHH", frames.MAXIMUM_BODY_BYTES + 1, FrameKind.RESULTS, 0))
     reader = FrameReader(stream)
     reader.fill()
 
@@ -147,7 +150,7 @@ def test_a_frame_too_large_to_be_sent_is_an_error(monkeypatch):
     monkeypatch.setattr(frames, "MAXIMUM_BODY_BYTES", 100)
 
     with pytest.raises(FrameError, match="101 bytes"):
-        frames.frame(Kind.DEFINE, 0, [bytes(1), bytes(100)])
+        frames.frame(FrameKind.DEFINE, 0, [bytes(1), bytes(100)])
 
 
 def test_columns_that_end_early_are_an_error():

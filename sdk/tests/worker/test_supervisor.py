@@ -15,7 +15,7 @@ from sdk_tasks import wait_for
 
 from scaler import Client, Scheduler
 from scaler.restarts import EXIT_ERROR, Restarts
-from scaler.worker.agent import EXIT_NO_SCHEDULER, EXIT_USAGE
+from scaler.worker.exit_codes import EXIT_NO_SCHEDULER, EXIT_USAGE
 
 TIMEOUT_SECONDS = 30.0
 PROGRAM = Path(sys.executable).with_name("scaler_cluster")
@@ -77,7 +77,7 @@ def test_a_killed_agent_is_replaced(address: str, host: Host, number: int, name:
     assert host.process.poll() is None and host.agent().pid != agent.pid
 
 
-def test_an_agent_whose_nursery_was_killed_is_replaced(address: str, host: Host) -> None:
+def test_an_agent_whose_fork_server_was_killed_is_replaced(address: str, host: Host) -> None:
     agent = host.agent()
     agent.children()[0].kill()
     host.wait_for_line("connected as session", 2)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional
 
-from scaler.arguments import Duration, Size, whole
-from scaler.cluster.program import Program, option_arguments
+from scaler.arguments import whole
+from scaler.cluster.child_program import ChildProgram, option_arguments
+from scaler.cluster.settings import ClusterOptions, ClusterSettings, option_values, takes
 from scaler.compat.arguments import accepts_earlier
 from scaler.cpus import default_slots
 from scaler.notebook import card
 from scaler.values.texts import counted
 
 
-class Cluster(Program):
+class Cluster(ChildProgram):
     """A worker that connects to a scheduler. When its process is killed, another one takes its place.
 
     Parameters:
@@ -31,61 +32,29 @@ class Cluster(Program):
     """
 
     @accepts_earlier("Cluster")
-    def __init__(
-        self,
-        address: str,
-        n_workers: Optional[int] = None,
-        worker_io_threads: int = 1,
-        worker_names: Optional[Sequence[str]] = None,
-        heartbeat_interval_seconds: Duration = 2,
-        task_timeout_seconds: Duration = 0,
-        death_timeout_seconds: Duration = 300,
-        garbage_collect_interval_seconds: Duration = 30,
-        trim_memory_threshold_bytes: Size = 1024 * 1024 * 1024,
-        object_retention_seconds: Duration = 3600,
-        per_worker_queue_size: int = 1000,
-        event_loop: str = "builtin",
-        preload: Optional[str] = None,
-        logging_paths: Sequence[str] = ("/dev/stdout",),
-        logging_level: str = "INFO",
-        logging_config_file: Optional[str] = None,
-        per_worker_capabilities: Optional[Mapping[str, float]] = None,
-        capabilities: Optional[Mapping[str, float]] = None,
-    ) -> None:
+    @takes(ClusterSettings)
+    def __init__(self, settings: ClusterSettings) -> None:
+        n_workers, worker_names = settings.n_workers, settings.worker_names
         if n_workers is None:
             n_workers = len(worker_names) if worker_names else default_slots()
         n_workers = whole("n_workers", n_workers)
+        options = option_values(settings, ClusterOptions)
+        for name in ("per_worker_capabilities", "capabilities"):
+            options[name] = _capability_list(options[name])
+        names = ",".join(worker_names) if worker_names else None
         super().__init__(
             [
                 sys.executable,
                 "-m",
                 "scaler.worker",
-                address,
+                settings.address,
                 "--exit-when-stdin-closes",
-                *option_arguments(
-                    num_of_workers=n_workers,
-                    worker_names=",".join(worker_names) if worker_names else None,
-                    io_threads=worker_io_threads,
-                    heartbeat_interval_seconds=heartbeat_interval_seconds,
-                    task_timeout_seconds=task_timeout_seconds,
-                    death_timeout_seconds=death_timeout_seconds,
-                    garbage_collect_interval_seconds=garbage_collect_interval_seconds,
-                    trim_memory_threshold_bytes=trim_memory_threshold_bytes,
-                    object_retention_seconds=object_retention_seconds,
-                    per_worker_queue_size=per_worker_queue_size,
-                    event_loop=event_loop,
-                    preload=preload,
-                    logging_paths=list(logging_paths),
-                    logging_level=logging_level,
-                    logging_config_file=logging_config_file,
-                    per_worker_capabilities=_capability_list(per_worker_capabilities),
-                    capabilities=_capability_list(capabilities),
-                ),
+                *option_arguments(num_of_workers=n_workers, worker_names=names, **options),
             ],
             environment=_environment(),
             is_replaced=True,
         )
-        self._address = address
+        self._address = settings.address
         self._n_workers = n_workers
 
     @property

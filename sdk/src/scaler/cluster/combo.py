@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import List, Mapping, Optional, Sequence, Type
+from typing import List, Optional, Type
 
-from scaler.arguments import Duration, Size
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
+from scaler.cluster.settings import ComboSettings, takes
 from scaler.compat.arguments import accepts_earlier
 from scaler.compat.hooks import EarlierHooks
 from scaler.compat.installation import check_installation
@@ -32,81 +32,19 @@ class SchedulerClusterCombo(EarlierHooks):
     """
 
     @accepts_earlier("SchedulerClusterCombo")
-    def __init__(
-        self,
-        n_workers: Optional[int] = None,
-        address: Optional[str] = None,
-        monitor_address: Optional[str] = None,
-        worker_io_threads: int = 1,
-        scheduler_io_threads: int = 1,
-        max_number_of_tasks_waiting: int = -1,
-        heartbeat_interval_seconds: Duration = 2,
-        client_timeout_seconds: Duration = 60,
-        worker_timeout_seconds: Duration = 60,
-        object_retention_seconds: Duration = 3600,
-        task_timeout_seconds: Duration = 0,
-        death_timeout_seconds: Duration = 300,
-        garbage_collect_interval_seconds: Duration = 30,
-        trim_memory_threshold_bytes: Size = 1024 * 1024 * 1024,
-        per_worker_queue_size: int = 1000,
-        protected: bool = True,
-        event_loop: str = "builtin",
-        preload: Optional[str] = None,
-        logging_paths: Sequence[str] = ("/dev/stdout",),
-        logging_level: str = "INFO",
-        logging_config_file: Optional[str] = None,
-        per_worker_capabilities: Optional[Mapping[str, float]] = None,
-        capabilities: Optional[Mapping[str, float]] = None,
-        object_directory: Optional[str] = None,
-        object_memory_limit: Optional[Size] = None,
-        object_spill_directory: Optional[str] = None,
-    ) -> None:
+    @takes(ComboSettings)
+    def __init__(self, settings: ComboSettings) -> None:
         check_installation()
-        self._scheduler = Scheduler(
-            address=address,
-            monitor_address=monitor_address,
-            io_threads=scheduler_io_threads,
-            max_number_of_tasks_waiting=max_number_of_tasks_waiting,
-            per_worker_queue_size=per_worker_queue_size,
-            client_timeout_seconds=client_timeout_seconds,
-            worker_timeout_seconds=worker_timeout_seconds,
-            heartbeat_interval_seconds=heartbeat_interval_seconds,
-            object_directory=object_directory,
-            object_memory_limit=object_memory_limit,
-            object_spill_directory=object_spill_directory,
-            protected=protected,
-            event_loop=event_loop,
-            logging_paths=logging_paths,
-            logging_level=logging_level,
-            logging_config_file=logging_config_file,
-        )
+        self._scheduler = Scheduler(**settings.of_scheduler)
         self._scheduler.start()
         try:
-            self._cluster = Cluster(
-                address=self._scheduler.get_address(),
-                n_workers=n_workers,
-                worker_io_threads=worker_io_threads,
-                heartbeat_interval_seconds=heartbeat_interval_seconds,
-                task_timeout_seconds=task_timeout_seconds,
-                death_timeout_seconds=death_timeout_seconds,
-                garbage_collect_interval_seconds=garbage_collect_interval_seconds,
-                trim_memory_threshold_bytes=trim_memory_threshold_bytes,
-                object_retention_seconds=object_retention_seconds,
-                per_worker_queue_size=per_worker_queue_size,
-                event_loop=event_loop,
-                preload=preload,
-                logging_paths=logging_paths,
-                logging_level=logging_level,
-                logging_config_file=logging_config_file,
-                per_worker_capabilities=per_worker_capabilities,
-                capabilities=capabilities,
-            )
-            if n_workers != 0:
+            self._cluster = Cluster(**settings.of_cluster(self._scheduler.get_address()))
+            if settings.n_workers != 0:
                 self._cluster.start()
         except BaseException:
             self._scheduler.shutdown()
             raise
-        self._n_workers = default_slots() if n_workers is None else n_workers
+        self._n_workers = default_slots() if settings.n_workers is None else settings.n_workers
 
     def get_address(self) -> str:
         """The address to give to `Client`."""

@@ -6,11 +6,11 @@ import fcntl
 import os
 import select
 import shlex
-from typing import List, Optional, Sequence
+from typing import List, Sequence
 
-from scaler.arguments import Duration, Size
 from scaler.cluster.appliance import scheduler_command
-from scaler.cluster.program import Program, option_arguments
+from scaler.cluster.child_program import ChildProgram, option_arguments
+from scaler.cluster.settings import SchedulerOptions, SchedulerSettings, option_values, takes
 from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
 from scaler.restarts import EXIT_BROKEN_INVARIANT
@@ -18,7 +18,7 @@ from scaler.restarts import EXIT_BROKEN_INVARIANT
 START_TIMEOUT_SECONDS = 30.0
 
 
-class SchedulerProcess(Program):
+class SchedulerProcess(ChildProgram):
     """A scheduler process that is given its command line.
 
     Parameters:
@@ -101,47 +101,17 @@ class Scheduler(SchedulerProcess):
     """
 
     @accepts_earlier("Scheduler")
-    def __init__(
-        self,
-        address: Optional[str] = None,
-        monitor_address: Optional[str] = None,
-        io_threads: int = 1,
-        max_number_of_tasks_waiting: int = -1,
-        per_worker_queue_size: int = 1000,
-        client_timeout_seconds: Duration = 60,
-        worker_timeout_seconds: Duration = 60,
-        heartbeat_interval_seconds: Duration = 2,
-        object_directory: Optional[str] = None,
-        object_memory_limit: Optional[Size] = None,
-        object_spill_directory: Optional[str] = None,
-        protected: bool = True,
-        event_loop: str = "builtin",
-        logging_paths: Sequence[str] = ("/dev/stdout",),
-        logging_level: str = "INFO",
-        logging_config_file: Optional[str] = None,
-        announce: bool = False,
-    ) -> None:
+    @takes(SchedulerSettings)
+    def __init__(self, settings: SchedulerSettings) -> None:
         super().__init__(
             [
-                address or "tcp://127.0.0.1:0",
+                settings.address or "tcp://127.0.0.1:0",
                 "--exit-when-stdin-closes",
                 *option_arguments(
-                    monitor_address=monitor_address,
-                    io_threads=io_threads,
-                    max_number_of_tasks_waiting=max_number_of_tasks_waiting,
-                    per_worker_queue_size=per_worker_queue_size,
-                    client_timeout_seconds=client_timeout_seconds,
-                    worker_timeout_seconds=worker_timeout_seconds,
-                    heartbeat_interval_seconds=heartbeat_interval_seconds,
-                    object_directory=object_directory,
-                    object_memory_limit=object_memory_limit,
-                    object_spill_directory=object_spill_directory,
-                    protected=protected,
-                    event_loop=event_loop,
-                    logging_paths=list(logging_paths),
-                    logging_level=logging_level,
-                    logging_config_file=logging_config_file,
-                    announce=announce,
+                    monitor_address=settings.monitor_address,
+                    io_threads=settings.io_threads,
+                    announce=settings.announce,
+                    **option_values(settings, SchedulerOptions),
                 ),
             ]
         )

@@ -154,7 +154,6 @@ class NativeWorkerManager:
         return {
             "address": manager.effective_worker_scheduler_address,
             "n_workers": count if count > 0 else names.DEFAULT_MAX_TASK_CONCURRENCY,
-            "worker_io_threads": worker.io_threads,
             "heartbeat_interval_seconds": worker.heartbeat_interval_seconds,
             "task_timeout_seconds": worker.task_timeout_seconds,
             "death_timeout_seconds": worker.death_timeout_seconds,

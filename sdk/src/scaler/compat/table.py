@@ -158,6 +158,7 @@ _SECURITY = Argument(
     why="connections are not encrypted by TLS, so an address cannot begin with tls://; keep them on a trusted network"
 )
 _QUEUE_SIZE = Argument(becomes="per_worker_queue_size")
+_IO_THREADS = Argument(why="the network needs no threads")
 
 ARGUMENTS: Dict[str, Dict[str, Argument]] = {
     "Client": {
@@ -165,6 +166,7 @@ ARGUMENTS: Dict[str, Dict[str, Argument]] = {
         "security_config": _SECURITY,
     },
     "SchedulerClusterCombo": {
+        "worker_io_threads": _IO_THREADS,
         "hard_processor_suspend": _SUSPENDING,
         "load_balance_seconds": _BALANCING,
         "load_balance_trigger_times": _BALANCING,
@@ -175,6 +177,7 @@ ARGUMENTS: Dict[str, Dict[str, Argument]] = {
         "worker_manager_id": _MANAGER,
     },
     "Cluster": {
+        "worker_io_threads": _IO_THREADS,
         "hard_processor_suspend": _SUSPENDING,
         "per_worker_task_queue_size": _QUEUE_SIZE,
         "security_config": _SECURITY,

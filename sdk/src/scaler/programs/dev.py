@@ -22,11 +22,11 @@ from typing import List, Optional, Sequence, Tuple
 
 from scaler.client import Client
 from scaler.cluster.appliance import interface_command
+from scaler.cluster.child_program import ChildProgram
 from scaler.cluster.cluster import Cluster
-from scaler.cluster.program import Program
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import ProgramStartError, ScalerError
-from scaler.programs.options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
+from scaler.programs.scaler_options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
 from scaler.values.texts import counted
 from scaler_protocol.host.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
 
@@ -185,7 +185,7 @@ class UserInterface:
         return "", f"it did not start: it ended with exit code {code}"
 
 
-class _InterfaceProcess(Program):
+class _InterfaceProcess(ChildProgram):
     """It says where its page is by a pipe: a file, which may hold the token, could be left behind."""
 
     def start(self) -> None:

@@ -21,11 +21,11 @@ from types import FrameType
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.cluster.appliance import interface_command, scheduler_command
-from scaler.cluster.program import Program
+from scaler.cluster.child_program import ChildProgram
 from scaler.cluster.scheduler import SchedulerProcess
 from scaler.exceptions import ScalerError
-from scaler.programs.options import SCALER
-from scaler.worker.options import CLUSTER
+from scaler.programs.scaler_options import SCALER
+from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.options import ConfigurationError, Reading, read_sections
 from scaler_protocol.programs.options.program import EXIT_FAULTS, EXIT_USAGE
@@ -165,7 +165,7 @@ class Session:
         self._sections = sections
         self._parts = parts
         self._scheduler: Optional[SchedulerProcess] = None
-        self._started: List[Tuple[Part, Program]] = []
+        self._started: List[Tuple[Part, ChildProgram]] = []
         # Signals, and programs that have ended: what it was, and the exit code. A queue that signal handlers may use.
         self._events: queue.SimpleQueue[Tuple[str, int]] = queue.SimpleQueue()
         self._is_ending = False
@@ -190,12 +190,12 @@ class Session:
             self._end()
 
     def _start(self, part: Part) -> None:
-        program: Program
+        program: ChildProgram
         if part.section == "scheduler":
             program = self._scheduler = SchedulerProcess(["--config", self._path, _LIFE_LINE])
         else:
             command = [*part.command, *self._address_for(part), _LIFE_LINE]
-            program = Program(command, is_replaced=part.section == "cluster")
+            program = ChildProgram(command, is_replaced=part.section == "cluster")
         program.start()
         self._started.append((part, program))
         if self._scheduler is program:
@@ -209,7 +209,7 @@ class Session:
         is_monitor = part.section == "ui"
         return [self._scheduler.get_monitor_address() if is_monitor else self._scheduler.get_address()]
 
-    def _watch(self, part: Part, program: Program) -> None:
+    def _watch(self, part: Part, program: ChildProgram) -> None:
         code = program.join()
         self._events.put((part.label, _as_shells_have_it(code or 0)))
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
 from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
@@ -33,7 +32,7 @@ MAXIMUM_ARCHIVE_BYTES = 64 * 1024 * 1024
 DIGEST_CHARACTERS = 32
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _MARK = b"\x00scaler\x01"
-_FOOTER = struct.Struct("<I8s")  # bytes of the note, mark
+FOOTER = struct.Struct("<I8s")  # bytes of the note, mark
 
 
 class CodeNote(NamedTuple):
@@ -61,43 +60,29 @@ def add_note(parts: Parts, note: CodeNote) -> None:
         data = json.dumps([note.key, note.archives, note.modules]).encode()
         if len(data) > MAXIMUM_NOTE_BYTES:  # modules without number are not compared
             data = json.dumps([note.key, note.archives, {}]).encode()
-        parts.append(data + _FOOTER.pack(len(data), _MARK))
+        parts.append(data + FOOTER.pack(len(data), _MARK))
 
 
 def read_note(content: Buffer) -> CodeNote:
     """The note of a serialised function; `NO_CODE` if it has none."""
-    size = _note_size(content[-_FOOTER.size :])
-    return _parse(content[-size - _FOOTER.size : -_FOOTER.size]) if size else NO_CODE
+    size = note_size(content[-FOOTER.size :])
+    return parse_note(content[-size - FOOTER.size : -FOOTER.size]) if size else NO_CODE
 
 
 def without_note(content: Buffer) -> Buffer:
     """The pickle of a serialised function that has a note."""
-    return content[: -_note_size(content[-_FOOTER.size :]) - _FOOTER.size]
+    return content[: -note_size(content[-FOOTER.size :]) - FOOTER.size]
 
 
-def read_note_of_file(path: str) -> CodeNote:
-    """The note of a function whose serialised form is a file.
-
-    Raises OSError when it cannot be read.
-    """
-    with open(path, "rb") as file:
-        length = file.seek(0, os.SEEK_END)
-        file.seek(max(0, length - _FOOTER.size))
-        size = _note_size(file.read())
-        if not size:
-            return NO_CODE
-        file.seek(max(0, length - _FOOTER.size - size))
-        return _parse(file.read(size))
-
-
-def _note_size(footer: Buffer) -> int:
-    if len(footer) < _FOOTER.size:
+def note_size(footer: Buffer) -> int:
+    """The size of a note whose footer this is; 0: it is none."""
+    if len(footer) < FOOTER.size:
         return 0
-    size, mark = _FOOTER.unpack(footer)
+    size, mark = FOOTER.unpack(footer)
     return int(size) if mark == _MARK and size <= MAXIMUM_NOTE_BYTES else 0
 
 
-def _parse(data: Buffer) -> CodeNote:
+def parse_note(data: Buffer) -> CodeNote:
     """A note, which anybody may have written: `NO_CODE` when it is none."""
     try:
         key, archives, modules = json.loads(bytes(data))

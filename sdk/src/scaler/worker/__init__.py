@@ -1,10 +1,13 @@
 """The worker: one agent per host, which serves the scheduler, and the processors that run user code.
 
+    agent/core/    what the agent decides: events in, effects out
+    agent/shell/   what it does: event loop, connection, processors' sockets, files, signals
+    fork_server/   the process that forks processors
+    processor/     the processes that run user code
+
 Rules of this package:
-- Nothing that the nursery or a processor imports may import an event loop (`frames`, `nursery`,
-  `processor`, `chunk_runner`, `shared_progress` and what they name); `agent`, `connection` and `program` come
-  after the fork.
-- Only when a task has used a client does the nursery import that (see `Agent._expect_clients`), which makes
-  no thread either.
-- This file imports nothing, so that importing one module of the package brings no other.
+- Nothing that the fork server or a processor imports may import an event loop (`frames`, `fork_server`, `processor`,
+  `progress_page` and what they name); `agent` comes after the fork.
+- Only when a task has used a client does the fork server import that, which starts no thread either.
+- This file and those of the packages below import nothing, so that importing one module brings no other.
 """

@@ -9,7 +9,7 @@ from scaler_protocol.programs.startup import run_program
 
 
 def _load() -> Callable[[], int]:
-    from scaler.worker.program import main as run
+    from scaler.worker.worker_program import main as run
 
     return run
 

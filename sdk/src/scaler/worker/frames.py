@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import enum
 import json
-import socket
 import struct
 from array import array
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -32,10 +31,7 @@ MAXIMUM_BODY_BYTES = 1 << 30
 JOINED_BELOW_BYTES = 16 * 1024
 """Small frames become one buffer, which is cheaper to send than several."""
 
-RECEIVE_BYTES = 64 * 1024
-"""What a reader takes from its socket at once, and the size its buffer shrinks back to."""
-
-_HEADER = struct.Struct("<IHH")  # body bytes, kind, flags
+HEADER = struct.Struct("<IHH")  # body bytes, kind, flags
 _CHUNK = struct.Struct("<QQQIHHi4x")  # function, first position, client, count, attempt, reserved, priority
 _RESULTS = struct.Struct("<QQII")  # first position, busy microseconds, count, reserved
 _RANGE = struct.Struct("<QQ")  # first position, count
@@ -46,7 +42,7 @@ _ITEM_BYTES = {"Q": 8, "I": 4, "H": 2}
 _GARBAGE = struct.Struct("<Q")  # trim threshold in bytes
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """What a frame is about."""
 
     TASKS = 1
@@ -80,7 +76,7 @@ class ResultsFlag:
     PROFILES = 4
 
 
-class Place(enum.IntEnum):
+class ContentPlace(enum.IntEnum):
     """Where the content of a defined object is."""
 
     INLINE = 0  # in the frame
@@ -139,7 +135,7 @@ def frame(kind: int, flags: int, buffers: Buffers) -> Buffers:
         size += part.nbytes if isinstance(part, memoryview) else len(part) * getattr(part, "itemsize", 1)
     if size > MAXIMUM_BODY_BYTES:
         raise FrameError(f"a frame of {size} bytes is above the limit of {MAXIMUM_BODY_BYTES}")
-    header = _HEADER.pack(size, kind, flags)
+    header = HEADER.pack(size, kind, flags)
     return [b"".join((header, *buffers))] if size < JOINED_BELOW_BYTES else [header, *buffers]
 
 
@@ -168,7 +164,7 @@ def tasks_frame(
         flags |= TasksFlag.DEPENDENCIES
         buffers += (dependency_counts, dependencies)
     buffers.append(payload)
-    return frame(Kind.TASKS, flags, buffers)
+    return frame(FrameKind.TASKS, flags, buffers)
 
 
 def parse_tasks(flags: int, body: bytes) -> TaskChunk:
@@ -197,20 +193,20 @@ def parse_tasks(flags: int, body: bytes) -> TaskChunk:
     )
 
 
-def define_frame(object_id: int, kind: int, place: Place, content: Buffer) -> Buffers:
+def define_frame(object_id: int, kind: int, place: ContentPlace, content: Buffer) -> Buffers:
     """The content of a function or value object, or the path of the file that has it."""
-    return frame(Kind.DEFINE, 0, [_DEFINITION.pack(object_id, kind, place), content])
+    return frame(FrameKind.DEFINE, 0, [_DEFINITION.pack(object_id, kind, place), content])
 
 
 def parse_define(body: bytes) -> Tuple[int, int, int, memoryview]:
-    """Object id, object kind, Place, content or path."""
+    """Object id, object kind, place, content or path."""
     object_id, kind, place = _DEFINITION.unpack_from(body)
     return object_id, kind, place, memoryview(body)[_DEFINITION.size :]
 
 
 def drop_frame(object_ids: Sequence[int]) -> Buffers:
     """Objects that the processor shall forget."""
-    return frame(Kind.DROP, 0, [array("Q", object_ids)])
+    return frame(FrameKind.DROP, 0, [array("Q", object_ids)])
 
 
 def parse_drop(body: bytes) -> array[int]:
@@ -219,7 +215,7 @@ def parse_drop(body: bytes) -> array[int]:
 
 def collect_garbage_frame(trim_threshold_bytes: int) -> Buffers:
     """Collect garbage, and give memory back to the system when more than the threshold is resident."""
-    return frame(Kind.COLLECT_GARBAGE, 0, [_GARBAGE.pack(trim_threshold_bytes)])
+    return frame(FrameKind.COLLECT_GARBAGE, 0, [_GARBAGE.pack(trim_threshold_bytes)])
 
 
 def parse_collect_garbage(body: bytes) -> int:
@@ -229,7 +225,7 @@ def parse_collect_garbage(body: bytes) -> int:
 
 def object_directory_frame(prefix: str) -> Buffers:
     """Where large results go: the start of the path of every file the processor writes."""
-    return frame(Kind.OBJECT_DIRECTORY, 0, [prefix.encode("utf-8", "surrogateescape")])
+    return frame(FrameKind.OBJECT_DIRECTORY, 0, [prefix.encode("utf-8", "surrogateescape")])
 
 
 def parse_object_directory(body: bytes) -> str:
@@ -238,7 +234,7 @@ def parse_object_directory(body: bytes) -> str:
 
 def code_frame(key: str, folders: Sequence[str]) -> Buffers:
     """Which code of a client a processor runs: its key, and the folders to import from."""
-    return frame(Kind.CODE, 0, [json.dumps([key, list(folders)]).encode()])
+    return frame(FrameKind.CODE, 0, [json.dumps([key, list(folders)]).encode()])
 
 
 def parse_code(body: bytes) -> Tuple[str, Tuple[str, ...]]:
@@ -273,7 +269,7 @@ def results_frame(
         flags |= ResultsFlag.PROFILES
         buffers += profiles
     buffers.append(b"".join(payloads))
-    return frame(Kind.RESULTS, flags, buffers)
+    return frame(FrameKind.RESULTS, flags, buffers)
 
 
 def parse_results(flags: int, body: bytes) -> Results:
@@ -302,7 +298,7 @@ def parse_large_result(payload: Buffer) -> Tuple[int, str]:
 
 def given_back_frame(ranges: Sequence[Tuple[int, int]]) -> Buffers:
     """Tasks that the processor will not run: first position and count of each run of them."""
-    return frame(Kind.GIVEN_BACK, 0, [_RANGE.pack(first, count) for first, count in ranges])
+    return frame(FrameKind.GIVEN_BACK, 0, [_RANGE.pack(first, count) for first, count in ranges])
 
 
 def parse_given_back(body: bytes) -> List[Tuple[int, int]]:
@@ -311,7 +307,7 @@ def parse_given_back(body: bytes) -> List[Tuple[int, int]]:
 
 def log_frame(position: int, stream: int, text: str) -> Buffers:
     """What the task at `position` printed to a stream (1: standard output, 2: standard error)."""
-    return frame(Kind.LOG, 0, [_LOG.pack(position, stream), text.encode("utf-8", "replace")])
+    return frame(FrameKind.LOG, 0, [_LOG.pack(position, stream), text.encode("utf-8", "replace")])
 
 
 def parse_log(body: bytes) -> Tuple[int, int, str]:
@@ -320,7 +316,7 @@ def parse_log(body: bytes) -> Tuple[int, int, str]:
     return position, stream, body[_LOG.size :].decode("utf-8", "replace")
 
 
-def signal_frame(kind: Kind) -> Buffers:
+def signal_frame(kind: FrameKind) -> Buffers:
     """A frame without content."""
     return frame(kind, 0, [])
 
@@ -352,74 +348,6 @@ class _Columns:
         column = self._body[self.offset : end]
         self.offset = end
         return column
-
-
-class FrameReader:
-    """Cuts what arrives on a stream socket into frames.
-
-    `fill` reads once, `next` returns what is complete; neither is safe to call from two threads at once.
-    """
-
-    __slots__ = ("_socket", "_buffer", "_view", "_start", "_end")
-
-    def __init__(self, stream: socket.socket) -> None:
-        self._socket = stream
-        self._buffer = bytearray(RECEIVE_BYTES)
-        self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
-
-    def fill(self, flags: int = 0) -> bool:
-        """Read what is there (once); False at the end of the stream.
-
-        Raises BlockingIOError when nothing is there and the socket or `flags` say not to wait.
-        """
-        if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > RECEIVE_BYTES:
-                self._replace_buffer(RECEIVE_BYTES)
-        elif self._end == len(self._buffer):
-            self._make_room()
-        received = self._socket.recv_into(self._view[self._end :], 0, flags)
-        self._end += received
-        return received > 0
-
-    def next(self) -> Optional[Frame]:
-        """The next complete frame, or None.
-
-        Raises FrameError when the bytes are no frame.
-        """
-        available = self._end - self._start
-        if available < _HEADER.size:
-            return None
-        size, kind, flags = _HEADER.unpack_from(self._buffer, self._start)
-        if size > MAXIMUM_BODY_BYTES:
-            raise FrameError(f"a frame announces {size} bytes; no frame is above {MAXIMUM_BODY_BYTES}")
-        if available < _HEADER.size + size:
-            return None
-        start = self._start + _HEADER.size
-        self._start = start + size
-        return Frame(kind, flags, bytes(self._view[start : self._start]))
-
-    def _make_room(self) -> None:
-        """The buffer ends within a frame: move the frame's start to the front, or take a larger buffer."""
-        needed = RECEIVE_BYTES
-        if self._end - self._start >= _HEADER.size:
-            size = _HEADER.unpack_from(self._buffer, self._start)[0]
-            needed = max(needed, _HEADER.size + min(size, MAXIMUM_BODY_BYTES))
-        if needed > len(self._buffer):
-            self._replace_buffer(needed)
-        else:
-            self._view[: self._end - self._start] = self._view[self._start : self._end]
-            self._end -= self._start
-            self._start = 0
-
-    def _replace_buffer(self, size: int) -> None:
-        buffer = bytearray(size)
-        length = self._end - self._start
-        buffer[:length] = self._view[self._start : self._end]
-        self._buffer, self._view = buffer, memoryview(buffer)
-        self._start, self._end = 0, length
 
 
 def join(buffers: Buffers) -> bytes:

@@ -1,6 +1,6 @@
 """scaler_cluster: a worker, and this process beside it, which starts it again when it is killed.
 
-    supervisor ──fork──▶ agent (`scaler.worker.program`) ──▶ nursery ──▶ processors
+    supervisor ──fork──▶ agent (`scaler.worker.worker_program`) ──▶ fork_server ──▶ processors
         │ life line: the agent's standard input, which ends with the supervisor
 
 Rules:
@@ -23,8 +23,8 @@ from types import FrameType
 from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
-from scaler.worker import program
-from scaler.worker.options import read_options
+from scaler.worker import worker_program as program
+from scaler.worker.worker_options import read_options
 from scaler_protocol.programs.startup import EXIT_INTERRUPTED
 
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -21,7 +21,6 @@ class WorkerSettings:
     death_timeout_seconds: float = 300
     per_worker_queue_size: int = 1000
     event_loop: str = "builtin"
-    io_threads: int = 1
     exit_when_stdin_closes: bool = False
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together

@@ -1,0 +1,484 @@
+"""The core of one worker's agent: its session, tasks, objects and code, and how it leaves. Events in, effects out.
+
+    scheduler ──── messages ────▶ ┌───────────┐
+    processors ───── frames ────▶ │ AgentCore │ ──▶ effects ──▶ shell
+    fork server ──── reports ───▶ │           │
+    files, clock, signals ──────▶ └───────────┘
+                         PeerSession · TaskFlow · WorkerObjects · CodeSets
+
+Rules:
+- Sans-IO: `on_<event>` methods change state and append to `effects`, which the shell performs. The one input that is
+  read and not handed in is the progress page, through which processors say without a system call which task they run.
+- After a round of events the shell calls `finish_turn` once: so one TaskResult carries what all processors delivered in
+  the meantime. `next_time` says when `on_time` has to be called.
+- What the scheduler says right after its Welcome is kept until it is known where objects are (`OpenObjects`).
+- When a session ends, what it was about ends with it: its tasks run elsewhere, and nothing of it is sent any more.
+- A worker that leaves does nothing else: events are ignored from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Type
+
+from scaler.values.code_notes import CodeNote
+from scaler.worker import frames
+from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of
+from scaler.worker.agent.core.code_sets import CodeSets
+from scaler.worker.agent.core.effects import (
+    CRITICAL,
+    DEBUG,
+    ERROR,
+    INFO,
+    WARNING,
+    Effect,
+    EndProcessors,
+    Finish,
+    ImportModule,
+    Log,
+    MeasureProcesses,
+    OpenObjects,
+    RemoveLeftovers,
+    Send,
+)
+from scaler.worker.agent.core.finished_tasks import TooLargePayload
+from scaler.worker.agent.core.heartbeats import HeartbeatFigures, ProcessUsage
+from scaler.worker.agent.core.task_flow import TICK_SECONDS, TaskFlow, TaskFlowSettings
+from scaler.worker.agent.core.worker_objects import WorkerObjects
+from scaler.worker.exit_codes import EXIT_ERROR, EXIT_NO_SCHEDULER, EXIT_OK, EXIT_REFUSED
+from scaler.worker.frames import Frame, FrameError, FrameKind
+from scaler.worker.served_functions import ServedFunctions
+from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import messages as m
+from scaler_protocol.session.effects import Disconnect, EndCause, Ended, Interrupted, Opened, SessionEffect, Transmit
+from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
+from scaler_protocol.session.table import SessionState
+
+LEAVE_TIMEOUT_SECONDS = 1.0
+"""How long a worker that leaves waits for the scheduler's answer."""
+
+_DRAINING = SessionState.DRAINING
+_FIRST_PAUSE_SECONDS = 0.1
+_MAXIMUM_PAUSE_SECONDS = 2.0
+
+
+class AgentCore:
+    """What one worker's agent decides.
+
+    Parameters:
+        progress: gives the progress entry of a processor number.
+        too_large_payload: see `FinishedTasks`.
+        random: see `PeerSession`.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        identity: AgentIdentity,
+        progress: Callable[[int], memoryview],
+        too_large_payload: TooLargePayload,
+        random: Callable[[], float],
+    ) -> None:
+        self.effects: List[Effect] = []
+        self.next_time = NEVER
+        """When `on_time` has to be called at the latest."""
+        self._settings = settings
+        self._served = ServedFunctions(settings.functions)
+        self.objects = WorkerObjects(self.effects)
+        self._code = CodeSets(self.objects, self.effects)
+        flow_settings = TaskFlowSettings(settings.slots, identity.name, settings.task_timeout_seconds)
+        self.tasks = TaskFlow(flow_settings, progress, self.objects, self.effects, too_large_payload, self._code)
+        self.objects.listener = self.tasks
+        self._figures = HeartbeatFigures(identity.process_id, self.tasks)
+        self._session_effects: List[SessionEffect] = []
+        self.session = PeerSession(
+            hello_of(settings, identity, self._served.names),
+            SessionSettings(
+                heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
+                give_up_seconds=settings.death_timeout_seconds,
+                leave_timeout_seconds=LEAVE_TIMEOUT_SECONDS,
+                first_pause_seconds=_FIRST_PAUSE_SECONDS,
+                maximum_pause_seconds=_MAXIMUM_PAUSE_SECONDS,
+            ),
+            self._session_effects,
+            self._make_heartbeat,
+            random,
+        )
+        self._unanswered_openings = 0  # OpenObjects effects
+        self._early: List[Tuple[m.Message, bytes]] = []  # messages that came while objects were opened
+        self._usages: Mapping[int, ProcessUsage] = {}
+        self._free_bytes = 0
+        self._is_measuring = False
+        self._is_unreachable = False  # that no connection can be had was said
+        self._tick_at = self._garbage_at = NEVER
+        self._reported_suspended = 0
+        self._clients_are_expected = False
+        self._is_leaving = False
+        self._exit_code = EXIT_OK
+        self._handlers: Dict[Type[Any], Callable[[Any, bytes], None]] = {
+            m.Task: self._on_task,
+            m.TaskCancel: lambda message, _: self.tasks.on_cancel(message),
+            m.BalanceRequest: lambda message, _: self.tasks.on_balance(message),
+            m.ObjectInstruction: self._on_object_instruction,
+            m.ObjectRequest: lambda message, _: self.objects.on_request(message),
+            m.ObjectResponse: self.objects.on_response,
+            m.HeartbeatEcho: lambda message, _: self.tasks.watch(message.is_watched),
+            m.DisconnectRequest: self._on_told_to_drain,
+        }
+
+    # Life ----------------------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Begin: fork processors, and look for the scheduler. `now`, here and below: seconds of a steady clock."""
+        self.tasks.pool.fill()
+        self._garbage_at = now + self._settings.garbage_collect_interval_seconds
+        self.session.start(now)
+        self._follow_session(now)
+
+    def take_effects(self) -> List[Effect]:
+        """What there is to do, in order; it is the caller's from now on."""
+        taken, self.effects[:] = list(self.effects), []
+        return taken
+
+    def on_stop_requested(self, reason: str, now: float) -> None:
+        """The worker is asked to leave; asked twice, it ends at once."""
+        if self._is_leaving:
+            self._finish(self._exit_code)
+        else:
+            self._leave(EXIT_OK, reason, now)
+
+    def on_fork_server_ended(self, now: float) -> None:
+        if not self._is_leaving:
+            self._log(CRITICAL, "Worker: the fork server, which forks and watches processors, has ended")
+            self._leave(EXIT_ERROR, "the fork server has ended", now)
+
+    def _leave(self, exit_code: int, reason: str, now: float) -> None:
+        """Say goodbye, and finish when it was heard, or soon."""
+        self._exit_code = exit_code
+        self._log(INFO, f"Worker: {reason}, leaving")
+        self._is_leaving = True
+        self.tasks.pool.close()
+        self.effects.append(EndProcessors())
+        self.session.leave(now, reason)
+        self._follow_session(now)
+
+    def _finish(self, exit_code: int) -> None:
+        self._is_leaving = True
+        self.effects.append(Finish(exit_code))
+
+    def _log(self, level: int, text: str) -> None:
+        self.effects.append(Log(level, text))
+
+    # Time ----------------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """Say when something is due next. Not in each turn, which would cost: it does no harm to be called early."""
+        if self._is_leaving:
+            self.next_time = self.session.next_time
+        else:
+            session_time = NEVER if self._is_measuring or self._unanswered_openings else self.session.next_time
+            self.next_time = min(session_time, self._tick_at, self._garbage_at)
+
+    def on_time(self, now: float) -> None:
+        """Do what is due."""
+        if not self.session.is_open:
+            self.session.on_time(now)
+            self._follow_session(now)
+        elif now >= self.session.next_time and not self._is_measuring and not self._unanswered_openings:
+            self._is_measuring = True  # for the heartbeat that is due
+            self.effects.append(MeasureProcesses(self._figures.process_ids()))
+        if not self._is_leaving:
+            if now >= self._tick_at:
+                self._tick_at = NEVER
+                self.tasks.tick(now)
+            if now >= self._garbage_at:
+                settings = self._settings
+                self._garbage_at = now + settings.garbage_collect_interval_seconds
+                self.tasks.collect_garbage(now, settings.object_retention_seconds, settings.trim_memory_threshold_bytes)
+        self._plan()
+
+    def on_processes_measured(self, usages: Mapping[int, ProcessUsage], free_bytes: int, now: float) -> None:
+        """Figures by process id, and memory of the host that could be used."""
+        self._is_measuring = False
+        self._usages, self._free_bytes = usages, free_bytes
+        self.session.on_time(now)
+        self._follow_session(now)
+
+    def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
+        """Resident memory by process id, without what is shared."""
+        if not self._is_leaving:
+            self.tasks.on_memory_measured(resident_bytes)
+
+    def _beat_soon(self, now: float) -> None:
+        self.session.beat_soon(now)
+        self._plan()
+
+    def _make_heartbeat(self, now: float) -> m.Heartbeat:
+        return self._figures.heartbeat(now, self._usages, self._free_bytes, self.objects.is_shared)
+
+    def finish_turn(self, now: float) -> None:
+        """What follows from the events since the last turn."""
+        if self._is_leaving:
+            return
+        tasks = self.tasks
+        tasks.finish_turn(now)
+        if self._tick_at == NEVER and tasks.needs_tick:
+            self._tick_at = now + TICK_SECONDS
+            self._plan()
+        if tasks.pool.suspended != self._reported_suspended:
+            self._reported_suspended = tasks.pool.suspended
+            self._beat_soon(now)  # the scheduler shall know how many slots are free
+        if self.session.state is _DRAINING and tasks.is_empty:
+            self.session.drained(now)
+            self._follow_session(now)
+
+    # The session ---------------------------------------------------------------------------------------------------
+
+    def on_connected(self, now: float) -> None:
+        self._is_unreachable = False
+        self.session.on_connected(now)
+        self._follow_session(now)
+
+    def on_connect_failed(self, reason: str, now: float) -> None:
+        # Once: it is said again when the worker gives up.
+        self._log(DEBUG if self._is_unreachable else WARNING, f"Worker: {reason}: trying again")
+        self._is_unreachable = True
+        self.session.on_connect_failed(now, reason)
+        self._follow_session(now)
+
+    def on_disconnected(self, reason: str, now: float) -> None:
+        """The connection has ended, and not because the core wanted it."""
+        self.session.on_disconnected(now, reason)
+        self._follow_session(now)
+
+    def on_message(self, message: m.Message, payload: bytes, now: float) -> None:
+        """A message of the scheduler's."""
+        is_for_us = self.session.on_message(now, message)
+        if self._session_effects:
+            self._follow_session(now)
+        if not is_for_us:
+            return
+        if isinstance(message, m.Task):
+            self.session.made_progress(now)
+        if self._unanswered_openings:
+            self._early.append((message, payload))
+        else:
+            self._handle(message, payload, now)
+
+    def _handle(self, message: m.Message, payload: bytes, now: float) -> None:
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            # SCL-VER-001
+            self._log(DEBUG, f"Worker: a {type(message).__name__} is not for workers, ignored")
+            return
+        try:
+            handler(message, payload)
+        except ValueError as error:
+            text = f"the scheduler's messages contradict each other ({error})"
+            self._log(ERROR, f"Worker: {text}, reconnecting")
+            self.session.interrupt(now, text)
+            self._follow_session(now)
+
+    def _follow_session(self, now: float) -> None:
+        """Do what follows from the session's effects; those of the connection are the shell's to perform."""
+        while self._session_effects:
+            taken, self._session_effects[:] = list(self._session_effects), []
+            for effect in taken:
+                if isinstance(effect, Transmit):
+                    self.effects.append(Send(effect.message))
+                elif isinstance(effect, Opened):
+                    self._on_opened(effect.welcome)
+                elif isinstance(effect, Interrupted):
+                    self._on_interrupted(effect)
+                elif isinstance(effect, Ended):
+                    self._on_ended(effect)
+                else:
+                    if isinstance(effect, Disconnect):
+                        self._forget_session()
+                    self.effects.append(effect)
+        self._plan()
+
+    def _on_opened(self, welcome: m.Welcome) -> None:
+        self.tasks.reset(welcome.limits.maximum_message_bytes)
+        self.objects.start_session(welcome)
+        self._unanswered_openings += 1
+        self.effects.append(OpenObjects(welcome.object_directory, welcome.object_directory_token))
+
+    def on_objects_opened(self, is_shared: bool, write_prefix: str, now: float) -> None:
+        """Whether this host sees the scheduler's object directory, and how the paths of large results begin."""
+        self._unanswered_openings -= 1
+        if self._is_leaving or self._unanswered_openings or not self.session.is_open:
+            return  # of a session that has ended
+        self.objects.open(is_shared, write_prefix)
+        self.tasks.pool.tell_prefix(write_prefix)
+        sharing = "shares the scheduler's memory" if is_shared else "has a memory of its own"
+        self._log(INFO, f"Worker: connected as session {self.session.number}, {sharing}")
+        self._plan()
+        early, self._early = self._early, []
+        for message, payload in early:
+            if self.session.is_open:
+                self._handle(message, payload, now)
+
+    def _on_interrupted(self, effect: Interrupted) -> None:
+        refusal = effect.refusal
+        if refusal is not None and refusal.reason == m.RefusalReason.NOT_GREETED:
+            self._log(WARNING, "Worker: the scheduler does not know this worker (any more), reconnecting")
+        elif refusal is not None:
+            self._log(INFO, f"Worker: the scheduler shuts down ({refusal.message or 'no reason given'}), reconnecting")
+        elif effect.was_open:
+            self._log(WARNING, f"Worker: the connection to the scheduler was lost ({effect.reason}), reconnecting")
+        else:
+            text = f"no scheduler answers at {self._settings.address} yet ({effect.reason}), trying again"
+            self._log(WARNING, f"Worker: {text}")
+
+    def _forget_session(self) -> None:
+        """What the session was about ends with it, at once: a task that ends later must not let another one start."""
+        # SCL-WRK-028
+        self._early.clear()
+        self.tasks.reset()
+        for effect in self.effects:
+            # The scheduler never hears of these objects, and their files are nobody else's.
+            if isinstance(effect, Send) and isinstance(effect.message, m.ObjectInstruction):
+                self.objects.discard(effect.message.ids)
+        self.objects.forget_all()
+        self.effects[:] = [effect for effect in self.effects if not isinstance(effect, Send)]
+
+    def _on_ended(self, effect: Ended) -> None:
+        address, settings = self._settings.address, self._settings
+        if effect.cause is EndCause.GAVE_UP:
+            seconds = f"{settings.death_timeout_seconds:g} seconds (death_timeout_seconds)"
+            self._log(ERROR, f"Worker: no scheduler answered at {address} for {seconds}, giving up: {effect.reason}")
+            self._finish(EXIT_NO_SCHEDULER)
+        elif effect.cause is EndCause.REFUSED:
+            reason = effect.refusal.reason if effect.refusal is not None else ""
+            name = getattr(reason, "name", str(reason))
+            self._log(ERROR, f"Worker: refused by the scheduler ({name}): {effect.reason}")
+            self._finish(EXIT_REFUSED)
+        elif effect.cause is EndCause.NOT_A_SCHEDULER:
+            text = f"the program at {address} is not a Scaler scheduler, or an incompatible one: {effect.reason}"
+            self._log(ERROR, f"Worker: {text}")
+            self._finish(EXIT_REFUSED)
+        elif effect.cause is EndCause.SHUT_DOWN:
+            self._log(INFO, f"Worker: the scheduler asks to stop: {effect.reason or 'shutdown'}")
+            self._finish(self._exit_code)
+        else:
+            self._finish(self._exit_code)
+
+    # SCL-SES-020
+    def _on_told_to_drain(self, request: m.DisconnectRequest, payload: bytes) -> None:
+        self._log(INFO, f"Worker: finishing what runs, then leaving: {request.message or 'draining'}")
+        self.tasks.drain()
+
+    # From the scheduler --------------------------------------------------------------------------------------------
+
+    def _on_task(self, message: m.Task, payload: bytes) -> None:
+        if not message.function:
+            definition = self._served.definition(message.function_name, message.codec)
+            message.function = self.objects.named_function(definition)
+        self.tasks.on_tasks(message, payload)
+
+    def _on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
+        deleted = self.objects.on_instruction(message, payload)
+        if deleted:
+            self.tasks.on_object_deleted(set(deleted))
+
+    # From processors and the fork server ---------------------------------------------------------------------------
+
+    def on_frames(self, number: int, received: Sequence[Frame]) -> None:
+        """What a processor has sent."""
+        if self._is_leaving:
+            return
+        tasks = self.tasks
+        try:
+            for frame in received:
+                if frame.kind == FrameKind.RESULTS:
+                    tasks.on_results(number, frames.parse_results(frame.flags, frame.body))
+                elif frame.kind == FrameKind.GIVEN_BACK:
+                    tasks.on_given_back(number, frames.parse_given_back(frame.body))
+                elif frame.kind == FrameKind.BLOCKED:
+                    self._expect_clients()
+                    tasks.on_blocked(number)
+                elif frame.kind == FrameKind.RESUMED:
+                    tasks.on_resumed(number)
+                elif frame.kind == FrameKind.LOG:
+                    tasks.on_log(number, *frames.parse_log(frame.body))
+                else:
+                    raise FrameError(f"a frame of unknown kind {frame.kind}")
+        except FrameError as error:
+            self.on_processor_broken(number, str(error))
+
+    def on_processor_broken(self, number: int, why: str) -> None:
+        """What a processor sends makes no sense."""
+        if not self._is_leaving:
+            self._log(ERROR, f"{self.processor_name(number)}: {why}; it is replaced")
+            self.tasks.on_processor_broken(number, why)
+
+    def _expect_clients(self) -> None:
+        """Some task uses a client, and others will: processors forked from now on shall have it imported."""
+        if not self._clients_are_expected:
+            self._clients_are_expected = True
+            self.effects.append(ImportModule("scaler.client"))
+
+    def on_processor_started(self, number: int, process_id: int) -> None:
+        if not self._is_leaving:
+            self.tasks.on_processor_started(number, process_id)
+            level = INFO if number < self._settings.slots else DEBUG  # else a spare
+            self._log(level, f"{self.processor_name(number)} started")
+
+    def on_processor_died(self, number: int, description: str, now: float, stack: str = "") -> None:
+        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handed in.
+
+        Parameters:
+            stack: where its task was, if that was wanted and is known.
+        """
+        state = self.tasks.pool.get(number)
+        if self._is_leaving or state is None:
+            return
+        name, reason = self.processor_name(number), state.kill_reason
+        if not state.killed:
+            self._log(WARNING, f"{name}: process {state.process_id} {description}")
+        elif reason is not None:
+            level = DEBUG if reason.kind is None else INFO  # a cancel is everyday life
+            self._log(level, f"{name}: process {state.process_id}: {reason.message}. {stack}")
+        if state.process_id:
+            self.effects.append(RemoveLeftovers(state.process_id))
+        self.tasks.on_processor_died(number, description, now, stack)
+        if self.tasks.is_watched:
+            self._beat_soon(now)  # so that monitors hear of its successor before of what that ran
+
+    def processor_name(self, number: int) -> str:
+        """For people: its own name, if each slot has one."""
+        names = self._settings.names
+        return names[number] if len(names) > 1 and number < len(names) else f"Processor[{number}]"
+
+    # From files ----------------------------------------------------------------------------------------------------
+
+    def on_object_found(self, object_id: int, is_there: bool) -> None:
+        self.objects.on_found(object_id, is_there)
+
+    def on_chunk_written(self, object_id: int, fetch: int, length: int, path: str) -> None:
+        """So many bytes of an object are in the file at `path`."""
+        self.objects.on_chunk_written(object_id, fetch, length, path)
+
+    def on_chunk_failed(self, object_id: int, fetch: int, why: str, is_full: bool) -> None:
+        """A part of an object could not be written: neither memory nor disk has room, or for another reason."""
+        self.objects.on_chunk_failed(object_id, fetch, why, is_full)
+
+    def on_chunk_read(self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "") -> None:
+        """A part of a result, of which so many bytes were wanted; or why it could not be read."""
+        if self.session.is_open:
+            self.objects.on_chunk_read(object_id, offset, length, chunk, why)
+
+    def on_result_kept(self, object_id: int, target: str, why: str = "") -> None:
+        """The file of a result has its object's name, or is gone, as `why` says."""
+        self.objects.on_kept(object_id, target, why)
+
+    def on_note_read(self, function: int, note: CodeNote) -> None:
+        self._code.on_note_read(function, note)
+        self.tasks.on_object_available(function)
+
+    def on_code_unpacked(self, digest: str, folder: str) -> None:
+        for object_id in self._code.on_unpacked(digest, folder):
+            self.tasks.on_object_available(object_id)
+
+    def on_code_failed(self, digest: str, why: str) -> None:
+        self.tasks.on_code_failed(self._code.on_unpacked(digest, ""), why)

@@ -1,0 +1,41 @@
+"""What a worker says of itself when it greets the scheduler."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple
+
+from scaler.values.codecs import CODECS
+from scaler.version import __version__
+from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import messages as m
+
+
+class AgentIdentity(NamedTuple):
+    """Who an agent is.
+
+    Parameters:
+        name: of the worker.
+        language: with its version, for people.
+    """
+
+    name: str
+    host: str
+    process_id: int
+    language: str
+
+
+def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[str]) -> m.Hello:
+    """A Hello; `PeerSession` fills in what is about versions and sessions."""
+    return m.Hello(
+        role=m.Role.WORKER,
+        implementation=m.Implementation(name="scaler", version=__version__, language=identity.language),
+        # SCL-COD-002
+        codecs=list(CODECS),
+        functions=functions,
+        host=identity.host,
+        process_id=identity.process_id,
+        name=identity.name,
+        slots=settings.slots,
+        queue_size=settings.per_worker_queue_size,
+        capabilities=[m.Capability(name=name, amount=amount) for name, amount in settings.capabilities],
+    )

@@ -1,0 +1,130 @@
+"""What becomes of the tasks of a processor that has ended.
+
+Rules:
+- The task that ran is the likeliest reason: it is cancelled, lost, or run again as often as it allows. Its neighbours
+  run elsewhere.
+- A task that had run, and whose outcome was lost with the processor, is run again; that counts as an attempt.
+- A task that must not run twice is never run again once it may have begun.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, List, NamedTuple, Protocol
+
+from scaler.worker.agent.core.cancellations import Cancellations
+from scaler.worker.agent.core.effects import Effect, Send
+from scaler.worker.agent.core.finished_tasks import NOT_RUN, Ran
+from scaler.worker.agent.core.processor_pool import ProcessorChunk, ProcessorState
+from scaler.worker.agent.core.task_queue import HeldTasks
+from scaler_protocol import messages as m
+
+MAXIMUM_LOST_OUTCOMES = 3
+"""A task that ran so often, and whose outcome was lost with its processor each time, gets one more attempt."""
+
+STACK_STREAM = 3
+"""The stream of a TaskLog that says where a cancelled task was."""
+
+NO_STACK = "Its Python stack is not known: the function blocks signals, or was not running Python code.\n"
+
+
+class Death(NamedTuple):
+    """How a processor ended, and for how long it had been busy with what it did then, at most."""
+
+    description: str
+    stack: str
+    busy_microseconds: int
+
+
+class Lose(Protocol):
+    """Ends tasks that have not run to an end."""
+
+    def __call__(
+        self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN
+    ) -> None: ...
+
+
+class DeadProcessors:
+    """Settles the tasks of dead processors.
+
+    Parameters:
+        effects: shared with the rest of the core.
+        requeue: puts tasks back to the front of the queue.
+    """
+
+    def __init__(
+        self,
+        cancellations: Cancellations,
+        effects: List[Effect],
+        requeue: Callable[[HeldTasks], None],
+        lose: Lose,
+    ) -> None:
+        self._cancellations = cancellations
+        self._effects = effects
+        self._requeue = requeue
+        self._lose = lose
+
+    def settle(self, state: ProcessorState, death: Death) -> None:
+        """Decide about all tasks that a processor had."""
+        for chunk in reversed(state.chunks):
+            if chunk.reported < chunk.count:
+                self._settle_chunk(state, chunk, death)
+
+    def _settle_chunk(self, state: ProcessorState, chunk: ProcessorChunk, death: Death) -> None:
+        index = state.started - chunk.first_position  # of the task that started last, counted in this chunk
+        if not chunk.reported <= index < chunk.count:
+            rest = chunk.part(chunk.reported, chunk.count)
+            if index >= chunk.count:
+                self._run_again(rest)  # all were finished, and their outcomes lost
+            else:
+                self._requeue(rest)
+            return
+        self._requeue(chunk.part(index + 1, chunk.count))
+        culprit = chunk.part(index, index + 1)
+        if state.occupied:
+            self._settle_culprit(state, culprit, death)
+        else:
+            self._run_again(culprit)
+        self._run_again(chunk.part(chunk.reported, index))
+
+    def _settle_culprit(self, state: ProcessorState, task: HeldTasks, death: Death) -> None:
+        """The task during which its processor died: cancelled, lost, or run again."""
+        traits, stack, reason = task.traits, death.stack, state.kill_reason
+        ran = Ran(state.process_id, death.busy_microseconds)
+        if reason is not None and reason.position != state.started:
+            reason = None  # another task was
+        if (reason is not None and reason.kind is None) or self._cancellations.by_force(task.ids[0]):
+            if stack:
+                self._effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
+            self._cancellations.confirm(task.ids[task.start :], m.CancelOutcome.CANCELLED)
+        elif reason is not None and reason.kind is not None:
+            self._lose(task, reason.kind, reason.message, stack or NO_STACK, ran)
+        elif state.killed:
+            self._run_again(task)  # killed because of another task, which ended in the meantime
+        # SCL-WRK-012, SCL-WRK-013
+        elif traits.attempt <= traits.retries and not traits.at_most_once:
+            self._requeue(task.with_attempt(traits.attempt + 1))
+        else:
+            doing = "ran the task" if state.running else "loaded the function of the task"
+            text = f"processor {state.process_id} {death.description} while it {doing} (attempt {traits.attempt})"
+            self._lose(task, m.FailureKind.PROCESSOR_DIED, text, ran=ran)
+
+    def _run_again(self, batch: HeldTasks) -> None:
+        """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs that is known.
+
+        That counts as an attempt: who loses its processor each time, and runs alone by then, must not go on for ever.
+        """
+        if not len(batch):
+            return
+        traits = batch.traits
+        # SCL-WRK-012
+        if traits.at_most_once:
+            text = "the task ran, its outcome was lost with its processor, and it must not be run again"
+            self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
+        elif traits.attempt > max(traits.retries, MAXIMUM_LOST_OUTCOMES):
+            text = (
+                f"the task ran, and its processor ended before it could send the outcome, in each of {traits.attempt}"
+                " attempts: does the task close files that are not its own?"
+            )
+            self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
+        else:
+            self._requeue(batch.with_attempt(traits.attempt + 1))

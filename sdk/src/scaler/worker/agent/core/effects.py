@@ -1,0 +1,288 @@
+"""What the agent's core asks its shell to do, and what its parts ask of each other.
+
+    core ── Send, Deliver, SpawnProcessor … ──▶ shell
+    core ◀── on_<event>(…) ──────────────────── shell
+
+Rules:
+- Effects are values, which tests compare; nothing here does anything.
+- The shell performs effects in order. An effect that asks for something is answered exactly once, by the method of
+  `AgentCore` that its docstring names, at once or later; file operations are answered in the order in which they
+  were asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple, Union
+
+from scaler.worker.frames import Buffer, Buffers, ContentPlace
+from scaler_protocol import messages as m
+from scaler_protocol.session.effects import Connect, Disconnect
+
+# Log levels, with the numbers of the standard library.
+DEBUG, INFO, WARNING, ERROR, CRITICAL = 10, 20, 30, 40, 50
+
+
+# The scheduler; Connect and Disconnect are of its session, and answered as there -----------------------------------
+
+
+class Send(NamedTuple):
+    """Send a message to the scheduler."""
+
+    message: m.Member
+    payload: Buffer = b""
+
+
+# Processors -----------------------------------------------------------------------------------------------------------
+
+
+class Deliver(NamedTuple):
+    """Write a frame to a processor's socket."""
+
+    number: int
+    buffers: Buffers
+
+
+class SpawnProcessor(NamedTuple):
+    """Fork a processor, after a delay in seconds if it is not 0.
+
+    `on_processor_started` follows, and in the end `on_processor_died`.
+    """
+
+    number: int
+    delay_seconds: float = 0.0
+
+
+class KillProcessor(NamedTuple):
+    """Kill a processor. `on_processor_died` follows, with the stack of its task if that is wanted and can be told."""
+
+    number: int
+    wants_stack: bool = False
+
+
+class StopProcessor(NamedTuple):
+    """Let an idle processor end by itself. `on_processor_died` follows."""
+
+    number: int
+
+
+class ImportModule(NamedTuple):
+    """Let the fork server import a module, so that processors forked from now on have it."""
+
+    name: str
+
+
+class EndProcessors(NamedTuple):
+    """End the fork server, and with it all processors; nothing is heard of them any more."""
+
+
+class MeasureProcesses(NamedTuple):
+    """Read CPU time and memory of processes and of the host. `on_processes_measured` follows."""
+
+    process_ids: Tuple[int, ...]
+
+
+class MeasureMemory(NamedTuple):
+    """Read the memory of processes without what they share with others. `on_memory_measured` follows."""
+
+    process_ids: Tuple[int, ...]
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+class OpenObjects(NamedTuple):
+    """Find out whether this host sees the scheduler's object directory, and where results go.
+
+    `on_objects_opened` follows.
+    """
+
+    directory: str
+    token: bytes
+
+
+class FindObject(NamedTuple):
+    """See whether the scheduler's directory has an object. `on_object_found` follows."""
+
+    object_id: int
+    path: str
+
+
+class WriteChunk(NamedTuple):
+    """Write a part of an object that is fetched. `on_chunk_written` or `on_chunk_failed` follows.
+
+    Parameters:
+        fetch: number of the fetch, for the answer.
+        size: of the whole object in bytes.
+        is_first: nothing of it was written before, and there may be no room for it.
+    """
+
+    object_id: int
+    fetch: int
+    offset: int
+    chunk: Buffer
+    size: int
+    is_first: bool
+
+
+class ReadChunk(NamedTuple):
+    """Read a part of a result that the scheduler fetches. `on_chunk_read` follows."""
+
+    object_id: int
+    path: str
+    offset: int
+    length: int
+
+
+class KeepResult(NamedTuple):
+    """Rename the file of a large result to that of an object. `on_result_kept` follows."""
+
+    object_id: int
+    path: str
+    target: str
+
+
+class RemoveFiles(NamedTuple):
+    """Remove object files, as far as they are there."""
+
+    paths: Tuple[str, ...]
+
+
+class RemoveLeftovers(NamedTuple):
+    """Remove what a processor was writing when it died."""
+
+    process_id: int
+
+
+class ReadNote(NamedTuple):
+    """Read from a function's file which code the function needs. `on_note_read` follows."""
+
+    function: int
+    path: str
+
+
+class UnpackCode(NamedTuple):
+    """Unpack an archive of code. `on_code_unpacked` or `on_code_failed` follows."""
+
+    digest: str
+    place: ContentPlace
+    content: Buffer
+
+
+class RemoveCode(NamedTuple):
+    """Remove folders of unpacked code."""
+
+    folders: Tuple[str, ...]
+
+
+# The process ----------------------------------------------------------------------------------------------------------
+
+
+class Log(NamedTuple):
+    """Write a line to the log."""
+
+    level: int
+    text: str
+
+
+class Finish(NamedTuple):
+    """End the program with this exit code."""
+
+    exit_code: int
+
+
+Effect = Union[
+    Connect,
+    Disconnect,
+    Send,
+    Deliver,
+    SpawnProcessor,
+    KillProcessor,
+    StopProcessor,
+    ImportModule,
+    EndProcessors,
+    MeasureProcesses,
+    MeasureMemory,
+    OpenObjects,
+    FindObject,
+    WriteChunk,
+    ReadChunk,
+    KeepResult,
+    RemoveFiles,
+    RemoveLeftovers,
+    ReadNote,
+    UnpackCode,
+    RemoveCode,
+    Log,
+    Finish,
+]
+
+
+# Between the parts of the core ----------------------------------------------------------------------------------------
+
+
+class FunctionCode(Protocol):
+    """Where tasks ask which code of their client functions need (see `code_sets`)."""
+
+    def key(self, function: int) -> str:
+        """What tells processors with this code from others; empty: it needs none."""
+
+    def missing(self, function: int) -> Set[int]:
+        """The objects for which its tasks wait: archives that are not here or not unpacked, or the function itself
+        while the note in its file is read."""
+
+    def contents(self, function: int) -> Tuple[str, List[str]]:
+        """The key by which the client knows the code, and where processors import it from, once nothing is missing."""
+
+    def forget(self, functions: Iterable[int]) -> Set[str]:
+        """These functions are gone; returns keys that no function has any more."""
+
+    def forget_all(self) -> Set[str]:
+        """All functions are gone; returns their keys."""
+
+    def sweep(self, folders_in_use: Set[str]) -> None:
+        """Remove what neither a function nor a processor needs any more."""
+
+
+class ObjectSource(Protocol):
+    """Where tasks ask for objects (see `objects`)."""
+
+    def is_available(self, object_id: int) -> bool:
+        """Whether processors can be given the object now."""
+
+    def fetch(self, object_id: int) -> None:
+        """Get it; the listener hears `on_object_available` or `on_object_missing`."""
+
+    def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, Buffer]]:
+        """Kind, place and content of an available object."""
+
+    def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
+        """Forget what has not been asked for in so long and is not needed."""
+
+    def adopt(self, path: str, size: int) -> int:
+        """Make a file that a processor wrote an object: its id, or 0 when it is larger than the scheduler allows.
+
+        The listener hears `on_object_served` when the scheduler has it, or `on_object_unserved` when it is gone.
+        """
+
+    @property
+    def maximum_object_bytes(self) -> int:
+        """That the scheduler takes; 0: it has not said so."""
+
+
+class ObjectListener(Protocol):
+    """Who hears what has become of objects."""
+
+    def on_object_available(self, object_id: int) -> None:
+        """An object that was fetched is here."""
+
+    def on_object_missing(self, object_id: int) -> None:
+        """An object that was fetched does not exist."""
+
+    def on_no_room_for_object(self, object_id: int, why: str) -> None:
+        """An object that was fetched has no room on this host."""
+
+    def on_object_served(self, object_id: int) -> None:
+        """The scheduler has a large result."""
+
+    def on_object_unserved(self, object_id: int) -> None:
+        """A large result is gone, and the scheduler does not have all of it."""

@@ -1,0 +1,464 @@
+"""The way of tasks through a worker: which runs on which processor, and what becomes of it.
+
+    Task ─▶ waiting for objects ─▶ queue ─▶ chunk on a processor ─▶ outcomes ─▶ TaskResult
+                                     ▲               │
+                                     └─ given back, died, not started
+
+Rules:
+- `on_<event>` methods change state and append to `effects`; `finish_turn` follows once after a round of events.
+- No object and no dictionary entry per task. Tasks are columns; where a task is follows from its position in
+  a processor's stream.
+- Credit: a processor gets as many tasks at once as make about CHUNK_SECONDS of work by the measured mean of
+  their function, one at a time when nothing is known. A second chunk may wait behind a chunk of several
+  tasks, never behind a chunk of one: only the former are watched by the processor (see `processor`).
+- A task that must not run again shares its chunk with no other, so that none is lost for another's sake.
+- An outcome that was accepted from a processor is the task's outcome; whatever was not is run again, unless
+  the task forbids it.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from scaler.values.codecs import CODECS, PYTHON_CODEC
+from scaler.worker import frames
+from scaler.worker.agent.core.cancellations import Cancellations
+from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
+from scaler.worker.agent.core.dead_processors import DeadProcessors, Death
+from scaler.worker.agent.core.effects import Deliver, Effect, FunctionCode, ObjectListener, ObjectSource, Send
+from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran, TooLargePayload
+from scaler.worker.agent.core.printed_output import PrintedOutput
+from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorPool, ProcessorState
+from scaler.worker.agent.core.task_durations import TaskDurations
+from scaler.worker.agent.core.task_limits import TaskLimits
+from scaler.worker.agent.core.task_queue import HeldTasks, TaskQueue, batch_from_message
+from scaler.worker.agent.core.waiting_tasks import WaitingTasks
+from scaler.worker.frames import Buffer, Results
+from scaler_protocol import messages as m
+
+TICK_SECONDS = 0.02
+
+
+class TaskFlowSettings(NamedTuple):
+    slots: int
+    name: str = ""  # of the worker, for error messages
+    task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
+
+
+class TaskFlow(ObjectListener):
+    """The state of one worker's tasks and processors.
+
+    Parameters:
+        progress: gives the progress entry of a processor number.
+        objects: where functions and values come from and large results go to.
+        effects: shared with the rest of the core.
+        too_large_payload: see `FinishedTasks`.
+        code: where code of clients comes from; None: there is none.
+    """
+
+    def __init__(
+        self,
+        settings: TaskFlowSettings,
+        progress: Callable[[int], memoryview],
+        objects: ObjectSource,
+        effects: List[Effect],
+        too_large_payload: TooLargePayload,
+        code: Optional[FunctionCode] = None,
+    ) -> None:
+        self.effects = effects
+        self.queue = TaskQueue()
+        self.waiting = WaitingTasks()
+        self.pool = ProcessorPool(settings.slots, progress, effects)
+        self._settings = settings
+        self._objects = objects
+        self._code = code
+        self._durations = TaskDurations()
+        self._outcomes = FinishedTasks(objects, settings.name, too_large_payload)
+        self._output = PrintedOutput()
+        self._cancellations = Cancellations(self.pool)
+        self._dead = DeadProcessors(self._cancellations, effects, self._requeue, self._lose)
+        self._limits = TaskLimits(self.pool, effects)
+        self.is_watched = False  # by monitors of the scheduler
+        self._is_draining = False
+        self._reporting: List[ProcessorState] = []  # which sent outcomes in this turn
+
+    # From the scheduler -------------------------------------------------------------------------------------
+
+    def on_tasks(self, message: m.Task, payload: Buffer) -> None:
+        """Tasks to run. Raises ValueError when the message contradicts itself."""
+        batch = batch_from_message(message, payload, self._settings.task_timeout_seconds)
+        understood = CODECS if message.function_name else (PYTHON_CODEC,)
+        if message.codec and message.codec not in understood:  # SCL-COD-004
+            what = "named functions" if message.function_name else "functions that are sent"
+            text = f"this worker understands {' and '.join(understood)} for {what}, not {message.codec!r}"
+            self._lose(batch, m.FailureKind.CODEC_UNKNOWN, text)
+            return
+        missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
+        if not missing:
+            # SCL-WRK-001
+            self._enqueue(batch)
+            return
+        for ready in self.waiting.add(batch, missing):
+            self._enqueue(ready)
+        for object_id in missing:
+            self._objects.fetch(object_id)
+
+    def _enqueue(self, batch: HeldTasks) -> None:
+        """All objects of a batch are here: it can run, unless its function needs code that is not."""
+        missing = self._code.missing(batch.traits.function) if self._code is not None else set()
+        if not missing:
+            self.queue.append(batch)
+            return
+        self.waiting.add_whole(batch, missing)
+        for object_id in missing:
+            if not self._objects.is_available(object_id):  # else it is being read or unpacked
+                self._objects.fetch(object_id)
+
+    def on_code_failed(self, archives: Iterable[int], why: str) -> None:
+        """Archives of code cannot be unpacked."""
+        for object_id in archives:
+            for batch in self.waiting.lost(object_id):
+                self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, why)
+
+    def on_object_available(self, object_id: int) -> None:
+        for batch in self.waiting.arrived(object_id):
+            self._enqueue(batch)
+
+    def on_object_missing(self, object_id: int) -> None:
+        for batch in self.waiting.lost(object_id):
+            # SCL-WRK-014
+            text = f"object {object_id:x}, which the task needs, does not exist (any more)"
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
+
+    def on_no_room_for_object(self, object_id: int, why: str) -> None:
+        for batch in self.waiting.lost(object_id):
+            text = f"object {object_id:x}, which the task needs, cannot be had on this host: {why}"
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
+
+    def on_object_deleted(self, object_ids: Set[int]) -> None:
+        """The scheduler deleted objects: processors need not keep them."""
+        for state in self.pool.states():
+            dropped = object_ids.intersection(state.defined)
+            if dropped:
+                for object_id in dropped:
+                    del state.defined[object_id]
+                self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
+        if self._code is not None:
+            self.pool.retire(self._code.forget(object_ids))
+            self._sweep_code()
+
+    def _sweep_code(self) -> None:
+        if self._code is not None:
+            self._code.sweep({folder for state in self.pool.states() for folder in state.code_folders})
+
+    def on_object_served(self, object_id: int) -> None:
+        """The scheduler has a large result."""
+        self._outcomes.on_served(object_id)
+
+    def on_object_unserved(self, object_id: int) -> None:
+        """A large result has gone before the scheduler had fetched it."""
+        self._outcomes.on_unserved(object_id)
+
+    # SCL-WRK-019
+    def on_cancel(self, message: m.TaskCancel) -> None:
+        wanted = set(message.ids)
+        queued = self.queue.remove(wanted) + self.waiting.remove(wanted)
+        # SCL-WRK-020, SCL-WRK-021
+        self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
+        wanted.difference_update(queued)
+        held = self._outcomes.held_among(wanted)
+        self._cancellations.confirm(held, m.CancelOutcome.RUNNING)
+        wanted -= held
+        if wanted:
+            self._cancellations.request(wanted, message.force)
+
+    def on_balance(self, message: m.BalanceRequest) -> None:
+        """Give tasks back that have not started, the newest first."""
+        # SCL-WRK-026, SCL-WRK-027
+        ids = self.queue.take_newest(message.count)
+        # SCL-WRK-025
+        self.effects.append(Send(m.BalanceResponse(request_id=message.request_id, ids=ids)))
+
+    def watch(self, is_watched: bool) -> None:
+        """Whether somebody wants to know which processor ran what."""
+        self.is_watched = is_watched
+        self._outcomes.watch(is_watched)
+
+    def drain(self) -> None:
+        """From now on nothing is started: what has not begun is given back, each turn."""
+        self._is_draining = True
+
+    def reset(self, maximum_message_bytes: int = 0) -> None:
+        """A new session: all tasks of the old one are somebody else's now, and so are its objects.
+
+        Parameters:
+            maximum_message_bytes: what the scheduler takes; 0: it has not said so.
+        """
+        # SCL-WRK-028, SCL-SES-021
+        self.queue = TaskQueue()
+        self.waiting.clear()
+        self.watch(False)
+        self._outcomes.clear()
+        self._outcomes.keep_to(maximum_message_bytes)
+        self._output.drain()
+        self._cancellations.clear()
+        self._durations.clear()
+        for state in self.pool.states():
+            if state.chunks or state.defined:
+                for chunk in state.chunks:
+                    chunk.reported = chunk.count  # what it may still send is of no interest
+                # SCL-WRK-029
+                self.pool.kill(state)
+        if self._code is not None:
+            self.pool.retire(self._code.forget_all())
+            self._sweep_code()
+
+    # From processors ----------------------------------------------------------------------------------------
+
+    def on_results(self, number: int, results: Results) -> None:
+        """Outcomes of consecutive tasks. Raises FrameError when they are not those that come next."""
+        state = self.pool.get(number)
+        if state is None or not state.chunks:
+            raise frames.FrameError("outcomes came from a processor that has no task")
+        chunk, count = state.chunks[0], len(results.sizes)
+        if chunk.reported >= chunk.count:
+            return  # of an old session
+        if results.first_position != chunk.first_position + chunk.reported or chunk.reported + count > chunk.count:
+            raise frames.FrameError("a processor sent outcomes of tasks that it has not")
+        traits = chunk.batch.traits
+        ids = chunk.batch.ids[chunk.reported : chunk.reported + count]
+        if results.busy_microseconds:
+            self._durations.add(traits.function, results.busy_microseconds / 1e6, count)
+        self._cancellations.finished(ids)
+        self._outcomes.add(traits, ids, results, state.process_id)
+        # SCL-WRK-002
+        chunk.reported += count
+        self._reporting.append(state)
+        self._end_chunks(state)
+
+    def on_given_back(self, number: int, ranges: List[Tuple[int, int]]) -> None:
+        """A processor will not run these tasks, since the one it runs takes long."""
+        state = self.pool.get(number)
+        if state is None:
+            return
+        state.handed_over = True
+        for first_position, count in reversed(ranges):
+            chunk = next(
+                (c for c in state.chunks if c.first_position <= first_position < c.first_position + c.count),
+                None,
+            )
+            if chunk is None or chunk.reported >= chunk.count:
+                continue
+            kept = first_position - chunk.first_position
+            self._requeue(chunk.part(kept, kept + count))
+            chunk.count = kept
+        self._end_chunks(state)
+        self.effects.append(Deliver(number, frames.signal_frame(frames.FrameKind.SETTLED)))
+
+    def on_blocked(self, number: int) -> None:
+        state = self.pool.get(number)
+        if state is not None:
+            self.pool.suspend(state)
+
+    def on_resumed(self, number: int) -> None:
+        state = self.pool.get(number)
+        if state is not None:
+            self.pool.resume(state)
+
+    def on_log(self, number: int, position: int, stream: int, text: str) -> None:
+        state = self.pool.get(number)
+        for chunk in state.chunks if state is not None else ():
+            index = position - chunk.first_position
+            if 0 <= index < chunk.count and chunk.reported < chunk.count:
+                self._output.add(chunk.batch.ids[index], stream, text)
+
+    def on_processor_started(self, number: int, process_id: int) -> None:
+        state = self.pool.get(number)
+        if state is not None:
+            state.process_id = process_id
+
+    def on_processor_broken(self, number: int, description: str) -> None:
+        """What a processor sends makes no sense: replace it. The task it runs is the likeliest reason."""
+        state = self.pool.get(number)
+        if state is not None:
+            text = f"processor {state.process_id} was replaced while it ran the task: {description}"
+            self.pool.kill(state, KillReason(state.started, m.FailureKind.PROCESSOR_DIED, text))
+
+    def on_processor_died(self, number: int, description: str, now: float, stack: str = "") -> None:
+        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled.
+
+        Parameters:
+            now: seconds of a steady clock.
+            stack: where its task was, if that was wanted and is known.
+        """
+        state = self.pool.get(number)
+        if state is None:
+            return
+        self.pool.remove(state)
+        busy_since = now if state in self._reporting else state.busy_since
+        death = Death(description, stack, max(0, int((now - busy_since) * 1e6)))
+        if state.code_folders:
+            self._sweep_code()
+        self._dead.settle(state, death)
+        self.pool.fill()
+
+    def _requeue(self, batch: HeldTasks) -> None:
+        """Put tasks back to the front of the queue, without those that are to be cancelled."""
+        self._cancellations.take_out(batch)
+        self.queue.put_back(batch)
+
+    def _lose(self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
+        self._cancellations.finished(tasks.ids[tasks.start :])
+        self._outcomes.lose(tasks, kind, text, stack, ran)
+
+    def _end_chunks(self, state: ProcessorState) -> None:
+        """Forget chunks all of whose outcomes are there."""
+        if not state.chunks:
+            return
+        remaining = [chunk for chunk in state.chunks if chunk.reported < chunk.count]
+        if len(remaining) < len(state.chunks):
+            state.chunks.clear()
+            state.chunks.extend(remaining)
+            if not remaining:
+                self.pool.take_back(state)
+
+    # Once a turn --------------------------------------------------------------------------------------------
+
+    def finish_turn(self, now: float) -> None:
+        """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
+        for state in self._reporting:
+            state.busy_since = now
+        self._reporting.clear()
+        self.pool.begin_turn(now)
+        if self._is_draining:
+            self._give_all_back()
+        while self.queue.count and self._deal(now):
+            pass
+        # SCL-WRK-017
+        for log in self._output.drain():
+            self.effects.append(Send(log))  # before the outcomes of the tasks that printed it
+        confirmation = self._cancellations.drain()
+        if confirmation is not None:
+            self.effects.append(Send(confirmation))  # before the outcomes it announces
+        for message, payload in self._outcomes.drain():
+            self.effects.append(Send(message, payload))
+        # SCL-WRK-024
+        unknown = self._cancellations.drain_unknown()
+        if unknown is not None:
+            self.effects.append(Send(unknown))
+
+    def _give_all_back(self) -> None:
+        """Give back all tasks that have not begun."""
+        ids = self.queue.take_newest(self.queue.count)
+        ids.extend(self.waiting.take_all())
+        if ids:
+            # SCL-SES-020
+            self.effects.append(Send(m.BalanceResponse(ids=ids)))
+
+    def _deal(self, now: float) -> bool:
+        """Give one processor its next chunk; False when none may have one."""
+        head = self.queue.head()
+        mean = self._durations.mean_seconds(head.traits.function)
+        code_key = self._code.key(head.traits.function) if self._code is not None else ""
+        # SCL-WRK-003
+        state = self.pool.take_idle(head.traits.priority, code_key)
+        if state is None and mean is not None and mean < PIPELINE_TASK_SECONDS:
+            state = self.pool.pipelinable(code_key)
+        if state is None:
+            return False
+        chunk = ProcessorChunk(
+            self.queue.take(chunk_size(head, mean, self.queue.count, self.pool.slots)), state.next_position
+        )
+        state.next_position += chunk.count
+        if not state.chunks:
+            state.busy_since = now
+        state.chunks.append(chunk)
+        self._limits.dealt(chunk)
+        self._dedicate(state, code_key, head.traits.function)
+        self._define_objects(state, chunk.batch, now)
+        batch = chunk.batch
+        buffers = frames.tasks_frame(
+            function=batch.traits.function,
+            first_position=chunk.first_position,
+            client=batch.traits.client,
+            attempt=batch.traits.attempt,
+            priority=batch.traits.priority,
+            flags=batch.traits.flags,
+            ids=batch.ids,
+            sizes=batch.sizes,
+            payload=batch.payload,
+            dependency_counts=batch.dependency_counts,
+            dependencies=batch.dependencies,
+        )
+        self.effects.append(Deliver(state.number, buffers))
+        return True
+
+    def _dedicate(self, state: ProcessorState, code_key: str, function: int) -> None:
+        """From now on a processor runs tasks with this code alone."""
+        if state.code_key is None:
+            state.code_key = code_key
+            if code_key and self._code is not None:
+                client_key, state.code_folders = self._code.contents(function)
+                self.effects.append(Deliver(state.number, frames.code_frame(client_key, state.code_folders)))
+
+    def _define_objects(self, state: ProcessorState, batch: HeldTasks, now: float) -> None:
+        """Give a processor the objects of a batch that it does not have yet."""
+        for object_id in batch.needed_objects():
+            if object_id not in state.defined:
+                definition = self._objects.definition(object_id)
+                if definition is None:
+                    continue  # deleted in the meantime: the processor says so for each task
+                self.effects.append(Deliver(state.number, frames.define_frame(object_id, *definition)))
+            state.defined[object_id] = now
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no task is here any more."""
+        return not (
+            self.queue.count
+            or self.waiting.count
+            or self._outcomes.holds_any
+            or any(s.chunks for s in self.pool.states())
+        )
+
+    # Now and then -------------------------------------------------------------------------------------------
+
+    @property
+    def needs_tick(self) -> bool:
+        """Whether `tick` wants to be called every TICK_SECONDS."""
+        return bool(self._cancellations) or self._limits.active or self.pool.keeps_a_slot
+
+    def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
+        """Resident memory by process id, as `MeasureMemory` asked for."""
+        self._limits.on_memory_measured(resident_bytes)
+
+    def tick(self, now: float) -> None:
+        """Look after limits, and after tasks that are to be cancelled."""
+        if self._cancellations:
+            self._cancellations.review()
+        if self._limits.active:
+            self._limits.tick(now)
+
+    def collect_garbage(self, now: float, retention_seconds: float, trim_threshold_bytes: int) -> None:
+        """Let this worker forget objects unused for so long, and free memory."""
+        self.pool.retire_spares()
+        for state in self.pool.states():
+            unused = {i for i, last_use in state.defined.items() if now - last_use > retention_seconds}
+            for chunk in state.chunks if unused else ():
+                unused.difference_update(chunk.batch.needed_objects())
+            if unused:
+                for object_id in unused:
+                    del state.defined[object_id]
+                self.effects.append(Deliver(state.number, frames.drop_frame(sorted(unused))))
+            if not state.killed:
+                self.effects.append(Deliver(state.number, frames.collect_garbage_frame(trim_threshold_bytes)))
+        self._objects.forget_unused(now, retention_seconds, self._needed_objects)
+
+    def _needed_objects(self) -> Set[int]:
+        """What tasks here are waiting for or will need, and what processors have."""
+        needed = self.queue.needed_objects() | self.waiting.needed_objects()
+        for state in self.pool.states():
+            needed.update(state.defined)
+            for chunk in state.chunks:
+                needed |= chunk.batch.needed_objects()
+        return needed

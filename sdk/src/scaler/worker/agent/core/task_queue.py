@@ -1,0 +1,291 @@
+"""Tasks that the agent holds, in batches: columns that are cut and joined by slices, never one object a task.
+
+Rules:
+- A batch is of one function and one set of options, as it came. Its columns are cut from the front; `start`
+  says how far.
+- The queue runs higher priorities first, and within one priority first come, first served. What comes back
+  from a processor goes to the front.
+- A task is found by looking through the columns (a set operation on each). That is for the rare events,
+  cancelling and giving back.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import insort
+from collections import deque
+from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Set
+
+from scaler.worker.frames import Buffer, TasksFlag
+from scaler_protocol import messages as m
+
+ABSORB_TASKS = 1000
+ABSORB_BYTES = 64 * 1024
+"""Small batches that are alike are joined in the queue up to this size: a processor then gets one chunk, not many."""
+
+
+class TaskTraits(NamedTuple):
+    """What all tasks of a batch have in common."""
+
+    function: int
+    codec: str
+    client: int = 0
+    attempt: int = 1
+    priority: int = 0
+    retries: int = 0
+    time_limit_seconds: float = 0.0  # 0: none
+    memory_limit_bytes: int = 0  # 0: none
+    at_most_once: bool = False
+    flags: int = 0  # TasksFlag
+    has_started: bool = False  # before, in a process that died
+
+
+class HeldTasks:
+    """Columns of tasks, of which those before `start` are gone."""
+
+    __slots__ = ("traits", "ids", "sizes", "payload", "dependency_counts", "dependencies", "start")
+
+    def __init__(
+        self,
+        traits: TaskTraits,
+        ids: array[int],
+        sizes: array[int],
+        payload: Buffer,
+        dependency_counts: Optional[array[int]] = None,
+        dependencies: Optional[array[int]] = None,
+    ) -> None:
+        self.traits = traits
+        self.ids = ids
+        self.sizes = sizes
+        self.payload = memoryview(payload)  # of the tasks from `start` on
+        self.dependency_counts = dependency_counts  # None: no task of the batch has any
+        self.dependencies = dependencies  # of the tasks from `start` on
+        self.start = 0
+
+    def __len__(self) -> int:
+        return len(self.ids) - self.start
+
+    def copy(self) -> HeldTasks:
+        """The same tasks again; the columns are shared, since nobody changes them in place."""
+        other = HeldTasks(self.traits, self.ids, self.sizes, self.payload, self.dependency_counts, self.dependencies)
+        other.start = self.start
+        return other
+
+    def take(self, count: int) -> HeldTasks:
+        """Cut the first `count` tasks off into a batch of their own."""
+        start, stop = self.start, self.start + count
+        sizes = self.sizes[start:stop]
+        payload_bytes = sum(sizes)
+        front = HeldTasks(self.traits, self.ids[start:stop], sizes, self.payload[:payload_bytes])
+        self.payload = self.payload[payload_bytes:]
+        if self.dependency_counts is not None and self.dependencies is not None:
+            front.dependency_counts = self.dependency_counts[start:stop]
+            number = sum(front.dependency_counts)
+            front.dependencies = self.dependencies[:number]
+            self.dependencies = self.dependencies[number:]
+        self.start = stop
+        return front
+
+    def take_newest(self, count: int) -> array[int]:
+        """Cut the last `count` tasks off and return their ids."""
+        keep = len(self) - count
+        newest = self.ids[self.start + keep :]
+        kept = self.take(keep)
+        self._become(kept)
+        return newest
+
+    def absorb(self, other: HeldTasks) -> bool:
+        """Append another batch's tasks if they are of the same kind and the result is small; whether it was done."""
+        if (
+            self.traits != other.traits
+            or len(self) + len(other) > ABSORB_TASKS
+            or len(self.payload) + len(other.payload) > ABSORB_BYTES
+            or self.dependencies
+            or other.dependencies
+        ):
+            return False
+        self.ids = self.ids[self.start :] + other.ids[other.start :]
+        self.sizes = self.sizes[self.start :] + other.sizes[other.start :]
+        self.payload = memoryview(b"".join((self.payload, other.payload)))
+        self.dependency_counts = self.dependencies = None
+        self.start = 0
+        return True
+
+    def needed_objects(self) -> Set[int]:
+        """Ids of all objects that some task needs, its function included (0 never is)."""
+        needed = set(self.dependencies or ())
+        needed.add(self.traits.function)
+        return needed
+
+    def singles(self) -> Iterator[HeldTasks]:
+        """The batch cut into batches of one task."""
+        while len(self):
+            yield self.take(1)
+
+    def with_attempt(self, attempt: int) -> HeldTasks:
+        self.traits = self.traits._replace(attempt=attempt, has_started=True)
+        return self
+
+    def remove(self, wanted: Set[int]) -> List[int]:
+        """Take tasks out of the batch, wherever they stand; returns the ids found, one for each task."""
+        ids = self.ids[self.start :]
+        if wanted.isdisjoint(ids):
+            return []
+        # Looked for by place, not by id: a scheduler at fault may have sent an id twice.
+        places = [place for place, instance in enumerate(ids) if instance in wanted]
+        kept, done = [], 0
+        for place in places:
+            kept.append(self.take(place - done))
+            self.take(1)
+            done = place + 1
+        kept.append(self.take(len(self)))
+        self._become(_joined(self.traits, kept))
+        return [ids[place] for place in places]
+
+    def _become(self, other: HeldTasks) -> None:
+        for name in ("ids", "sizes", "payload", "dependency_counts", "dependencies", "start"):
+            setattr(self, name, getattr(other, name))
+
+
+def _joined(traits: TaskTraits, batches: List[HeldTasks]) -> HeldTasks:
+    ids, sizes = array("Q"), array("I")
+    counts, dependencies = array("H"), array("Q")
+    for batch in batches:
+        ids += batch.ids
+        sizes += batch.sizes
+        counts += batch.dependency_counts or array("H", bytes(2 * len(batch)))
+        dependencies += batch.dependencies or array("Q")
+    payload = b"".join(batch.payload for batch in batches)
+    if not dependencies:
+        return HeldTasks(traits, ids, sizes, payload)
+    return HeldTasks(traits, ids, sizes, payload, counts, dependencies)
+
+
+def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seconds: float) -> HeldTasks:
+    """The batch that a Task message brings.
+
+    Parameters:
+        default_time_limit_seconds: for tasks that have none of their own; 0: none.
+
+    Raises ValueError when the columns and the payload disagree.
+    """
+    count = len(message.ids)
+    # SCL-WRK-015
+    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
+        raise ValueError("a Task message's ids, payload sizes and payload do not agree")
+    counts = message.dependency_counts
+    if len(counts) not in (0, count) or sum(counts) != len(message.dependencies):
+        raise ValueError("a Task message's dependency counts do not agree with its dependencies")
+    options = message.options
+    flags = 0
+    if options.profiling:
+        flags |= TasksFlag.PROFILING
+    # SCL-WRK-016, SCL-WRK-018
+    if options.stream_output:
+        flags |= TasksFlag.STREAM_OUTPUT
+    limit = options.time_limit_milliseconds / 1000
+    if default_time_limit_seconds:
+        limit = min(limit, default_time_limit_seconds) if limit else default_time_limit_seconds
+    traits = TaskTraits(
+        function=message.function,
+        codec=message.codec,
+        client=message.client,
+        attempt=message.attempt or 1,
+        priority=options.priority,
+        retries=options.retries,
+        time_limit_seconds=limit,
+        memory_limit_bytes=options.memory_limit_bytes,
+        at_most_once=options.at_most_once,
+        flags=flags,
+    )
+    if not message.dependencies:
+        return HeldTasks(traits, message.ids, message.payload_sizes, payload)
+    return HeldTasks(traits, message.ids, message.payload_sizes, payload, counts, message.dependencies)
+
+
+class TaskQueue:
+    """Batches in the order in which they shall run."""
+
+    def __init__(self) -> None:
+        self.count = 0  # tasks
+        self._queues: Dict[int, Deque[HeldTasks]] = {}  # by priority; none is empty
+        self._order: List[int] = []  # negated priorities, ascending
+
+    def append(self, batch: HeldTasks) -> None:
+        """Queue a batch behind those of its priority."""
+        if len(batch):
+            queue = self._queue(batch.traits.priority)
+            if not (queue and queue[-1].absorb(batch)):
+                queue.append(batch)
+            self.count += len(batch)
+
+    def put_back(self, batch: HeldTasks) -> None:
+        """Queue a batch before those of its priority."""
+        if len(batch):
+            self._queue(batch.traits.priority).appendleft(batch)
+            self.count += len(batch)
+
+    def _queue(self, priority: int) -> Deque[HeldTasks]:
+        queue = self._queues.get(priority)
+        if queue is None:
+            queue = self._queues[priority] = deque()
+            insort(self._order, -priority)
+        return queue
+
+    def head(self) -> HeldTasks:
+        """The batch whose tasks come next; the queue must not be empty."""
+        # SCL-WRK-004
+        return self._queues[-self._order[0]][0]
+
+    def take(self, count: int) -> HeldTasks:
+        """Take the first `count` tasks of the head batch."""
+        batch = self.head()
+        self.count -= count
+        if count == len(batch) and batch.start == 0:
+            self._drop_from(self._order[0], 0)
+            return batch
+        front = batch.take(count)
+        if not len(batch):
+            self._drop_from(self._order[0], 0)
+        return front
+
+    def _drop_from(self, order: int, index: int) -> None:
+        queue = self._queues[-order]
+        del queue[index]
+        if not queue:
+            del self._queues[-order]
+            self._order.remove(order)
+
+    def needed_objects(self) -> Set[int]:
+        """The objects that tasks in the queue need."""
+        return {i for queue in self._queues.values() for batch in queue for i in batch.needed_objects()}
+
+    def take_newest(self, count: int) -> array[int]:
+        """Take up to `count` tasks that have never started from the end of the queue, and return their ids."""
+        ids: array[int] = array("Q")
+        for order in reversed(self._order[:]):
+            queue = self._queues[-order]
+            for index in range(len(queue) - 1, -1, -1):
+                batch = queue[index]
+                if batch.traits.has_started:  # SCL-WRK-026
+                    continue
+                number = min(count - len(ids), len(batch))
+                if not number:
+                    return ids
+                ids += batch.take_newest(number)
+                self.count -= number
+                if not len(batch):
+                    self._drop_from(order, index)
+        return ids
+
+    def remove(self, wanted: Set[int]) -> List[int]:
+        """Take tasks out by id; returns those found."""
+        found: List[int] = []
+        for order in list(self._order):
+            queue = self._queues[-order]
+            for index in range(len(queue) - 1, -1, -1):
+                found += queue[index].remove(wanted)
+                if not len(queue[index]):
+                    self._drop_from(order, index)
+        self.count -= len(found)
+        return found

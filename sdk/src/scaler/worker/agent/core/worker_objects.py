@@ -1,0 +1,437 @@
+"""Objects on this host: where their content is, fetching those that are elsewhere, serving those that were made here.
+
+    inline ── in memory ───────────────────────────────────────┐
+    shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
+    elsewhere ── fetched, chunk by chunk, to a file of our own ┘
+
+    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler has
+                    fetched it
+
+Rules:
+- Unknown objects are asked for: the scheduler answers every ObjectRequest, if only with "missing".
+- A fetch keeps a few requests open (see `FetchWindow`), and asks for more when what came is on disk.
+- An outcome whose result is here is not sent before the scheduler has all of it (see `ObjectListener`).
+- What was not used for long is forgotten and asked for again when a task needs it; never what a task here needs.
+- Files are the shell's: this table asks for file operations and is told what came of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+
+from scaler.worker.agent.core.effects import (
+    ERROR,
+    Effect,
+    FindObject,
+    KeepResult,
+    Log,
+    ObjectListener,
+    ObjectSource,
+    ReadChunk,
+    RemoveFiles,
+    Send,
+    WriteChunk,
+)
+from scaler.worker.frames import Buffer, ContentPlace
+from scaler_protocol import MalformedMessageError
+from scaler_protocol import messages as m
+from scaler_protocol.session.fetching import FetchWindow
+from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
+
+DEFAULT_CHUNK_BYTES = 1024 * 1024
+_NAMED_FUNCTION_IDS = object_id_of(MAXIMUM_SESSION, 0)  # sessions count from 1, and none gets there
+
+
+class _ObjectFetch:
+    __slots__ = ("number", "window", "written_bytes", "path")
+
+    def __init__(self, number: int, window: FetchWindow) -> None:
+        self.number = number
+        self.window = window
+        self.written_bytes = 0
+        self.path = ""  # once something was written
+
+
+class _ServedResult:
+    """A large result made here, until the scheduler has fetched it."""
+
+    __slots__ = ("path", "size", "sent")
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.sent = 0
+
+
+class WorkerObjects(ObjectSource):
+    """The objects of one worker.
+
+    Parameters:
+        effects: shared with the rest of the core.
+    """
+
+    listener: ObjectListener
+
+    def __init__(self, effects: List[Effect]) -> None:
+        self.is_shared = False  # whether this host sees the scheduler's object directory
+        self._effects = effects
+        self._directory = ""  # of results, and of the scheduler's objects if it is shared
+        self._session = 0
+        self._chunk_bytes = DEFAULT_CHUNK_BYTES
+        self._maximum_object_bytes = 0
+        self._next_number = 1
+        self._next_fetch = 1
+        self._kinds: Dict[int, int] = {}
+        self._inline: Dict[int, bytes] = {}
+        self._paths: Dict[int, str] = {}
+        self._own_files: Dict[int, str] = {}  # paths of those that were fetched
+        self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
+        self._looked_for: Set[int] = set()  # in the scheduler's directory
+        self._fetches: Dict[int, _ObjectFetch] = {}
+        self._kept: Dict[int, Tuple[str, int]] = {}  # results being renamed: path and size
+        self._served: Dict[int, _ServedResult] = {}
+        self._named_functions: Dict[bytes, int] = {}  # by definition
+        self._definitions: Dict[int, bytes] = {}  # the same by id; no objects of the scheduler, which cannot end them
+        self._last_uses: Dict[int, float] = {}  # since when the content of what is here has not been asked for
+
+    @property
+    def maximum_object_bytes(self) -> int:
+        return self._maximum_object_bytes
+
+    # Sessions -----------------------------------------------------------------------------------------------
+
+    def start_session(self, welcome: m.Welcome) -> None:
+        """Start with nothing; `open` follows before anything else."""
+        self.forget_all()
+        self._session = welcome.session
+        self._next_number = 1
+        self._chunk_bytes = welcome.limits.chunk_bytes or DEFAULT_CHUNK_BYTES
+        self._maximum_object_bytes = welcome.limits.maximum_object_bytes
+
+    def open(self, is_shared: bool, write_prefix: str) -> None:
+        """It was found out whether objects need not travel.
+
+        Parameters:
+            write_prefix: the start of the path of each file that a processor writes.
+        """
+        self.is_shared = is_shared
+        self._directory = write_prefix.rpartition("/")[0]
+
+    def forget_all(self) -> None:
+        """The session has ended: its objects are gone."""
+        paths = [*self._own_files.values(), *(served.path for served in self._served.values())]
+        paths += [fetch.path for fetch in self._fetches.values() if fetch.path]
+        self._remove(paths)
+        tables = (self._kinds, self._inline, self._paths, self._own_files, self._sizes, self._fetches)
+        self._looked_for.clear()
+        for table in (*tables, self._kept, self._served, self._last_uses, self._named_functions, self._definitions):
+            table.clear()
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        found = tuple(paths)
+        if found:
+            self._effects.append(RemoveFiles(found))
+
+    def _remove_own(self, object_id: int) -> None:
+        path = self._own_files.pop(object_id, "")
+        if path:
+            self._remove([path])
+
+    # What tasks ask -----------------------------------------------------------------------------------------
+
+    def is_available(self, object_id: int) -> bool:
+        """Whether processors can be given the object now. Id 0 stands for no object."""
+        return object_id == 0 or object_id in self._inline or object_id in self._paths or object_id in self._definitions
+
+    def named_function(self, definition: bytes) -> int:
+        """The id of a function that came by name: of what processors are given for it."""
+        object_id = self._named_functions.get(definition)
+        if object_id is None:
+            object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + len(self._named_functions)
+            self._definitions[object_id] = definition
+        return object_id
+
+    def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, Buffer]]:
+        """Kind, place and content of an available object."""
+        named = self._definitions.get(object_id)
+        if named is not None:
+            return m.ObjectKind.VALUE, ContentPlace.INLINE, named
+        kind = self._kinds.get(object_id, m.ObjectKind.VALUE)
+        self._last_uses.pop(object_id, None)
+        content = self._inline.get(object_id)
+        if content is not None:
+            return kind, ContentPlace.INLINE, content
+        path = self._paths.get(object_id)
+        return None if path is None else (kind, ContentPlace.FILE, path.encode("utf-8", "surrogateescape"))
+
+    def forget(self, object_id: int) -> None:
+        """Forget an object that is needed no more, though the scheduler may have it still."""
+        self._remove_own(object_id)
+        for table in (self._kinds, self._inline, self._paths, self._last_uses):
+            table.pop(object_id, None)
+
+    def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
+        """Forget what has not been asked for in so long; it is fetched again when a task needs it.
+
+        Parameters:
+            needed: what tasks and processors have or will want, whenever they got it.
+        """
+        last_uses = self._last_uses
+        here = (*self._inline, *self._paths)
+        unused = [each for each in here if now - last_uses.setdefault(each, now) > retention_seconds]
+        for object_id in set(unused).difference(needed()) if unused else ():
+            self._inline.pop(object_id, None)
+            self._paths.pop(object_id, None)
+            del last_uses[object_id]
+            self._remove_own(object_id)
+
+    # Fetching -----------------------------------------------------------------------------------------------
+
+    def fetch(self, object_id: int) -> None:
+        """Get an object; the listener hears `on_object_available` or `on_object_missing` in the end."""
+        if object_id in self._fetches or object_id in self._looked_for:
+            return
+        if self.is_shared and object_id not in self._sizes:
+            self._looked_for.add(object_id)
+            self._effects.append(FindObject(object_id, self._shared_path(object_id)))
+        else:
+            self._start_fetch(object_id)
+
+    def _shared_path(self, object_id: int) -> str:
+        return f"{self._directory}/{object_name(object_id)}"
+
+    def on_found(self, object_id: int, is_there: bool) -> None:
+        """Whether the scheduler's directory has an object that was not announced."""
+        if object_id not in self._looked_for:
+            return
+        self._looked_for.discard(object_id)
+        if is_there:
+            self._paths[object_id] = self._shared_path(object_id)
+            self.listener.on_object_available(object_id)
+        else:
+            self._start_fetch(object_id)
+
+    def _start_fetch(self, object_id: int) -> None:
+        window = FetchWindow(self._chunk_bytes, self._sizes.get(object_id))
+        fetch = self._fetches[object_id] = _ObjectFetch(self._next_fetch, window)
+        self._next_fetch += 1
+        self._request(object_id, fetch)
+
+    # SCL-OBJ-011
+    def _request(self, object_id: int, fetch: _ObjectFetch) -> None:
+        for offset, length in fetch.window.requests():
+            self._effects.append(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
+
+    def on_response(self, message: m.ObjectResponse, chunk: bytes) -> None:
+        """A part of an object that is being fetched, or word that there is none."""
+        object_id = message.id
+        fetch = self._fetches.get(object_id)
+        if fetch is None:
+            return  # forgotten while it was on its way
+        if message.status != m.ObjectResponseStatus.OK:
+            self._give_up(object_id)
+            return
+        is_first = not fetch.window.received_bytes
+        try:
+            fetch.window.accept(message.offset, len(chunk), message.size)
+        except MalformedMessageError as error:
+            self._effects.append(Log(ERROR, f"object {object_id:x} cannot be fetched: {error}"))
+            self._give_up(object_id)
+            return
+        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, message.size, is_first)
+        self._effects.append(effect)
+
+    def on_chunk_written(self, object_id: int, number: int, length: int, path: str) -> None:
+        """So many bytes of a fetched object are in its file."""
+        fetch = self._fetches.get(object_id)
+        if fetch is None or fetch.number != number:
+            if object_id not in self._own_files:
+                self._remove([path])  # forgotten in the meantime
+            return
+        fetch.path = path
+        fetch.written_bytes += length
+        if not fetch.window.is_complete or fetch.written_bytes < fetch.window.received_bytes:
+            self._request(object_id, fetch)
+            return
+        del self._fetches[object_id]
+        self._paths[object_id] = self._own_files[object_id] = path
+        self.listener.on_object_available(object_id)
+
+    def on_chunk_failed(self, object_id: int, number: int, why: str, is_full: bool) -> None:
+        """A part of a fetched object could not be written, since the disk is full or for another reason."""
+        fetch = self._fetches.get(object_id)
+        if fetch is None or fetch.number != number:
+            return
+        self._effects.append(
+            Log(ERROR, f"object {object_id:x} ({fetch.window.size or 0} bytes) cannot be stored: {why}")
+        )
+        self._give_up(object_id, why if is_full else "")
+
+    def _give_up(self, object_id: int, why: str = "") -> None:
+        fetch = self._fetches.pop(object_id)
+        if fetch.path:
+            self._remove([fetch.path])
+        if why:
+            self.listener.on_no_room_for_object(object_id, why)
+        else:
+            self.listener.on_object_missing(object_id)
+
+    # Results ------------------------------------------------------------------------------------------------
+
+    def adopt(self, path: str, size: int) -> int:
+        """Make a file that a processor wrote an object: its id, or 0 when it is larger than the scheduler allows.
+
+        The listener hears `on_object_served` when the scheduler has it, or `on_object_unserved` when it is gone.
+        """
+        if 0 < self._maximum_object_bytes < size:
+            self._remove([path])
+            return 0
+        # SCL-OBJ-001, SCL-OBJ-012
+        object_id = object_id_of(self._session, self._next_number)
+        self._next_number += 1
+        target = f"{path.rpartition('/')[0]}/{object_name(object_id)}"
+        self._kept[object_id] = target, size
+        # SCL-OBJ-008
+        self._effects.append(KeepResult(object_id, path, target))
+        return object_id
+
+    def on_kept(self, object_id: int, target: str, why: str = "") -> None:
+        """The file of a large result has its object's name, or is gone.
+
+        Parameters:
+            why: it is gone; empty: it is there.
+        """
+        path, size = self._kept.pop(object_id, ("", 0))
+        if not path:
+            if not why:
+                self._remove([target])  # of a session that has ended
+            return
+        if why:
+            self._effects.append(Log(ERROR, f"a large result is lost: {path}: {why}"))
+            self.listener.on_object_unserved(object_id)
+            return
+        storage = m.ObjectStorage.SHARED if self.is_shared else m.ObjectStorage.REMOTE
+        instruction = m.ObjectInstruction(
+            action=m.ObjectAction.CREATE,
+            ids=array("Q", [object_id]),
+            sizes=array("Q", [size]),
+            storages=bytes([storage]),
+            kinds=bytes([m.ObjectKind.VALUE]),
+        )
+        self._effects.append(Send(instruction))
+        if self.is_shared:
+            self.listener.on_object_served(object_id)
+        else:
+            self._served[object_id] = _ServedResult(path, size)
+
+    def discard(self, object_ids: Iterable[int]) -> None:
+        """Remove kept results of which no scheduler was told."""
+        for object_id in object_ids:
+            self._served.pop(object_id, None)
+            self._remove([self._shared_path(object_id)])
+
+    # SCL-OBJ-009
+    def on_request(self, message: m.ObjectRequest) -> None:
+        """The scheduler fetches a large result."""
+        served = self._served.get(message.id)
+        if served is None or message.offset > served.size:
+            self._refuse(message.id, message.offset)
+            return
+        length = min(message.length, self._chunk_bytes, served.size - message.offset)
+        self._effects.append(ReadChunk(message.id, served.path, message.offset, length))
+
+    def on_chunk_read(self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "") -> None:
+        """A part of a large result.
+
+        Parameters:
+            length: how much was asked for.
+            why: it could not be read; empty: it was.
+        """
+        served = self._served.get(object_id)
+        if served is None:
+            self._refuse(object_id, offset)
+            return
+        if not why and len(chunk) < length:
+            why = "its file became shorter"
+        if why:
+            self._effects.append(Log(ERROR, f"a large result is lost: {served.path}: {why}"))
+            self._refuse(object_id, offset)
+            self._forget(object_id)
+            return
+        self._effects.append(Send(m.ObjectResponse(id=object_id, offset=offset, size=served.size), chunk))
+        if offset <= served.sent:
+            served.sent = max(served.sent, offset + len(chunk))
+        if served.sent >= served.size:
+            del self._served[object_id]
+            self._remove([served.path])
+            self.listener.on_object_served(object_id)
+
+    def _refuse(self, object_id: int, offset: int) -> None:
+        missing = m.ObjectResponseStatus.MISSING
+        self._effects.append(Send(m.ObjectResponse(id=object_id, offset=offset, status=missing)))
+
+    # From the scheduler -------------------------------------------------------------------------------------
+
+    def on_instruction(self, message: m.ObjectInstruction, payload: bytes) -> List[int]:
+        """Objects to come are announced, or others are gone; returns the ids of the latter.
+
+        Raises ValueError when the message contradicts itself.
+        """
+        if message.action == m.ObjectAction.CREATE:
+            self._create(message, payload)
+            return []
+        if message.action == m.ObjectAction.CLEAR:
+            gone = [*self._inline, *self._paths, *self._sizes]
+        elif message.action == m.ObjectAction.DELETE:
+            gone = list(message.ids)
+        else:
+            # SCL-OBJ-016
+            gone = []
+        for object_id in gone:
+            self._forget(object_id)
+        return gone
+
+    def _create(self, message: m.ObjectInstruction, payload: bytes) -> None:
+        count = len(message.ids)
+        kinds = message.kinds or bytes(count)  # ObjectKind.VALUE is 0
+        if not count == len(message.sizes) == len(message.storages) == len(kinds):
+            raise ValueError("the columns of an ObjectInstruction do not agree")
+        start = 0
+        columns = zip(message.ids, message.sizes, message.storages, kinds)
+        for object_id, size, storage, kind in columns:
+            self._kinds[object_id] = kind
+            if storage == m.ObjectStorage.INLINE or size == 0:
+                if start + size > len(payload):
+                    raise ValueError("an ObjectInstruction's payload is shorter than its sizes")
+                self._inline[object_id] = payload[start : start + size]
+                start += size
+            elif storage == m.ObjectStorage.SHARED and self.is_shared:
+                self._paths[object_id] = self._shared_path(object_id)
+            else:
+                # SCL-OBJ-017
+                self._sizes[object_id] = size  # fetched when a task needs it
+
+    # SCL-OBJ-018
+    def _forget(self, object_id: int) -> None:
+        self._remove_own(object_id)
+        fetch = self._fetches.pop(object_id, None)
+        if fetch is not None and fetch.path:
+            self._remove([fetch.path])
+        is_awaited = fetch is not None or object_id in self._looked_for
+        self._looked_for.discard(object_id)
+        for table in (self._kinds, self._inline, self._paths, self._sizes, self._last_uses):
+            table.pop(object_id, None)
+        if is_awaited:
+            self.listener.on_object_missing(object_id)
+        served = self._served.pop(object_id, None)
+        kept = self._kept.pop(object_id, None)
+        if served is not None:
+            self._remove([served.path])
+        if served is not None or kept is not None:
+            self.listener.on_object_unserved(object_id)
+
+
+def object_name(object_id: int) -> str:
+    """The file name of an object: its id in 16 hexadecimal digits."""
+    return f"{object_id:016x}"

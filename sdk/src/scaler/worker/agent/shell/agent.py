@@ -1,0 +1,334 @@
+"""The agent's shell: gives its core events, and performs what it asks for.
+
+    scheduler ◀─ SchedulerConnection ─▶ ┌───────┐ ◀─ ProcessorHandle ─▶ processors
+                 signals, clock ──────▶ │ Agent │ ◀─ ForkServerClient ─▶ fork server
+                 WorkerFiles ◀────────▶ └───────┘ ◀─▶ AgentCore
+
+Rules:
+- Nothing is decided here, and no user code runs here, so the agent answers whatever user code does.
+- Events change the core; what follows from a round of events is done once, in `_turn`.
+- An unforeseen exception ends the worker with a log line: its tasks are run elsewhere, which is better than a worker
+  that half works.
+- However the worker ends, nothing stays behind: the fork server sees to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import random
+import signal
+import socket
+import time
+from typing import Any, Callable, Dict, Optional, Type
+
+from scaler.exceptions import ObjectStorageFullError
+from scaler.values.failures import failure_payload
+from scaler.values.texts import too_large
+from scaler.worker import frames
+from scaler.worker.agent.core.agent_core import AgentCore
+from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.effects import (
+    Deliver,
+    EndProcessors,
+    Finish,
+    ImportModule,
+    KillProcessor,
+    Log,
+    MeasureMemory,
+    MeasureProcesses,
+    Send,
+    SpawnProcessor,
+    StopProcessor,
+)
+from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
+from scaler.worker.agent.shell.processor_handle import ProcessorHandle
+from scaler.worker.agent.shell.rounds import Rounds
+from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
+from scaler.worker.agent.shell.worker_files import WorkerFiles
+from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
+from scaler.worker.fork_server.client import ForkServerClient, ForkServerReport, ReportKind
+from scaler.worker.fork_server.stacks import user_stack
+from scaler.worker.frames import FrameError, FrameKind
+from scaler.worker.progress_page import ProgressPage
+from scaler.worker.resident_memory import private_bytes
+from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import messages as m
+from scaler_protocol.session.effects import Connect, Disconnect
+from scaler_protocol.session.peer_session import NEVER
+
+logger = logging.getLogger("scaler")
+
+CLOSE_TIMEOUT_SECONDS = 1.0
+"""How long what is under way to the scheduler has to leave when the worker ends."""
+
+
+class Agent:
+    """One worker's agent.
+
+    Parameters:
+        fork_server: the control socket of a fork server that was forked before.
+        page: the progress page that was made before that.
+
+    Raises AddressError when the scheduler's address is malformed.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        fork_server: ForkServerClient,
+        page: ProgressPage,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._settings = settings
+        self._fork_server = fork_server
+        self._loop = loop
+        host = socket.gethostname()
+        name = settings.names[0] if len(settings.names) == 1 else f"{host}-{os.getpid()}"
+        language = f"Python {platform.python_version()} ({platform.python_implementation()})"
+        self._identity = AgentIdentity(name, host, os.getpid(), language)
+        self._core = AgentCore(settings, self._identity, page.entry, self._too_large_payload, random.random)
+        self._files = WorkerFiles(self._core, fork_server.remove_at_end)
+        self._statistics = ProcessStatistics()
+        self._handles: Dict[int, ProcessorHandle] = {}
+        # SCL-WRK-030
+        self._rounds = Rounds(loop, self._turn)
+        self._connection = SchedulerConnection(self._rounds, settings.address, self)
+        self._finished: asyncio.Future[int] = loop.create_future()
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._timer_at = NEVER
+        self._has_ended_processors = False
+        self._operations: Dict[Type[Any], Callable[[Any], None]] = {
+            Connect: lambda _: self._connection.open(),
+            Disconnect: lambda _: self._connection.drop(),
+            SpawnProcessor: self._spawn,
+            KillProcessor: self._kill,
+            StopProcessor: lambda effect: self._handles[effect.number].send(frames.signal_frame(FrameKind.STOP)),
+            ImportModule: lambda effect: self._fork_server.import_module(effect.name),
+            EndProcessors: lambda _: self._end_processors(),
+            MeasureProcesses: self._measure_processes,
+            MeasureMemory: self._measure_memory,
+            Log: lambda effect: logger.log(effect.level, "%s", effect.text),
+            Finish: lambda effect: self._finish(effect.exit_code),
+            **self._files.operations,
+        }
+
+    # Life ----------------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Serve the scheduler until told to stop; the exit code of the program."""
+        loop = self._loop
+        loop.set_exception_handler(self._on_unforeseen)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal, number)
+        self._rounds.add_reader(self._fork_server.fileno(), self._on_fork_server)
+        try:
+            if self._settings.exit_when_stdin_closes:
+                self._watch_stdin()
+            self._core.start(time.monotonic())
+            self._turn()
+            return loop.run_until_complete(self._finished)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._end_processors()
+        for handle in self._handles.values():
+            handle.close()
+        self._files.close()
+        self._connection.close(CLOSE_TIMEOUT_SECONDS)
+        self._rounds.close()
+
+    def _end_processors(self) -> None:
+        """Close the fork server's control socket: it kills all processors and ends."""
+        if not self._has_ended_processors:
+            self._has_ended_processors = True
+            self._rounds.remove_reader(self._fork_server.fileno())
+            self._fork_server.close()
+
+    def _finish(self, exit_code: int) -> None:
+        if not self._finished.done():
+            self._finished.set_result(exit_code)
+
+    def _on_signal(self, number: int) -> None:
+        self._core.on_stop_requested(f"asked to stop by {signal.Signals(number).name}", time.monotonic())
+        self._turn()
+
+    def _on_unforeseen(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
+        logger.critical("Worker: %s", context["message"], exc_info=context.get("exception"))
+        self._finish(EXIT_ERROR)
+
+    def _watch_stdin(self) -> None:
+        try:
+            self._loop.add_reader(0, self._read_stdin)
+        except OSError:
+            logger.error("--exit-when-stdin-closes needs a pipe or a terminal as standard input")
+            self._finish(EXIT_USAGE)
+
+    def _read_stdin(self) -> None:
+        try:
+            if os.read(0, 4096):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # a terminal that hung up
+        self._loop.remove_reader(0)
+        self._core.on_stop_requested("standard input was closed", time.monotonic())
+        self._turn()
+
+    # Turns ---------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """What follows from the events since the last turn."""
+        core = self._core
+        core.finish_turn(time.monotonic())
+        while core.effects:
+            has_answers = False
+            for effect in core.take_effects():
+                if type(effect) is Deliver:
+                    handle = self._handles.get(effect.number)
+                    if handle is not None:
+                        handle.send(effect.buffers)
+                elif type(effect) is Send:
+                    self._connection.send(effect.message, bytes(effect.payload))
+                else:
+                    self._operations[type(effect)](effect)
+                    has_answers = True
+            if has_answers:
+                core.finish_turn(time.monotonic())
+        if core.next_time < self._timer_at:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._core.next_time
+        self._timer = self._loop.call_later(max(0.0, self._timer_at - time.monotonic()), self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._core.on_time(time.monotonic())
+        self._turn()
+
+    # The scheduler -------------------------------------------------------------------------------------------------
+
+    def on_connected(self) -> None:
+        self._core.on_connected(time.monotonic())
+
+    def on_connect_failed(self, reason: str) -> None:
+        self._core.on_connect_failed(reason, time.monotonic())
+
+    def on_disconnected(self, reason: str) -> None:
+        self._core.on_disconnected(reason, time.monotonic())
+
+    def on_message(self, message: m.Message, payload: bytes) -> None:
+        self._core.on_message(message, payload, time.monotonic())
+
+    def on_congestion(self, is_congested: bool) -> None:
+        """The scheduler takes less than processors deliver: they wait, so that our memory does not grow."""
+        for handle in self._handles.values():
+            handle.read_on(not is_congested)
+
+    # Processors ----------------------------------------------------------------------------------------------------
+
+    def _on_broken(self, number: int, error: FrameError) -> None:
+        self._core.on_processor_broken(number, str(error))
+
+    def _on_fork_server(self) -> None:
+        reports = self._fork_server.reports()
+        if reports is None:
+            self._end_processors()
+            self._core.on_fork_server_ended(time.monotonic())
+        else:
+            for report in reports:
+                self._on_report(report)
+
+    def _on_report(self, report: ForkServerReport) -> None:
+        if report.event == ReportKind.SPAWNED:
+            self._core.on_processor_started(report.number, report.process_id)
+            return
+        handle = self._handles.pop(report.number, None)
+        if handle is None:
+            return
+        handle.read_rest()
+        handle.close()
+        is_failure = report.event == ReportKind.FAILED
+        text = report.text if is_failure else _describe_end(report.status)
+        stack = "" if is_failure else user_stack(report.text)
+        self._core.on_processor_died(report.number, text, time.monotonic(), stack)
+
+    def _spawn(self, effect: SpawnProcessor) -> None:
+        handle = self._handles[effect.number] = ProcessorHandle(
+            self._rounds, effect.number, self._core.on_frames, self._on_broken
+        )
+        handle.read_on(not self._connection.congested)
+        if effect.delay_seconds:
+            self._loop.call_later(effect.delay_seconds, self._fork, handle)
+        else:
+            self._fork(handle)
+
+    def _fork(self, handle: ProcessorHandle) -> None:
+        if self._handles.get(handle.number) is handle and not self._has_ended_processors:
+            name = f"{self._identity.name} {self._core.processor_name(handle.number)}"
+            handle.release_processor_end(lambda end: self._fork_server.spawn(handle.number, name, end))
+
+    def _kill(self, effect: KillProcessor) -> None:
+        handle = self._handles.get(effect.number)
+        if handle is not None and handle.waits_for_fork:
+            del self._handles[effect.number]
+            handle.close()
+            self._core.on_processor_died(effect.number, "was not started", time.monotonic())
+        elif self._has_ended_processors:
+            return
+        elif effect.wants_stack:
+            self._fork_server.stop(effect.number)
+        else:
+            self._fork_server.kill(effect.number)
+
+    # Figures -------------------------------------------------------------------------------------------------------
+
+    def _measure_processes(self, effect: MeasureProcesses) -> None:
+        now = time.monotonic()
+        usages = {process_id: self._statistics.usage(process_id, now) for process_id in effect.process_ids}
+        self._statistics.keep_only(effect.process_ids)
+        self._core.on_processes_measured(usages, free_memory_bytes(), now)
+
+    def _measure_memory(self, effect: MeasureMemory) -> None:
+        self._core.on_memory_measured({process_id: private_bytes(process_id) for process_id in effect.process_ids})
+
+    def _too_large_payload(self, size: int, maximum: int, attempts: int, is_neutral: bool) -> bytes:
+        return failure_payload(
+            m.FailureKind.TASK_RAISED,
+            exception=ObjectStorageFullError(f"the task ran, but {too_large(size, maximum)}"),
+            worker=self._identity.name,
+            attempts=attempts,
+            is_neutral=is_neutral,
+        )
+
+
+def _describe_end(status: int) -> str:
+    """How a process ended, for people."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = "unknown"
+        return f"was ended by signal {number} ({name})"
+    return f"exited with code {os.WEXITSTATUS(status)}"
+
+
+def make_event_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """An event loop, `builtin` or `uvloop`.
+
+    Raises ImportError when uvloop is wanted and not installed.
+    """
+    if kind == "uvloop":
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return loop
+    return asyncio.new_event_loop()

@@ -1,0 +1,108 @@
+"""Descriptors that an event loop watches together: all that are ready are handled in one round, which has an end.
+
+Rules:
+- What follows from a round of events is done once, at its end: that is what makes batches. An event loop alone cannot
+  tell when it has called everybody who was ready.
+- The loop watches one descriptor, that of an epoll object, and calls once, however many are ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from typing import Callable, Dict, List, Optional, Tuple
+
+IDLE_WAIT_SECONDS = 0.001
+MAXIMUM_RUN_SECONDS = 0.1
+
+_READABLE = ~select.EPOLLOUT  # also the end of a stream, and errors
+_WRITABLE = select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP
+
+
+class _Watched:
+    __slots__ = ("on_readable", "on_writable")
+
+    def __init__(self) -> None:
+        self.on_readable: Optional[Callable[[], None]] = None
+        self.on_writable: Optional[Callable[[], None]] = None
+
+
+class Rounds:
+    """Calls readers and writers, as an event loop does, and then `on_end`.
+
+    Parameters:
+        on_end: called after each round.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_end = on_end
+        self._watched: Dict[int, _Watched] = {}
+        self._epoll = select.epoll()
+        self._is_closed = False
+        loop.add_reader(self._epoll.fileno(), self._run)
+
+    def add_reader(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Have `callback` called in each round in which there is something to read."""
+        self._entry(descriptor).on_readable = callback
+        self._update(descriptor)
+
+    def add_writer(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Have `callback` called in each round in which there is room to write."""
+        self._entry(descriptor).on_writable = callback
+        self._update(descriptor)
+
+    def remove_reader(self, descriptor: int) -> None:
+        """Undo `add_reader`, if there was one."""
+        if descriptor in self._watched:
+            self._watched[descriptor].on_readable = None
+            self._update(descriptor)
+
+    def remove_writer(self, descriptor: int) -> None:
+        """Undo `add_writer`, if there was one."""
+        if descriptor in self._watched:
+            self._watched[descriptor].on_writable = None
+            self._update(descriptor)
+
+    def _entry(self, descriptor: int) -> _Watched:
+        entry = self._watched.get(descriptor)
+        if entry is None:
+            entry = self._watched[descriptor] = _Watched()
+            self._epoll.register(descriptor, 0)
+        return entry
+
+    def _update(self, descriptor: int) -> None:
+        entry = self._watched[descriptor]
+        events = (select.EPOLLIN if entry.on_readable else 0) | (select.EPOLLOUT if entry.on_writable else 0)
+        if events:
+            self._epoll.modify(descriptor, events)
+        else:
+            del self._watched[descriptor]
+            self._epoll.unregister(descriptor)
+
+    def _run(self) -> None:
+        """Rounds as long as one comes after the other, so that the event loop costs nothing while there is work."""
+        ready = self._epoll.poll(0)
+        deadline = time.monotonic() + MAXIMUM_RUN_SECONDS
+        while ready:
+            self._run_round(ready)
+            if self._is_closed or time.monotonic() > deadline:
+                break
+            ready = self._epoll.poll(IDLE_WAIT_SECONDS)
+
+    def _run_round(self, ready: List[Tuple[int, int]]) -> None:
+        for descriptor, events in ready:
+            entry = self._watched.get(descriptor)
+            if entry is not None and entry.on_writable is not None and events & _WRITABLE:
+                entry.on_writable()
+            if entry is not None and entry.on_readable is not None and events & _READABLE:
+                entry.on_readable()
+        self._on_end()
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+        self._watched.clear()
+        self._is_closed = True

@@ -1,0 +1,214 @@
+"""The agent's one connection to the scheduler, on an event loop.
+
+Rules:
+- One attempt to connect at a time, and none without being asked: when to try again is the session's to decide.
+- Nothing is dropped and nothing blocks: what does not fit is kept and sent when there is room. It is bounded by what
+  the scheduler has granted: tasks for which it waits, and chunks that it asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import socket
+import time
+from typing import List, Optional, Protocol
+
+from scaler.worker.agent.shell.rounds import Rounds
+from scaler_protocol import MalformedMessageError, decode, encode
+from scaler_protocol import messages as m
+from scaler_protocol.host.addresses import parse_address, resolve, why_not_connected
+from scaler_protocol.host.connection import Connection, connect_by_shortcut
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError
+
+logger = logging.getLogger("scaler")
+
+CONGESTED_BYTES = 16 * 1024 * 1024
+"""When so much waits for room, processors are not read any more until all has left."""
+
+MAXIMUM_MESSAGE_BYTES = 1 << 40  # a worker trusts its scheduler
+
+
+class ConnectionOwner(Protocol):
+    """Who hears of a connection."""
+
+    def on_connected(self) -> None:
+        """An attempt to connect has succeeded."""
+
+    def on_connect_failed(self, reason: str) -> None:
+        """An attempt to connect has failed."""
+
+    def on_disconnected(self, reason: str) -> None:
+        """An established connection has ended."""
+
+    def on_message(self, message: m.Message, payload: bytes) -> None:
+        """A message has come."""
+
+    def on_congestion(self, is_congested: bool) -> None:
+        """Too much waits for room, or all of it has left."""
+
+
+class SchedulerConnection:
+    """Connects to the scheduler when asked, and exchanges messages with it.
+
+    Raises AddressError when the address is malformed.
+    """
+
+    def __init__(self, rounds: Rounds, address: str, owner: ConnectionOwner) -> None:
+        self._rounds = rounds
+        self._address = parse_address(address)
+        self._owner = owner
+        self.congested = False  # more is kept than should be: whoever can shall wait
+        self._connection: Optional[Connection] = None
+        self._is_connected = False
+        self._is_watched_for_room = False
+
+    # Connecting -----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Try to connect; the owner hears what came of it."""
+        self.drop()
+        error_number = 0
+        try:
+            stream = connect_by_shortcut(self._address)
+            if stream is None:
+                family, target = resolve(self._address)
+                stream = socket.socket(family, socket.SOCK_STREAM)
+                stream.setblocking(False)
+                error_number = stream.connect_ex(target)
+        except OSError as error:
+            self._fail(error)
+            return
+        self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        if error_number == errno.EINPROGRESS:
+            self._rounds.add_writer(stream.fileno(), self._on_attempt_ended)
+        else:
+            self._finish_attempt(error_number)
+
+    def _on_attempt_ended(self) -> None:
+        connection = self._connection
+        assert connection is not None
+        self._rounds.remove_writer(connection.fileno())
+        self._finish_attempt(connection.take_error())
+
+    def _finish_attempt(self, error_number: int) -> None:
+        connection = self._connection
+        assert connection is not None
+        try:
+            if error_number:
+                raise OSError(error_number, os.strerror(error_number))
+            connection.start()
+        except OSError as error:
+            self.drop()
+            self._fail(error)
+            return
+        self._is_connected = True
+        self._rounds.add_reader(connection.fileno(), self._read)
+        self._watch_for_room(connection)
+        self._owner.on_connected()
+
+    def _fail(self, error: OSError) -> None:
+        self._owner.on_connect_failed(why_not_connected(self._address, error))
+
+    # Messages -------------------------------------------------------------------------------------------------------
+
+    def send(self, message: m.Member, payload: Buffer = b"") -> None:
+        """Send a message, now or as soon as there is room."""
+        # SCL-TRN-003
+        frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
+        connection = self._connection
+        if connection is None or not self._is_connected:
+            return  # it has ended: reading says so, or has said so
+        try:
+            connection.send(frames)
+        except OSError:
+            return  # reading will say so
+        if connection.unsent_bytes:
+            self._watch_for_room(connection)
+
+    def _watch_for_room(self, connection: Connection) -> None:
+        """Be told when there is room, as long as something waits for it."""
+        if connection.unsent_bytes > CONGESTED_BYTES:
+            self._set_congested(True)
+        elif not connection.has_unsent:
+            self._set_congested(False)
+        if connection.has_unsent is not self._is_watched_for_room:
+            self._is_watched_for_room = connection.has_unsent
+            if self._is_watched_for_room:
+                self._rounds.add_writer(connection.fileno(), self._write)
+            else:
+                self._rounds.remove_writer(connection.fileno())
+
+    def _write(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            try:
+                connection.flush()
+            except OSError as error:
+                self._lose(error)
+                return
+            self._watch_for_room(connection)
+
+    def _set_congested(self, congested: bool) -> None:
+        if congested != self.congested:
+            self.congested = congested
+            self._owner.on_congestion(congested)
+
+    def _read(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            received = connection.receive()
+        except (OSError, ZmtpError) as error:
+            self._lose(error)
+            return
+        for header, *payload in received:
+            # SCL-TRN-004
+            self._receive(header, payload[0] if payload else b"")
+            if self._connection is not connection:
+                return  # it was dropped
+
+    def _receive(self, header: bytes, payload: bytes) -> None:
+        try:
+            message = decode(header)
+        # SCL-SEC-010
+        except MalformedMessageError as error:
+            logger.error("the scheduler sent a message that cannot be read: %s", error)
+            return
+        self._owner.on_message(message, payload)
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _lose(self, error: Exception) -> None:
+        self.drop()
+        self._owner.on_disconnected(str(error))
+
+    def drop(self) -> None:
+        """Close the connection, if there is one, with all that it has not sent."""
+        if self._connection is not None:
+            self._rounds.remove_reader(self._connection.fileno())
+            self._rounds.remove_writer(self._connection.fileno())
+            self._connection.close()
+            self._connection = None
+        self._is_connected = self._is_watched_for_room = False
+        self._set_congested(False)
+
+    def close(self, linger_seconds: float) -> None:
+        """Close for good; what is under way has so long to leave."""
+        connection = self._connection
+        if connection is not None and self._is_connected:
+            _flush(connection, time.monotonic() + linger_seconds)
+        self.drop()
+
+
+def _flush(connection: Connection, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLOUT)
+    try:
+        while not connection.flush() and time.monotonic() < deadline:
+            poll.poll(max(1, int(1000 * (deadline - time.monotonic()))))
+    except OSError:
+        pass  # nobody is there to be told

@@ -1,0 +1,176 @@
+"""The files of one worker: objects, results and code, where the core says, and what came of it.
+
+Rules:
+- Operations are carried out at once and in order. Files are memory-backed, or small enough for writing in the event
+  loop: a chunk at a time.
+- However the worker ends, its files go: patterns of them are told to whoever outlives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from typing import Any, Callable, Dict, Optional, Type
+
+from scaler.worker.agent.core.agent_core import AgentCore
+from scaler.worker.agent.core.effects import (
+    FindObject,
+    KeepResult,
+    OpenObjects,
+    ReadChunk,
+    ReadNote,
+    RemoveCode,
+    RemoveFiles,
+    RemoveLeftovers,
+    UnpackCode,
+    WriteChunk,
+)
+from scaler.worker.agent.shell.code_folders import CodeError, note_of_file, unpack
+from scaler.worker.frames import ContentPlace
+from scaler_protocol.host.segments import ObjectDirectory, map_object, read_chunk, shares_directory, write_chunk
+from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room, remove_file
+
+
+class WorkerFiles:
+    """Carries out the file operations of a core.
+
+    Parameters:
+        core: hears what came of them.
+        remove_at_end: told a pattern of files that must not outlive the worker.
+    """
+
+    def __init__(self, core: AgentCore, remove_at_end: Callable[[str], None]) -> None:
+        self._core = core
+        self._remove_at_end = remove_at_end
+        self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
+        self._private: Optional[ObjectDirectory] = None
+        self._scheduler_directory = ""
+        self._writer_lock: Optional[WriterLock] = None
+        self.operations: Dict[Type[Any], Callable[[Any], None]] = {
+            OpenObjects: self._open,
+            FindObject: self._find,
+            WriteChunk: self._write,
+            ReadChunk: self._read,
+            KeepResult: self._keep,
+            RemoveFiles: self._remove,
+            RemoveLeftovers: lambda effect: self._remove_leftovers(f"{effect.process_id}-"),
+            ReadNote: lambda effect: core.on_note_read(effect.function, note_of_file(effect.path)),
+            UnpackCode: self._unpack,
+            RemoveCode: self._remove_code,
+        }
+
+    # Directories ----------------------------------------------------------------------------------------------------
+
+    def _open(self, effect: OpenObjects) -> None:
+        is_shared = shares_directory(effect.directory, effect.token)
+        self._scheduler_directory = effect.directory if is_shared else ""
+        self._release_lock()
+        prefix = os.path.join(effect.directory if is_shared else self._own_directory().path, self._token)
+        if is_shared:
+            with contextlib.suppress(OSError):  # a full disk: then leftovers go with the scheduler
+                self._writer_lock = WriterLock(prefix)
+            self._remove_at_end(_escape(prefix) + "*")
+        self._core.on_objects_opened(is_shared, prefix, time.monotonic())
+
+    def _own_directory(self) -> ObjectDirectory:
+        if self._private is None:
+            self._private = ObjectDirectory()
+            self._remove_at_end(_escape(self._private.path))
+            with contextlib.suppress(OSError):
+                self._remove_at_end(_escape(self._private.open_spill().path))
+        return self._private
+
+    def _release_lock(self) -> None:
+        if self._writer_lock is not None:
+            self._writer_lock.release()
+            self._writer_lock = None
+
+    def close(self) -> None:
+        """Remove all that is the worker's from the disk."""
+        self._remove_leftovers("")
+        self._release_lock()
+        if self._private is not None:
+            self._private.remove()
+
+    # Objects --------------------------------------------------------------------------------------------------------
+
+    def _find(self, effect: FindObject) -> None:
+        self._core.on_object_found(effect.object_id, os.path.exists(effect.path))
+
+    def _write(self, effect: WriteChunk) -> None:
+        path = self._own_directory().object_path(effect.object_id)
+        try:
+            if effect.is_first:
+                make_room(path, effect.size)
+            write_chunk(path, effect.offset, effect.chunk)
+        except OSError as error:
+            if effect.is_first:
+                self._remove_path(path)
+            is_full = isinstance(error, NoRoomError)
+            self._core.on_chunk_failed(effect.object_id, effect.fetch, error.strerror or str(error), is_full)
+            return
+        self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+
+    def _read(self, effect: ReadChunk) -> None:
+        chunk, why = b"", ""
+        try:
+            chunk = read_chunk(effect.path, effect.offset, effect.length)
+        except OSError as error:
+            why = error.strerror or str(error)
+        self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, why)
+
+    def _keep(self, effect: KeepResult) -> None:
+        why = ""
+        try:
+            os.rename(effect.path, effect.target)
+        except OSError as error:
+            why = error.strerror or str(error)
+        self._core.on_result_kept(effect.object_id, effect.target, why)
+
+    def _remove(self, effect: RemoveFiles) -> None:
+        for path in effect.paths:
+            self._remove_path(path)
+
+    def _remove_path(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            remove_file(path)
+
+    def _remove_leftovers(self, process_id: str) -> None:
+        """Remove what a processor, or any, was writing when it died."""
+        for directory in (self._scheduler_directory, self._private.path if self._private is not None else ""):
+            with contextlib.suppress(OSError):
+                for name in os.listdir(directory) if directory else ():
+                    if name.startswith(f"{self._token}{process_id}"):
+                        remove_file(os.path.join(directory, name))
+
+    # Code -----------------------------------------------------------------------------------------------------------
+
+    def _unpack(self, effect: UnpackCode) -> None:
+        try:
+            folder = os.path.join(self._code_folder(), effect.digest)
+            is_file = effect.place == ContentPlace.FILE
+            data = map_object(os.fsdecode(bytes(effect.content))) if is_file else effect.content
+            unpack(data, effect.digest, folder)
+        except CodeError as error:
+            self._core.on_code_failed(effect.digest, str(error))
+        except OSError as error:
+            why = f"the client's code cannot be stored on this host: {error.strerror or error}"
+            self._core.on_code_failed(effect.digest, why)
+        else:
+            self._core.on_code_unpacked(effect.digest, folder)
+
+    def _code_folder(self) -> str:
+        """Where code of clients is unpacked: on disk, if there is a place."""
+        directory = self._own_directory()
+        return os.path.join((directory.spill or directory).path, "code")
+
+    def _remove_code(self, effect: RemoveCode) -> None:
+        for folder in effect.folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _escape(path: str) -> str:
+    """A path as a glob pattern that matches it alone."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in path)

@@ -1,0 +1,9 @@
+"""With which codes a worker's program ends."""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_REFUSED = 4
+EXIT_NO_SCHEDULER = 5

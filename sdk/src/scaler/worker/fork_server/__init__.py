@@ -1,0 +1,1 @@
+"""The fork server: the process that forks processors, watches them, and cleans up after the agent."""

@@ -1,0 +1,112 @@
+"""The agent's end of the control socket to the fork server, and what travels on it: orders one way, reports the other.
+
+Rule: neither end waits for the other, but for a moment when very many orders are sent at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import socket
+import struct
+from typing import List, NamedTuple, Optional
+
+ORDER = struct.Struct("<BxHI")  # OrderKind, bytes of text that follow, processor number
+REPORT = struct.Struct("<BxHIiI")  # ReportKind, bytes of text that follow, processor number, process id, wait status
+
+
+class OrderKind(enum.IntEnum):
+    """What the agent wants."""
+
+    SPAWN = 1  # a processor; its end of the socket pair comes along, its name is the text
+    KILL = 2  # a processor
+    IMPORT = 4  # a module of ours that processors forked from now on will need
+    REMOVE = 3  # at the end, the files and folders that match the pattern in the text
+    STOP = 5  # a processor, which says where it was: DIED has the text; it is killed if it does not end soon
+
+
+class ReportKind(enum.IntEnum):
+    """What the fork server has to say."""
+
+    SPAWNED = 1
+    DIED = 2  # the text is what the processor wrote of its stack, if it was asked for that
+    FAILED = 3  # the processor could not be forked, or nothing can (processor number 0): the text says why
+
+
+class ForkServerReport(NamedTuple):
+    """One record from the fork server."""
+
+    event: int
+    number: int
+    process_id: int
+    status: int  # as from waitpid
+    text: str
+
+
+class ForkServerClient:
+    """The agent's end of the control socket. Orders block for a moment when very many are sent at once.
+
+    An order to a fork server that is gone goes nowhere: `reports` says that it is.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._received = b""
+
+    def fileno(self) -> int:
+        return self._control.fileno()
+
+    def spawn(self, number: int, name: str, stream: socket.socket) -> None:
+        """Fork processor `number`, which serves `stream`."""
+        text = name.encode("utf-8", "replace")[:1000]
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(self._control, [ORDER.pack(OrderKind.SPAWN, len(text), number) + text], [stream.fileno()])
+
+    def kill(self, number: int) -> None:
+        """KillProcessor a processor; its end is reported like any other."""
+        self._send(ORDER.pack(OrderKind.KILL, 0, number))
+
+    def stop(self, number: int) -> None:
+        """End a processor; the report of its end says where it was, if it can."""
+        self._send(ORDER.pack(OrderKind.STOP, 0, number))
+
+    def import_module(self, name: str) -> None:
+        """Import a module that starts no thread, so that processors forked from now on need not do it each."""
+        text = name.encode()
+        self._send(ORDER.pack(OrderKind.IMPORT, len(text), 0) + text)
+
+    def remove_at_end(self, pattern: str) -> None:
+        """Have files removed when the agent ends, however it ends."""
+        text = os.fsencode(pattern)
+        self._send(ORDER.pack(OrderKind.REMOVE, len(text), 0) + text)
+
+    def _send(self, order: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            self._control.sendall(order)
+
+    def reports(self) -> Optional[List[ForkServerReport]]:
+        """What the fork server has reported since last asked, without waiting; None when it is gone."""
+        try:
+            data = self._control.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        if not data:
+            return None
+        self._received += data
+        reports = []
+        while len(self._received) >= REPORT.size:
+            event, length, number, process_id, status = REPORT.unpack_from(self._received)
+            end = REPORT.size + length
+            if len(self._received) < end:
+                break
+            text = self._received[REPORT.size : end].decode("utf-8", "replace")
+            self._received = self._received[end:]
+            reports.append(ForkServerReport(event, number, process_id, status, text))
+        return reports
+
+    def close(self) -> None:
+        """Let the fork server end, and with it all processors."""
+        self._control.close()

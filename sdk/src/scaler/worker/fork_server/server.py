@@ -1,0 +1,367 @@
+"""The fork server: a single-threaded process that forks processors on the agent's order, and reaps them.
+
+    agent ── SPAWN (with a socket), KILL, STOP … ──▶ fork server ──fork──▶ processor …
+    agent ◀── SPAWNED, DIED, FAILED ──────────────── fork server ◀─SIGCHLD─ processor …
+
+Rules:
+- Forked from the program before it has threads, ZeroMQ or an event loop; it never gets any. So a fork of it
+  is safe and cheap: it has imported what processors need, and shares that memory with them.
+- Ends when the agent's end of the control socket is closed, whatever closed it: it kills the processors and
+  whatever they started, removes the files it was told of, and exits. Processors also die with the fork server by
+  themselves (Linux).
+- Each processor leads its own process group, so that killing it takes its subprocesses along, and a Ctrl-C in
+  the terminal goes to the agent alone.
+- A system without fork needs another way to start processors: `_fork_processor` is the one place for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import faulthandler
+import gc
+import glob
+import importlib
+import io
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from scaler.exceptions import PreloadError
+from scaler.values.source_versions import versions
+from scaler.worker.fork_server import stacks
+from scaler.worker.fork_server.client import ORDER, REPORT, ForkServerClient, OrderKind, ReportKind
+from scaler.worker.fork_server.preload import preload
+from scaler.worker.processor.processor import Processor, ProcessorSettings
+from scaler.worker.progress_page import ProgressPage
+from scaler_protocol.host.spill import remove_file
+
+logger = logging.getLogger("scaler")
+
+_MAXIMUM_TEXT_BYTES = 60_000
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class ForkServerSettings(NamedTuple):
+    """What the fork server needs to know before it is forked."""
+
+    scheduler_address: str
+    preloads: Sequence[str] = ()
+
+
+def start_fork_server(page: ProgressPage, settings: ForkServerSettings) -> Tuple[ForkServerClient, int]:
+    """Fork the fork server; returns the control socket and the fork server's process id.
+
+    The calling process must be single-threaded still.
+    """
+    agent_end, server_end = socket.socketpair()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process_id = os.fork()
+    if process_id == 0:
+        status = 1
+        try:
+            agent_end.close()
+            status = _ForkServer(server_end, page, settings).run()
+        except BaseException:
+            logger.exception("fork server: internal error")
+        finally:
+            os._exit(status)
+    server_end.close()
+    return ForkServerClient(agent_end), process_id
+
+
+class _ForkServer:
+    def __init__(self, control: socket.socket, page: ProgressPage, settings: ForkServerSettings) -> None:
+        self._control = control
+        self._page = page
+        self._settings = settings
+        self._process_id = os.getpid()
+        self._children: Dict[int, int] = {}  # process id -> processor number
+        self._stack_files: Dict[int, int] = {}  # process id -> descriptor
+        self._deadlines: Dict[int, float] = {}  # process id -> when to kill what was told to stop
+        self._patterns: List[str] = []
+        self._wakeup_read, self._wakeup_write = os.pipe()
+
+    def run(self) -> int:
+        """Serve until the agent is gone; the exit code of the process."""
+        _ignore_signals()
+        _prepare_standard_streams()
+        self._watch_children()
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            preload(self._settings.preloads)
+        except PreloadError as error:
+            logger.error("%s", error, exc_info=error.__cause__)
+            self._report(ReportKind.FAILED, text=str(error))
+            return 1
+        versions.start()  # before its files are edited: processors inherit which versions were preloaded
+        _freeze()
+        try:
+            self._serve()
+        finally:
+            self._end()
+        return 0
+
+    def _watch_children(self) -> None:
+        os.set_blocking(self._wakeup_write, False)
+        os.set_blocking(self._wakeup_read, False)
+        signal.set_wakeup_fd(self._wakeup_write)
+        signal.signal(signal.SIGCHLD, _ignore)
+
+    def _serve(self) -> None:
+        control = self._control.fileno()
+        while True:
+            ready, _, _ = select.select([control, self._wakeup_read], [], [], self._kill_overdue())
+            if self._wakeup_read in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakeup_read, 4096)
+                self._reap()
+            if control in ready and not self._obey():
+                return
+
+    def _kill_overdue(self) -> Optional[float]:
+        """Kill what was told to stop and has not; seconds until the next look, None: no need."""
+        if not self._deadlines:
+            return None
+        now = time.monotonic()
+        for process_id, deadline in list(self._deadlines.items()):
+            if now >= deadline:
+                del self._deadlines[process_id]
+                _kill_group(process_id)
+        return max(0.0, min(self._deadlines.values()) - now) if self._deadlines else None
+
+    def _obey(self) -> bool:
+        """Carry out one order; False when the agent is gone."""
+        received = _receive_order(self._control)
+        if received is None:
+            return False
+        order, number, text, descriptors = received
+        if order == OrderKind.SPAWN and descriptors:
+            self._spawn(number, text.decode("utf-8", "replace"), descriptors[0])
+        elif order in (OrderKind.KILL, OrderKind.STOP):
+            for process_id, child_number in self._children.items():
+                if child_number == number:
+                    self._end_child(process_id, at_once=order == OrderKind.KILL)
+        elif order == OrderKind.IMPORT:
+            self._import(text.decode())
+        elif order == OrderKind.REMOVE:
+            self._patterns.append(os.fsdecode(text))
+        return True
+
+    def _end_child(self, process_id: int, at_once: bool) -> None:
+        if at_once:
+            _kill_group(process_id)
+        elif process_id not in self._deadlines:
+            self._deadlines[process_id] = time.monotonic() + stacks.GRACE_SECONDS
+            with contextlib.suppress(OSError):
+                os.kill(process_id, stacks.STACK_SIGNAL)  # it is not reaped yet, so the id is still its own
+
+    def _import(self, name: str) -> None:
+        try:
+            importlib.import_module(name)
+        except Exception:  # then each processor tries, and tells its task why it cannot
+            logger.debug("fork server: %s cannot be imported", name, exc_info=True)
+        _freeze()
+
+    def _spawn(self, number: int, name: str, descriptor: int) -> None:
+        stack_file = -1
+        try:
+            stack_file = stacks.make_stack_file()
+            process_id = self._fork_processor(number, name, descriptor, stack_file)
+        except OSError as error:
+            if stack_file >= 0:
+                os.close(stack_file)
+            self._report(ReportKind.FAILED, number, text=f"cannot fork a processor: {error.strerror}")
+            return
+        finally:
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.setpgid(process_id, process_id)  # the child does so too: whoever is first
+        self._children[process_id] = number
+        self._stack_files[process_id] = stack_file
+        self._report(ReportKind.SPAWNED, number, process_id)
+
+    def _fork_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> int:
+        process_id = os.fork()
+        if process_id:
+            return process_id
+        try:
+            self._become_processor(number, name, descriptor, stack_file)
+        except BaseException:
+            logger.exception("processor %s: internal error", name)
+            os._exit(1)
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(0)
+
+    def _become_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._process_id:
+            return  # the fork server ended before the line above
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for unneeded in (self._wakeup_read, self._wakeup_write, *self._stack_files.values()):
+            os.close(unneeded)
+        self._control.close()
+        _enable_faulthandler()
+        stacks.write_stack_on_signal(stack_file)
+        _reseed_random_generators()
+        os.set_inheritable(descriptor, False)
+        stream = socket.socket(fileno=descriptor)
+        settings = ProcessorSettings(name=name, scheduler_address=self._settings.scheduler_address)
+        Processor(stream, self._page.entry(number), settings).run()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process_id, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process_id == 0:
+                return
+            number = self._children.pop(process_id, None)
+            if number is not None:  # else it is an orphan that some processor left
+                _kill_group(process_id)  # what the processor started and did not end
+                self._deadlines.pop(process_id, None)
+                stack_file = self._stack_files.pop(process_id)
+                self._report(ReportKind.DIED, number, process_id, status, stacks.read_stack_file(stack_file))
+                os.close(stack_file)
+
+    def _report(self, event: ReportKind, number: int = 0, process_id: int = 0, status: int = 0, text: str = "") -> None:
+        data = text.encode("utf-8", "replace")[:_MAXIMUM_TEXT_BYTES]
+        with contextlib.suppress(ConnectionError):
+            self._control.sendall(REPORT.pack(event, len(data), number, process_id, status) + data)
+
+    def _end(self) -> None:
+        """Leave nothing behind."""
+        signal.set_wakeup_fd(-1)
+        for process_id in self._children:
+            _kill_group(process_id)
+        while True:
+            for process_id in _children_of(self._process_id):
+                with contextlib.suppress(OSError):
+                    os.kill(process_id, signal.SIGKILL)
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                break
+        for pattern in self._patterns:
+            for path in glob.glob(pattern):
+                if os.path.isdir(path):
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    with contextlib.suppress(OSError):
+                        remove_file(path)
+
+
+def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, List[int]]]:
+    """One order: what, processor number, text, descriptors; None when the agent is gone."""
+    try:
+        data, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
+        data += _receive_exactly(control, ORDER.size - len(data)) if data else b""
+        if len(data) < ORDER.size:
+            return None
+        order, length, number = ORDER.unpack(data)
+        text = _receive_exactly(control, length)
+    except ConnectionError:
+        return None  # it was killed, with reports unread
+    return (order, number, text, descriptors) if len(text) == length else None
+
+
+def _receive_exactly(control: socket.socket, size: int) -> bytes:
+    """So many bytes, or fewer at the end of the stream."""
+    data = b""
+    while len(data) < size:
+        more = control.recv(size - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _ignore(signal_number: int, frame: Any) -> None:
+    """A handler, not SIG_IGN: programs that user code starts would inherit the latter."""
+
+
+def _freeze() -> None:
+    """What is there now is shared with all processors: their garbage collections shall not touch it."""
+    gc.collect()
+    if hasattr(gc, "freeze"):
+        gc.freeze()
+
+
+def _ignore_signals() -> None:
+    """The agent alone answers to Ctrl-C and to a service manager; its end is the fork server's end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ignore)
+
+
+def _prepare_standard_streams() -> None:
+    """What tasks print shall be seen when it is printed, even of a processor that is killed later.
+
+    Standard input may be a pipe whose end ends the cluster: it is the agent's to read.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+
+
+def _enable_faulthandler() -> None:
+    with contextlib.suppress(Exception):  # standard error may be closed, or be no file
+        faulthandler.enable()
+
+
+def _reseed_random_generators() -> None:
+    """Forked processors must not draw the same numbers. `random` sees to that itself, numpy does not."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def _prctl(option: int, argument: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+
+
+def _kill_group(process_id: int) -> None:
+    try:
+        os.killpg(process_id, signal.SIGKILL)
+    except OSError as error:
+        if error.errno == errno.EPERM:  # macOS, for a group of zombies
+            return
+        with contextlib.suppress(OSError):
+            os.kill(process_id, signal.SIGKILL)  # the child has not made its group yet
+
+
+def _children_of(parent: int) -> List[int]:
+    """Process ids of the direct children of a process, orphans it inherited included."""
+    children = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+                if int(fields[1]) == parent:
+                    children.append(int(name))
+            except (OSError, IndexError, ValueError):
+                continue
+    return children

@@ -1,0 +1,71 @@
+"""Where a task was when it was stopped: its Python stack, written by the processor as it dies.
+
+    fork server ── STACK_SIGNAL ──▶ processor: faulthandler writes the stack to a file, then the signal ends the process
+    fork server ◀── reads the file when it reaps ──┘
+
+Rules:
+- The stack is written by a C signal handler, which needs no interpreter lock: a function that never lets go of the lock
+  is seen as well.
+- Nothing depends on it. Whoever blocks or ignores the signal is killed GRACE_SECONDS later, without a stack.
+- The file is unlinked memory that the fork server holds as well, so it outlives the processor, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import re
+import signal
+import tempfile
+from typing import List
+
+STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", signal.SIGUSR2 + 1)) - 1
+"""A real-time signal, since user code has uses of its own for SIGUSR1 and SIGUSR2."""
+
+GRACE_SECONDS = 0.3
+
+_MAXIMUM_BYTES = 32 * 1024
+_MAXIMUM_FRAMES = 100  # of faulthandler
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
+_OWN_FILE = os.path.join("worker", "processor", "chunk_runner.py")
+"""The frames of this file and those that led to it are ours, not the user's."""
+
+
+def make_stack_file() -> int:
+    """A descriptor for a processor's stack. Raises OSError."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("scaler-stack")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def write_stack_on_signal(descriptor: int) -> None:
+    """From now on, STACK_SIGNAL writes this process's stack to the descriptor and ends the process."""
+    with contextlib.suppress(Exception):  # then the signal ends the process without a word
+        faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=False, chain=True)
+
+
+def read_stack_file(descriptor: int) -> str:
+    """What was written to the descriptor; empty when nothing was."""
+    with contextlib.suppress(OSError):
+        return os.pread(descriptor, _MAXIMUM_BYTES, 0).decode("utf-8", "replace")
+    return ""
+
+
+def user_stack(written: str) -> str:
+    """The user's part of a written stack, in the order of a Python traceback; empty when there is none."""
+    frames: List[str] = []
+    for line in written.splitlines():
+        found = _FRAME.fullmatch(line)
+        if found is None:
+            if line.strip() == "..." and frames:
+                frames.append("  ...\n")
+            continue
+        if found["file"].endswith(_OWN_FILE):
+            break
+        frames.append(f'  File "{found["file"]}", line {found["line"]}, in {found["name"]}\n')
+    else:
+        if len(frames) < _MAXIMUM_FRAMES:
+            return ""  # the process was not running a task
+    return "Stack when it was stopped (most recent call last):\n" + "".join(reversed(frames)) if frames else ""

@@ -1,0 +1,1 @@
+"""A processor: a process that runs user code, one task at a time."""

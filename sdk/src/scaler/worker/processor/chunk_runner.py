@@ -1,0 +1,410 @@
+"""Runs the tasks of one chunk: load the arguments, call the function, keep the outcome.
+
+Rules:
+- `run_plain` is the path of every ordinary task. What stands in its loop is paid per task: no allocation,
+  lock or system call that could be paid per chunk. Everything unusual is in `run_general`, at any price.
+- The tasks not yet started are one iterator. Whoever takes an item from it owns that task: the main thread
+  runs what it takes, the watchdog gives back what it takes. `next` and `list` on this iterator are single
+  operations under the interpreter's lock.
+- Outcomes are appended, in order, to `payloads`: outcome i belongs to task i of the chunk. A failure and a
+  large result are marked by their type, so that an ordinary result needs no second column.
+- User code may raise anything: whatever it raises ends its task, never the processor.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import logging
+import os
+import pickle
+import sys
+import time
+from array import array
+from itertools import accumulate, chain
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
+
+from scaler.exceptions import CodecNotTakenError, MissingObjects, ObjectStorageFullError, WrongArgumentsError
+from scaler.values import coroutines
+from scaler.values.code_notes import NOTICE_STREAM
+from scaler.values.failures import failure_payload
+from scaler.values.named_functions import ServedFunction
+from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, dump_value, load_arguments, split_results
+from scaler.values.texts import description_of
+from scaler.worker import resident_memory
+from scaler.worker.frames import TaskChunk, TasksFlag, large_result
+from scaler.worker.processor.defined_objects import Reader
+from scaler.worker.progress import LOADING
+from scaler_protocol.host.spill import NoRoomError, write_where_room_is
+from scaler_protocol.wire.messages import FailureKind
+
+if TYPE_CHECKING:
+    from scaler.worker.processor.processor import Processor
+
+logger = logging.getLogger("scaler")
+
+PICKLE_PROTOCOL = 5
+FLUSH_INTERVAL_SECONDS = 0.001
+"""Finished results wait no longer than this for others to travel with them, unless a task runs meanwhile."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_OF_CALLERS = (os.path.join(_PACKAGE, "client", "mapping.py"), os.path.join(_PACKAGE, "client", "graph.py"))
+_OWN_FILES = (__file__, *_OF_CALLERS, *coroutines.OWN_FILES)
+
+_PICKLE_MARK = 0x80
+_SCALARS = frozenset({int, float, bool, complex})
+_SHARED = "values from send_object() are shared by tasks, and arrays in them read-only: write to a copy of the array"
+_NONE_PAYLOAD = pickle.dumps(None, PICKLE_PROTOCOL)
+_GENERAL_FLAGS = TasksFlag.DEPENDENCIES | TasksFlag.PROFILING | TasksFlag.STREAM_OUTPUT
+
+
+class FailurePayload(bytes):
+    """The outcome of a task that failed."""
+
+
+class LargePayload(bytes):
+    """The outcome of a task whose result went to a file: names the file."""
+
+
+class RunningChunk:
+    """A chunk being run, shared by the main thread, which appends outcomes, and whoever flushes them."""
+
+    __slots__ = ("tasks", "remaining", "payloads", "profiles", "flushed", "busy_since", "handed_over", "is_neutral")
+
+    def __init__(self, tasks: TaskChunk) -> None:
+        first = tasks.first_position
+        self.tasks = tasks
+        self.remaining: Iterator[Tuple[int, int]] = zip(range(first, first + tasks.task_count), accumulate(tasks.sizes))
+        self.payloads: List[bytes] = []
+        self.profiles: List[Tuple[int, int, int]] = []
+        self.flushed = 0  # outcomes sent
+        self.busy_since = 0.0
+        self.handed_over = False
+        self.is_neutral = False  # outcomes are for readers of any language
+
+    def take_rest(self) -> int:
+        """Take all tasks not yet started; how many."""
+        return len(list(self.remaining))
+
+
+def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
+    """Run what nobody else takes of a chunk."""
+    objects, function_id = processor.objects, chunk.tasks.function
+    first = None
+    if not objects.is_loaded(function_id):
+        # Loading runs user code, in the name of the first task. Nobody may give that one back meanwhile: nobody would
+        # know then which task the processor dies of, and the task would go from processor to processor.
+        first = next(chunk.remaining, None)
+        if first is None:
+            return
+        processor.progress[0] = first[0] | LOADING
+    failure = None
+    try:
+        function, serializer = objects.function(function_id)
+        chunk.is_neutral = isinstance(serializer, ServedFunction)
+    except CodecNotTakenError as error:
+        failure = _failure(processor, chunk, FailureKind.CODEC_UNKNOWN, error)
+    except BaseException as error:
+        # SCL-COD-004
+        failure = _failure(processor, chunk, FailureKind.FUNCTION_NOT_LOADED, error)
+    if objects.notices and first is not None:
+        _send_notices(processor, first[0])
+    if first is not None:
+        chunk.remaining = chain((first,), chunk.remaining)
+    chunk.busy_since = time.perf_counter()
+    if failure is not None:
+        _fail_all(processor, chunk, failure)
+    elif serializer is None and not chunk.tasks.flags & _GENERAL_FLAGS:
+        run_plain(processor, chunk, function)
+    else:
+        run_general(processor, chunk, function, serializer)
+
+
+def _send_notices(processor: Processor, position: int) -> None:
+    """Say what the client of a task should know about the code that was loaded for it."""
+    notices, processor.objects.notices = processor.objects.notices, []
+    for notice in notices:
+        logger.warning("%s: %s", processor.name, notice.text)
+        processor.send_log(position, NOTICE_STREAM, notice.to_log())
+
+
+def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[..., Any]) -> None:
+    """The path of ordinary tasks: pickled arguments, nothing asked for but the result."""
+    body = chunk.tasks.body
+    start = offset = chunk.tasks.payload_offset
+    progress = processor.progress
+    append, loads, dumps, clock = chunk.payloads.append, pickle.loads, pickle.dumps, time.perf_counter
+    flush_at = chunk.busy_since + FLUSH_INTERVAL_SECONDS
+    for position, stop in chunk.remaining:
+        stop += offset
+        if clock() >= flush_at:
+            processor.flush(chunk)
+            flush_at = clock() + FLUSH_INTERVAL_SECONDS
+        progress[0] = position
+        arguments: Any
+        try:
+            if start == stop:
+                arguments = ()
+            elif body[start] == _PICKLE_MARK:
+                arguments = loads(body[start:stop])
+            else:
+                arguments = list(load_arguments(memoryview(body)[start:stop], (), None))
+        except BaseException as error:
+            append(_failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error))
+            start = stop
+            continue
+        start = stop
+        try:
+            if type(arguments) is tuple:
+                result = function(*arguments)
+            else:
+                result = function(*arguments[0], **arguments[1])
+        except BaseException as error:
+            append(_failure(processor, chunk, FailureKind.TASK_RAISED, error))
+            arguments = None  # what their destructors do is this task's doing
+            continue
+        if result is None:
+            append(_NONE_PAYLOAD)
+        elif type(result) in _SCALARS:
+            append(dumps(result, PICKLE_PROTOCOL))
+        else:
+            append(_dump_result(processor, chunk, result, None))
+        result = arguments = None  # a large value must not live until the next task has made its own
+
+
+def run_general(
+    processor: Processor, chunk: RunningChunk, function: Callable[..., Any], serializer: Optional[Reader]
+) -> None:
+    """The path of tasks with dependencies, a Serializer, profiling or captured output."""
+    tasks = chunk.tasks
+    view = memoryview(tasks.body)
+    start = tasks.payload_offset
+    stream_output = bool(tasks.flags & TasksFlag.STREAM_OUTPUT)
+    bounds = [0, *accumulate(tasks.dependency_counts)]
+    flush_at = chunk.busy_since + FLUSH_INTERVAL_SECONDS
+    for position, stop in chunk.remaining:
+        stop += tasks.payload_offset
+        index = position - tasks.first_position
+        if time.perf_counter() >= flush_at:
+            processor.flush(chunk)
+            flush_at = time.perf_counter() + FLUSH_INTERVAL_SECONDS
+        processor.progress[0] = position
+        dependencies: Sequence[int] = ()
+        if tasks.dependency_counts:
+            dependencies = tasks.dependencies[bounds[index] : bounds[index + 1]]
+        profile = _Profile() if tasks.flags & TasksFlag.PROFILING else None
+        output = _CapturedOutput(processor, position) if stream_output else None
+        try:
+            outcome = _run_one(processor, chunk, function, serializer, view[start:stop], dependencies)
+        finally:
+            if output is not None:
+                output.end()
+        if profile is not None:
+            chunk.profiles.append(profile.end())  # before the payload: who takes n payloads finds n profiles
+        chunk.payloads.append(outcome)
+        outcome = b""
+        start = stop
+
+
+def _run_one(
+    processor: Processor,
+    chunk: RunningChunk,
+    function: Callable[..., Any],
+    serializer: Optional[Reader],
+    content: memoryview,
+    dependencies: Sequence[int],
+) -> bytes:
+    objects = processor.objects
+    if isinstance(serializer, ServedFunction):
+        return _run_served(processor, chunk, serializer, content, dependencies)
+    try:
+        elsewhere: Buffer = b""
+        if split_results(content)[1] == BY_DEPENDENCY:
+            elsewhere, dependencies = objects.content(dependencies[0]), dependencies[1:]
+        loaders = [objects.loader(object_id, serializer) for object_id in dependencies]
+        args, kwargs = load_arguments(content, loaders, serializer, elsewhere)
+    except MissingObjects as error:
+        return _failure(processor, chunk, FailureKind.OBJECT_MISSING, error)
+    except BaseException as error:
+        return _failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error)
+    try:
+        result = function(*args, **kwargs)
+    except BaseException as error:
+        if dependencies and type(error) in (ValueError, TypeError) and "read-only" in str(error):
+            error.args = (f"{error} ({_SHARED})",)
+        return _failure(processor, chunk, FailureKind.TASK_RAISED, error)
+    return _dump_result(processor, chunk, result, serializer)
+
+
+def _run_served(
+    processor: Processor, chunk: RunningChunk, served: ServedFunction, content: Buffer, dependencies: Sequence[int]
+) -> bytes:
+    """One call by name, in a neutral codec."""
+    try:
+        if not len(content) and dependencies:  # SCL-COD-006
+            content = processor.objects.content(dependencies[0])
+        arguments = served.load_arguments(content)
+    except MissingObjects as error:
+        return _failure(processor, chunk, FailureKind.OBJECT_MISSING, error)
+    except BaseException as error:
+        return _failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error)
+    try:
+        result = served.function(*arguments)
+    except WrongArgumentsError as error:
+        return _failure(processor, chunk, FailureKind.ARGUMENT_NOT_LOADED, error)
+    except BaseException as error:
+        return _failure(processor, chunk, FailureKind.TASK_RAISED, error)
+    return _dump_result(processor, chunk, result, served)
+
+
+def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, serializer: Optional[Reader]) -> bytes:
+    try:
+        data: Union[bytes, Parts]
+        if isinstance(serializer, ServedFunction):
+            content = serializer.codec.dump_result(result)
+            data = [content] if len(content) >= INLINE_BYTES else content
+        else:
+            data = dump_value(result, serializer)
+        if isinstance(data, bytes):
+            return data
+        path = processor.next_object_path()
+        return LargePayload(large_result(write_where_room_is(path, data), path))
+    except NoRoomError as error:
+        full = ObjectStorageFullError(f"the task ran, but its result cannot be stored: {error.strerror}")
+        return _failure(processor, chunk, FailureKind.TASK_RAISED, full)
+    except BaseException as error:
+        if inspect.iscoroutine(result):
+            result.close()  # else Python says, too, that nobody awaited it
+        return _failure(processor, chunk, FailureKind.RESULT_NOT_SERIALIZABLE, error)
+
+
+def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error: BaseException) -> FailurePayload:
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None and _is_own(frames.tb_frame):
+        frames = frames.tb_next
+    # The user's frames alone; also for an exception that lets nobody set its attributes.
+    BaseException.with_traceback(error, frames)
+    attempts = chunk.tasks.attempt
+    payload = failure_payload(
+        kind, exception=error, worker=processor.name, attempts=attempts, is_neutral=chunk.is_neutral
+    )
+    if len(payload) >= INLINE_BYTES and kind == FailureKind.TASK_RAISED:
+        # Failures travel inline: one that is too large for that keeps its text, but loses the exception.
+        text = (
+            f"the task raised {description_of(error)}; the exception itself, {len(payload)} bytes, is too large to be"
+            f" sent with it (the limit is {INLINE_BYTES}): keep large data out of exceptions"
+        )
+        kind = FailureKind.EXCEPTION_NOT_SERIALIZABLE
+        payload = failure_payload(kind, exception=error, message=text, worker=processor.name, attempts=attempts)
+    return FailurePayload(payload)
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether a frame at the beginning of a traceback is not the user's."""
+    return frame.f_code.co_filename.endswith(_OWN_FILES)
+
+
+def _fail_all(processor: Processor, chunk: RunningChunk, payload: FailurePayload) -> None:
+    for position, _ in chunk.remaining:
+        processor.progress[0] = position
+        if chunk.tasks.flags & TasksFlag.PROFILING:
+            chunk.profiles.append((0, 0, 0))
+        chunk.payloads.append(payload)
+
+
+def outcome_columns(payloads: Sequence[bytes], failed: int, success: int) -> Tuple[bytes, bytes]:
+    """The status and large-result columns of outcomes, each empty when no outcome needs it.
+
+    Parameters:
+        failed, success: the values of TaskStatus to fill in.
+    """
+    types = set(map(type, payloads))
+    if types == {bytes}:
+        return b"", b""
+    statuses = large = b""
+    if FailurePayload in types:
+        # SCL-WRK-006
+        statuses = bytes(failed if type(payload) is FailurePayload else success for payload in payloads)
+    if LargePayload in types:
+        large = bytes(type(payload) is LargePayload for payload in payloads)
+    return statuses, large
+
+
+def profile_columns(profiles: Sequence[Tuple[int, int, int]]) -> Tuple[array[int], array[int], array[int]]:
+    """Durations and CPU times in microseconds and peak memory in bytes, as columns."""
+    durations, cpu_times, peaks = zip(*profiles)
+    return array("Q", durations), array("Q", cpu_times), array("Q", peaks)
+
+
+class _Profile:
+    """Measures one task: wall time, CPU time of the process, peak memory above what was resident before."""
+
+    def __init__(self) -> None:
+        self._resident = resident_memory.resident_bytes()
+        self._resettable = resident_memory.reset_peak()
+        self._cpu_start = time.process_time()
+        self._start = time.perf_counter()
+
+    def end(self) -> Tuple[int, int, int]:
+        duration = time.perf_counter() - self._start
+        cpu_time = time.process_time() - self._cpu_start
+        peak = resident_memory.peak_bytes() if self._resettable else resident_memory.resident_bytes()
+        # A duration of 0 says that nothing was measured.
+        return max(1, int(duration * 1e6)), int(cpu_time * 1e6), max(0, peak - self._resident)
+
+
+class _CapturedOutput:
+    """Sends what one task prints to the agent, by lines, instead of to the worker's own output."""
+
+    def __init__(self, processor: Processor, position: int) -> None:
+        self._saved = (sys.stdout, sys.stderr)
+        self._streams = (_TaskStream(processor, position, 1), _TaskStream(processor, position, 2))
+        sys.stdout, sys.stderr = cast("Tuple[TextIO, TextIO]", self._streams)
+
+    def end(self) -> None:
+        sys.stdout, sys.stderr = self._saved
+        for stream in self._streams:
+            stream.end()
+
+
+class _TaskStream(io.TextIOBase):
+    """A text stream that belongs to one task; what is written after its end is dropped."""
+
+    _MAXIMUM_CHARACTERS = 8192
+    _MAXIMUM_FRAME_CHARACTERS = 64 * 1024  # however much is written at once: the scheduler takes no endless messages
+
+    def __init__(self, processor: Processor, position: int, stream: int) -> None:
+        self._processor: Optional[Processor] = processor
+        self._position = position
+        self._stream = stream
+        self._pending: List[str] = []
+        self._characters = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._stream  # of the process itself: for who insists on a descriptor
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        self._pending.append(text)
+        self._characters += len(text)
+        if "\n" in text or self._characters >= self._MAXIMUM_CHARACTERS:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        pending, self._pending = self._pending, []
+        self._characters = 0
+        processor = self._processor
+        if pending and processor is not None and os.getpid() == processor.process_id:
+            text, most = "".join(pending), self._MAXIMUM_FRAME_CHARACTERS
+            for start in range(0, len(text), most):
+                processor.send_log(self._position, self._stream, text[start : start + most])
+
+    def end(self) -> None:
+        self.flush()
+        self._processor = None

@@ -1,0 +1,328 @@
+"""The options of scaler_cluster and scaler_worker, which are one program: a table, from which its help, its section of
+a configuration file, its variables and its page of the documentation are made (see `scaler_protocol.programs.options`).
+
+Rule: each option does what its help says. Nothing here imports the agent (see `program`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from math import isfinite
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from scaler.cpus import default_slots
+from scaler.exceptions import PreloadError
+from scaler.version import __version__
+from scaler.worker.fork_server.preload import parse_preload
+from scaler.worker.served_functions import parse_served
+from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.programs.options import (
+    EARLIER_LOGGING,
+    EARLIER_SECURITY,
+    Address,
+    Bytes,
+    Choice,
+    ConfigurationError,
+    Earlier,
+    Kind,
+    Option,
+    Program,
+    Seconds,
+    Whole,
+    Words,
+    logging_options,
+    service_options,
+)
+from scaler_protocol.programs.options.kinds import comma_separated, toml_of
+from scaler_protocol.programs.options.table import Sections
+
+_DEFAULTS = WorkerSettings(address="", slots=1)
+_SECONDS, _SOME_SECONDS = Seconds(0), Seconds(0.01)
+
+UNCOUNTED_AMOUNT = float(1 << 31)
+"""Of a capability that is there and has no amount: more than any number of tasks takes."""
+
+
+class _Names(Kind):
+    """Names with commas between; in TOML an array too."""
+
+    expects = "names, separated by commas"
+
+    def parse(self, text: str) -> Any:
+        return comma_separated(text)
+
+    def from_toml(self, value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return tuple(value)
+        return super().from_toml(value)
+
+
+class _Capabilities(Kind):
+    """NAME=AMOUNT, or NAME alone, with commas between; in TOML a table of amounts too, in which `true` is no amount."""
+
+    expects = "capabilities such as gpu=1,linux"
+
+    def parse(self, text: str) -> Any:
+        amounts: Dict[str, float] = {}
+        for part in comma_separated(text):
+            name, has_amount, number = (piece.strip() for piece in part.partition("="))
+            try:
+                amount = float(number) if has_amount else -1.0
+            except ValueError:
+                amount = float("nan")
+            if not name or name in amounts or not isfinite(amount) or (amount < 0 and amount != -1):
+                raise ValueError(f"{part!r}: write NAME=AMOUNT, or NAME alone, and each name once")
+            amounts[name] = UNCOUNTED_AMOUNT if amount == -1 else amount
+        return amounts
+
+    def from_toml(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return super().from_toml(value)
+        amounts: Dict[str, float] = {}
+        for name, amount in value.items():
+            if amount is True:
+                amounts[name] = UNCOUNTED_AMOUNT
+            elif isinstance(amount, (int, float)) and not isinstance(amount, bool) and isfinite(amount) and amount >= 0:
+                amounts[name] = float(amount)
+            else:
+                raise ValueError(
+                    f"{name}: expected an amount, or true for one that is not counted, not {toml_of(amount)}"
+                )
+        return amounts
+
+    def to_toml(self, value: Any) -> str:
+        return toml_of({name: True if amount == UNCOUNTED_AMOUNT else amount for name, amount in value.items()})
+
+
+class _Served(Kind):
+    expects = "NAME=MODULE:FUNCTION"
+
+    def parse(self, text: str) -> Any:
+        return parse_served(text)
+
+    def to_toml(self, value: Any) -> str:
+        return toml_of("=".join(value))
+
+
+class _Preload(Kind):
+    expects = "MODULE or MODULE:FUNCTION"
+
+    def parse(self, text: str) -> Any:
+        try:
+            parse_preload(text)
+        except PreloadError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+
+class _EventLoop(Choice):
+    def fault_here(self, value: str) -> str:
+        is_missing = value == "uvloop" and importlib.util.find_spec("uvloop") is None
+        return "uvloop is not installed: pip install uvloop, or use builtin" if is_missing else ""
+
+
+def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
+    """The address of the scheduler that the same file is about, else of one that is found on this host."""
+    for section in sections.get("scheduler", ()):
+        address = section.get("address")
+        if isinstance(address, str) and address:
+            return address, "the file's [scheduler]"
+    from scaler_protocol.host.discovery import DiscoveryError, find_scheduler
+
+    try:
+        return find_scheduler().address, "found on this host"
+    except DiscoveryError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _faults(options: argparse.Namespace) -> List[str]:
+    slots, names = options.num_of_workers, options.worker_names
+    if len(names) > 1 and slots is not None and len(names) != slots:
+        return [f"--worker-names has {len(names)} names for {slots} slots: give one, or one for each"]
+    return []
+
+
+_WORKERS = [
+    Option(
+        "-n --num-of-workers",
+        Whole(1),
+        "slots: how many tasks this worker runs at once, each in a processor, a process of its own",
+        default_text="one for each of several names, else usable CPUs less one, at least 1",
+        group="the worker",
+    ),
+    Option(
+        "-wn --worker-names",
+        _Names(),
+        "one name for the worker, or one for each slot, separated by commas",
+        default=(),
+        metavar="NAME[,NAME...]",
+        group="the worker",
+    ),
+    Option(
+        "-qs --per-worker-queue-size",
+        Whole(1),
+        "tasks that the scheduler may send ahead to this worker for each slot",
+        default=_DEFAULTS.per_worker_queue_size,
+        group="the worker",
+    ),
+    Option(
+        "-tm --trim-memory-threshold-bytes",
+        Bytes(0),
+        "a processor with more resident memory gives freed memory back to the system",
+        default=_DEFAULTS.trim_memory_threshold_bytes,
+        group="the worker",
+    ),
+    Option(
+        "-pwc --per-worker-capabilities",
+        _Capabilities(),
+        "what each slot offers to tasks that ask for it, such as gpu=1,linux; amounts are counted",
+        default={},
+        metavar="NAME[=AMOUNT][,...]",
+        group="the worker",
+    ),
+    Option(
+        "--capabilities",
+        _Capabilities(),
+        "likewise, what all slots of this worker offer together",
+        default={},
+        metavar="NAME[=AMOUNT][,...]",
+        group="the worker",
+    ),
+    Option(
+        "--functions",
+        Words(_Served(), is_repeated=True),
+        "serve a function by name to clients of any language; NAME*=MODULE serves all public functions of a module"
+        " under names that begin so; may be given several times",
+        default=[],
+        metavar="NAME=MODULE:FUNCTION",
+        group="the worker",
+    ),
+    Option(
+        "--preload",
+        Words(_Preload(), is_repeated=True),
+        "import a module, and call a function of it, before processors start; may be given several times",
+        default=[],
+        metavar="MODULE[:FUNCTION]",
+        group="the worker",
+    ),
+]
+
+_TIMES = [
+    Option(
+        "-hi --heartbeat-interval --heartbeat-interval-seconds",
+        _SOME_SECONDS,
+        "seconds between heartbeats, unless the scheduler asks for another interval",
+        default=_DEFAULTS.heartbeat_interval_seconds,
+        group="times",
+    ),
+    Option(
+        "-tts --task-timeout-seconds",
+        _SECONDS,
+        "stop a task that runs longer; 0: never",
+        default=_DEFAULTS.task_timeout_seconds,
+        group="times",
+    ),
+    Option(
+        "-gc --garbage-collect-interval-seconds",
+        _SOME_SECONDS,
+        "how often processors collect garbage, between tasks",
+        default=_DEFAULTS.garbage_collect_interval_seconds,
+        group="times",
+    ),
+    Option(
+        "-ot --object-retention-seconds",
+        _SECONDS,
+        "forget functions and objects that have not been used for so long, and fetch them again when a task needs them",
+        default=_DEFAULTS.object_retention_seconds,
+        group="times",
+    ),
+    Option(
+        "-ds --death-timeout-seconds",
+        _SOME_SECONDS,
+        "exit when no scheduler has answered for this long",
+        default=_DEFAULTS.death_timeout_seconds,
+        group="times",
+    ),
+]
+
+_NETWORK = [
+    Option(
+        "-el --event-loop",
+        _EventLoop(("builtin", "uvloop")),
+        "the agent's event loop; uvloop needs the package of that name, and CPython",
+        default=_DEFAULTS.event_loop,
+        group="network",
+    ),
+]
+
+
+_NOTHING_MANAGES = "workers connect to the scheduler themselves, and nothing manages them"
+
+_EARLIER = [
+    Earlier("scheduler_address", becomes=("address",)),
+    Earlier("-wsa --worker-scheduler-address", becomes=("address",), overrides=True),
+    Earlier("-wtqs --per-worker-task-queue-size", becomes=("per_worker_queue_size",)),
+    Earlier("-his", becomes=("heartbeat_interval_seconds",)),
+    Earlier("-dts", becomes=("death_timeout_seconds",)),
+    Earlier("-mtc --max-task-concurrency", becomes=("num_of_workers",), unset=("-1",)),
+    Earlier("-it --io-threads", why="the network needs no threads"),
+    Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
+    Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
+    Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),
+    Earlier("type", only=("baremetal_native",), why="start scaler_cluster on the machines that are to run tasks"),
+    Earlier("-wmi --worker-manager-id", why=_NOTHING_MANAGES),
+    Earlier("--mode", why="all workers start at once, and stay"),
+    Earlier("--worker-type", why="--worker-names names workers"),
+    *EARLIER_LOGGING,
+    *EARLIER_SECURITY,
+]
+
+
+def _version() -> str:
+    return f"{_own_name()} {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
+
+
+def _own_name() -> str:
+    """What this program was started as."""
+    name = os.path.basename(sys.argv[0])
+    return name if name.startswith("scaler_") else "scaler_cluster"
+
+
+CLUSTER = Program(
+    name="scaler_cluster",
+    section="cluster",
+    is_repeated=True,
+    description="Start a worker: it runs tasks of a Scaler scheduler on this host, as many at once as it has slots.",
+    version=_version,
+    faults=_faults,
+    options=[
+        Option(
+            "address",
+            Address(),
+            "address of the scheduler, such as tcp://127.0.0.1:8516",
+            default_text="that of the file's [scheduler], else that of the newest scheduler of this user on this host",
+            is_required=True,
+            environment=("SCALER_ADDRESS",),
+            find=_scheduler_of,
+        ),
+        *_WORKERS,
+        *_TIMES,
+        *_NETWORK,
+        *logging_options(),
+        *service_options(),
+    ],
+    earlier=_EARLIER,
+)
+
+
+def read_options(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """See `Program.read`; the number of slots is known then."""
+    options = CLUSTER.read(arguments, _own_name())
+    if options.num_of_workers is None:
+        names = len(options.worker_names)
+        options.num_of_workers = names if names > 1 else default_slots()
+    return options

@@ -1,0 +1,138 @@
+"""The command line of scaler_cluster and scaler_worker: one program, which is one worker.
+
+Rules:
+- The order matters. Arguments are read, logging is set up and the fork server is forked while this process has one
+  thread and no event loop; only then is the agent imported. So nothing here may import it at the top.
+- Each option does what its help says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import resource
+import sys
+import time
+from typing import Dict, Optional, Sequence
+
+from scaler.values.texts import counted
+from scaler.worker.exit_codes import EXIT_USAGE
+from scaler.worker.fork_server.client import ForkServerClient
+from scaler.worker.fork_server.server import ForkServerSettings, start_fork_server
+from scaler.worker.progress_page import ProgressPage
+from scaler.worker.worker_options import CLUSTER, read_options
+from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol.host.addresses import AddressError
+from scaler_protocol.programs.logging_setup import setup_logging
+
+FORK_SERVER_END_SECONDS = 5.0
+
+
+def _settings(options: argparse.Namespace) -> WorkerSettings:
+    """The settings that the options say."""
+    slots = options.num_of_workers
+    capabilities: Dict[str, float] = dict(options.capabilities)
+    for name, amount in options.per_worker_capabilities.items():
+        capabilities[name] = capabilities.get(name, 0.0) + amount * slots
+    return WorkerSettings(
+        address=options.address,
+        slots=slots,
+        names=tuple(options.worker_names),
+        heartbeat_interval_seconds=options.heartbeat_interval_seconds,
+        task_timeout_seconds=options.task_timeout_seconds,
+        garbage_collect_interval_seconds=options.garbage_collect_interval_seconds,
+        trim_memory_threshold_bytes=options.trim_memory_threshold_bytes,
+        object_retention_seconds=options.object_retention_seconds,
+        death_timeout_seconds=options.death_timeout_seconds,
+        per_worker_queue_size=options.per_worker_queue_size,
+        event_loop=options.event_loop,
+        exit_when_stdin_closes=options.exit_when_stdin_closes,
+        functions=tuple(options.functions),
+        capabilities=tuple(sorted(capabilities.items())),
+    )
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run one worker; the exit code of the program.
+
+    Parameters:
+        arguments: by default those of the command line.
+    """
+    return run(read_options(arguments))
+
+
+def run(options: argparse.Namespace, note: str = "") -> int:
+    """Run one worker; the exit code of the program.
+
+    Parameters:
+        options: what `read_options` made of the command line.
+        note: a warning for the log, as soon as there is one.
+    """
+    settings = _settings(options)
+    try:
+        logger = setup_logging(
+            options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format
+        )
+    except (OSError, KeyError, ValueError) as error:
+        CLUSTER.parser().error(f"logging cannot be set up: {error}")
+    if note:
+        logger.warning(note)
+    logger.info(
+        "ClusterProcess: starting 1 worker with %s, heartbeat_interval_seconds=%g, object_retention_seconds=%g",
+        counted(settings.slots, "slot"),
+        settings.heartbeat_interval_seconds,
+        settings.object_retention_seconds,
+    )
+    logger.info("ClusterProcess: the scheduler is at %s", settings.address)
+    _raise_descriptor_limit()
+    page = ProgressPage()
+    fork_server, fork_server_process_id = start_fork_server(page, ForkServerSettings(settings.address, options.preload))
+    try:
+        return _run_agent(settings, fork_server, page, logger)
+    finally:
+        fork_server.close()
+        _wait_for_end(fork_server_process_id)
+
+
+def _raise_descriptor_limit() -> None:
+    """A processor costs the agent a descriptor, and the usual limit is low."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _run_agent(
+    settings: WorkerSettings, fork_server: ForkServerClient, page: ProgressPage, logger: logging.Logger
+) -> int:
+    from scaler.worker.agent.shell.agent import Agent, make_event_loop
+
+    try:
+        loop = make_event_loop(settings.event_loop)
+    except ImportError:
+        logger.error("uvloop is not installed: pip install uvloop, or use --event-loop builtin")
+        return EXIT_USAGE
+    try:
+        return Agent(settings, fork_server, page, loop).run()
+    except AddressError as error:
+        logger.error("%s", error)
+        return EXIT_USAGE
+    finally:
+        loop.close()
+
+
+def _wait_for_end(process_id: int) -> None:
+    """Wait until the fork server has removed everything, but not for ever."""
+    deadline = time.monotonic() + FORK_SERVER_END_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(process_id, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

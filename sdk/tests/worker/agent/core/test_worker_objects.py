@@ -1,0 +1,322 @@
+"""Objects of one worker: known, fetched, served, forgotten; with real files and no socket."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from worker_objects_bench import CHUNK, CREATE, INLINE, REMOTE, SHARED, Bench
+
+from scaler.worker.frames import ContentPlace
+from scaler_protocol import messages as m
+from scaler_protocol.host.segments import ObjectDirectory, object_name
+from scaler_protocol.host.spill import NoRoomError
+from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
+
+DELETE, CLEAR = m.ObjectAction.DELETE, m.ObjectAction.CLEAR
+
+
+@pytest.fixture
+def bench():
+    made = Bench()
+    yield made
+    made.close()
+
+
+def test_inline_content_is_kept(bench):
+    bench.create(9, INLINE, b"content")
+
+    assert bench.objects.is_available(9)
+    assert bench.objects.definition(9) == (m.ObjectKind.FUNCTION, ContentPlace.INLINE, b"content")
+    assert not bench.objects.is_available(10)
+    assert bench.objects.definition(10) is None
+
+
+def test_objects_are_values_when_their_kinds_are_left_out(bench):
+    bench.objects.on_instruction(m.ObjectInstruction(ids=[9], sizes=[2], storages=bytes([INLINE])), b"ab")
+
+    assert bench.objects.definition(9) == (m.ObjectKind.VALUE, ContentPlace.INLINE, b"ab")
+
+
+def test_instructions_for_others_and_of_newer_schedulers_change_nothing(bench):
+    bench.create(9, INLINE, b"content")
+
+    for action in (m.ObjectAction.SPILL, 99):
+        assert bench.objects.on_instruction(m.ObjectInstruction(action=action, ids=[9]), b"") == []
+
+    assert bench.objects.is_available(9)
+
+
+def test_a_large_object_is_fetched_through_a_window(bench):
+    content = os.urandom(7 * CHUNK + 5)
+    bench.create(9, REMOTE, size=len(content))
+    assert bench.sent() == []  # until a task needs it
+    assert not bench.objects.is_available(9)
+    bench.objects.fetch(9)
+    bench.objects.fetch(9)
+
+    open_requests = bench.sent()
+    assert [request.offset for request in open_requests] == [0, CHUNK, 2 * CHUNK, 3 * CHUNK]
+    asked = len(open_requests)
+    while open_requests:
+        bench.respond(open_requests.pop(0), content)
+        more = bench.sent()
+        asked += len(more)
+        open_requests += more
+        assert len(open_requests) <= FETCH_WINDOW_CHUNKS
+
+    assert asked == 8
+    assert bench.events == [("available", 9)]
+    _, place, path = bench.objects.definition(9)
+    assert place == ContentPlace.FILE
+    with open(os.fsdecode(path), "rb") as file:
+        assert file.read() == content
+
+
+def test_an_object_that_was_never_announced_is_asked_for(bench):
+    bench.objects.fetch(9)
+    [request] = bench.sent()
+    assert (request.id, request.offset, request.length) == (9, 0, CHUNK)
+    content = bytes(3 * CHUNK)
+    bench.respond(request, content)
+    for request in bench.sent():
+        bench.respond(request, content)
+
+    assert bench.events == [("available", 9)]
+
+
+def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench):
+    bench.objects.fetch(9)
+    bench.objects.on_response(m.ObjectResponse(id=9, status=m.ObjectResponseStatus.MISSING), b"")
+    bench.objects.fetch(10)
+    bench.objects.on_response(m.ObjectResponse(id=10, offset=CHUNK, size=2 * CHUNK), bytes(CHUNK))
+
+    assert bench.events == [("missing", 9), ("missing", 10)]
+
+
+def test_the_rest_of_a_short_answer_is_asked_for(bench):
+    content = os.urandom(5 * CHUNK + 7)
+    bench.objects.fetch(9)
+    requests = bench.sent()
+    while requests:
+        request = requests.pop(0)
+        end = request.offset + max(1, request.length - 300)
+        response = m.ObjectResponse(id=9, offset=request.offset, size=len(content))
+        bench.objects.on_response(response, content[request.offset : end])
+        requests += bench.sent()
+        assert len(requests) <= FETCH_WINDOW_CHUNKS
+
+    assert bench.events == [("available", 9)]
+    with open(os.fsdecode(bench.objects.definition(9)[2]), "rb") as file:
+        assert file.read() == content
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "length"),
+    [(0, 3 * CHUNK, CHUNK), (CHUNK, 3 * CHUNK + 1, CHUNK), (CHUNK, 3 * CHUNK, CHUNK + 1), (2**64 - 1, 3 * CHUNK, 1)],
+    ids=["twice", "of another size", "too much", "elsewhere"],
+)
+def test_an_object_whose_bytes_contradict_each_other_is_given_up(bench, offset, size, length):
+    bench.objects.fetch(9)
+    bench.respond(bench.sent()[0], bytes(3 * CHUNK))
+    bench.objects.on_response(m.ObjectResponse(id=9, offset=offset, size=size), bytes(length))
+
+    assert bench.events == [("missing", 9)]
+
+
+def test_an_object_deleted_while_it_is_fetched_is_missing(bench):
+    bench.create(9, REMOTE, size=3 * CHUNK)
+    bench.objects.fetch(9)
+    [first, *_] = bench.sent()
+    bench.respond(first, bytes(3 * CHUNK))
+    assert bench.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[9]), b"") == [9]
+    bench.respond(m.ObjectRequest(id=9, offset=CHUNK, length=CHUNK), bytes(3 * CHUNK))
+
+    assert bench.events == [("missing", 9)]
+    assert sorted(os.listdir(os.path.dirname(bench.write_prefix))) == ["spill", "token"]
+
+
+def test_clearing_forgets_everything(bench):
+    bench.create(9, INLINE, b"x")
+    bench.create(10, REMOTE, size=5)
+
+    assert sorted(bench.objects.on_instruction(m.ObjectInstruction(action=CLEAR), b"")) == [9, 10]
+    assert not bench.objects.is_available(9)
+
+
+@pytest.mark.parametrize(
+    ("fields", "payload"),
+    [
+        ({"sizes": [1], "storages": bytes([INLINE]), "kinds": b"\0\0"}, b"x"),
+        ({"sizes": [2], "storages": bytes([INLINE]), "kinds": b"\0"}, b"x"),
+    ],
+)
+def test_an_instruction_that_contradicts_itself_is_named(bench, fields, payload):
+    with pytest.raises(ValueError, match="ObjectInstruction"):
+        bench.objects.on_instruction(m.ObjectInstruction(action=CREATE, ids=[9], **fields), payload)
+
+
+def test_a_result_is_served_and_then_forgotten(bench):
+    content = os.urandom(2 * CHUNK + 1)
+    object_id = bench.write_result(content)
+    assert object_id == 3 << 40 | 1
+    [instruction] = bench.sent()
+    assert (list(instruction.ids), list(instruction.sizes)) == ([object_id], [len(content)])
+    assert instruction.storages == bytes([REMOTE])
+
+    for offset in (0, CHUNK, 2 * CHUNK):
+        assert bench.events == []
+        bench.objects.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
+    sent = bench.sent_with_payloads()
+    assert b"".join(payload for _, payload in sent) == content
+    assert {message.size for message, _ in sent} == {len(content)}
+    assert bench.events == [("served", object_id)]
+    assert sorted(os.listdir(os.path.dirname(bench.write_prefix))) == ["spill", "token"]
+
+    bench.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+    assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
+
+
+@pytest.mark.parametrize("offset", [2 * CHUNK + 1, 2**64 - 1])
+def test_bytes_beyond_the_end_of_a_result_are_missing_and_it_stays(bench, offset):
+    object_id = bench.write_result(bytes(2 * CHUNK))
+    bench.sent()
+    for asked in (offset, 2 * CHUNK, CHUNK):
+        bench.objects.on_request(m.ObjectRequest(id=object_id, offset=asked, length=CHUNK))
+
+    assert [message.status == m.ObjectResponseStatus.MISSING for message in bench.sent()] == [True, False, False]
+    assert bench.events == []  # its first bytes have not been asked for
+
+
+@pytest.mark.parametrize("what", ["gone", "shorter", "deleted"])
+def test_a_result_that_disappears_before_it_was_fetched_is_lost(bench, what):
+    object_id = bench.write_result(bytes(2 * CHUNK))
+    bench.sent()
+    path = os.path.join(os.path.dirname(bench.write_prefix), object_name(object_id))
+    if what == "deleted":
+        bench.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[object_id]), b"")
+    else:
+        os.unlink(path) if what == "gone" else os.truncate(path, 5)
+        bench.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+        assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
+
+    assert bench.events == [("unserved", object_id)]
+
+
+def test_a_result_that_disappeared_is_no_object(bench):
+    object_id = bench.objects.adopt(bench.write_prefix + "77-1", 5)
+
+    assert bench.events == [("unserved", object_id)]
+    assert bench.sent() == []
+
+
+def test_a_result_that_the_scheduler_does_not_take_is_removed(bench):
+    bench.start_session(4)
+    bench.objects.start_session(m.Welcome(session=5, limits=m.Limits(maximum_object_bytes=10)))
+    path = bench.write_prefix + "77-1"
+    with open(path, "wb") as file:
+        file.write(bytes(11))
+
+    assert bench.objects.adopt(path, 11) == 0
+    bench.perform()
+
+    assert not os.path.exists(path)
+    assert bench.sent() == []
+
+
+def test_a_file_that_cannot_be_written_loses_the_object(bench):
+    bench.objects.fetch(9)
+    [request] = bench.sent()
+    os.mkdir(bench.files._own_directory().object_path(9))
+    bench.respond(request, bytes(5))
+
+    assert bench.events == [("missing", 9)]
+    assert "Is a directory" in bench.logs[0]
+
+
+def test_an_object_without_room_is_named(bench, monkeypatch):
+    def refuse(path: str, size: int) -> bool:
+        raise NoRoomError(errno.ENOSPC, "there is no room")
+
+    monkeypatch.setattr("scaler.worker.agent.shell.worker_files.make_room", refuse)
+    bench.objects.fetch(9)
+    [request] = bench.sent()
+    bench.respond(request, bytes(5))
+
+    assert bench.events == [("no room", 9)]
+    assert "there is no room" in bench.logs[0]
+
+
+def test_leftovers_of_a_dead_processor_are_removed(bench):
+    for name in ("77-1", "77-2", "777-1"):
+        with open(bench.write_prefix + name, "wb"):
+            pass
+    bench.remove_leftovers(77)
+
+    left = os.listdir(os.path.dirname(bench.write_prefix))
+    assert sorted(name.rpartition("-")[0][-4:] for name in left if name.startswith("new-")) == ["-777"]
+
+
+def test_a_new_session_starts_with_nothing(bench):
+    bench.create(9, INLINE, b"x")
+    bench.objects.fetch(10)
+    bench.write_result(bytes(5))
+    bench.start_session(4)
+    bench.sent()
+
+    assert not bench.objects.is_available(9)
+    assert bench.write_result(bytes(5)) == 4 << 40 | 1
+
+
+def test_the_own_directory_goes_with_the_worker(bench):
+    directory = os.path.dirname(bench.write_prefix)
+    assert bench.patterns == [directory, os.path.realpath(os.path.join(directory, "spill"))]
+    bench.close()
+
+    assert not os.path.exists(directory)
+
+
+def test_named_functions_have_one_id_each(bench):
+    first, second = bench.objects.named_function("math:sqrt"), bench.objects.named_function("math:floor")
+
+    assert first != second
+    assert bench.objects.named_function("math:sqrt") == first
+    assert bench.objects.is_available(first)
+
+
+@pytest.mark.parametrize("action", [CLEAR, DELETE, m.ObjectAction.CREATE])
+def test_no_instruction_of_the_schedulers_ends_a_named_function(bench, action):
+    named = bench.objects.named_function(b"math:sqrt")
+    columns = {"sizes": [1], "storages": bytes([INLINE])} if action == m.ObjectAction.CREATE else {}
+
+    bench.objects.on_instruction(m.ObjectInstruction(action=action, ids=[named], **columns), b"x")
+
+    assert bench.objects.is_available(named)
+    assert bench.objects.definition(named) == (m.ObjectKind.VALUE, ContentPlace.INLINE, b"math:sqrt")
+
+
+def test_shared_objects_are_found_where_the_scheduler_keeps_them():
+    directory = ObjectDirectory()
+    bench = Bench(object_directory=directory.path, object_directory_token=directory.token)
+    try:
+        assert bench.objects.is_shared
+        bench.create(9, SHARED, size=5)
+        assert bench.objects.definition(9)[1:] == (ContentPlace.FILE, os.fsencode(directory.object_path(9)))
+        with open(directory.object_path(10), "wb"):
+            pass
+        bench.objects.fetch(10)
+        assert bench.events == [("available", 10)]  # it is there, though it was not announced
+        bench.objects.fetch(11)
+        assert [request.id for request in bench.sent()] == [11]  # it is not
+
+        object_id = bench.write_result(b"12345")
+        assert bench.events[1:] == [("served", object_id)]
+        assert bench.sent()[0].storages == bytes([SHARED])
+        assert object_name(object_id) in os.listdir(directory.path)
+        with open(bench.write_prefix + "1-1", "wb"):
+            pass
+        bench.close()
+        assert sorted(os.listdir(directory.path)) == sorted(["token", object_name(10), object_name(object_id)])
+    finally:
+        directory.remove()

@@ -1,0 +1,67 @@
+"""Figures about processes, from the system the tests run on."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+import pytest
+
+from scaler.worker import resident_memory
+from scaler.worker.agent.shell import process_statistics as statistics_module
+from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
+
+
+def test_a_busy_process_has_used_its_cpu():
+    statistics = ProcessStatistics()
+    assert statistics.usage(os.getpid(), 0.0).cpu_permille == 0
+    started = time.process_time()
+    while time.process_time() - started < 0.1:
+        pass
+
+    usage = statistics.usage(os.getpid(), 1.0)
+    assert 50 <= usage.cpu_permille <= 1000
+    assert usage.resident_bytes > 1 << 20
+
+
+def test_a_process_that_is_gone_has_no_figures():
+    process_id = os.fork()
+    if process_id == 0:
+        os._exit(0)
+    os.waitpid(process_id, 0)
+    statistics = ProcessStatistics()
+    statistics.usage(process_id, 0.0)
+
+    assert statistics.usage(process_id, 1.0) == (0, 0)
+    statistics.keep_only([])
+    assert statistics.usage(process_id, 2.0) == (0, 0)
+
+
+def test_memory_is_what_the_system_says():
+    assert free_memory_bytes() > 1 << 20
+    before = resident_memory.resident_bytes()
+    resettable = resident_memory.reset_peak()
+    content = bytearray(b"x") * (64 << 20)
+
+    assert resident_memory.resident_bytes() - before > 60 << 20
+    assert resident_memory.private_bytes(os.getpid()) > 60 << 20
+    del content
+    if resettable:
+        assert resident_memory.peak_bytes() - before > 60 << 20
+    assert resident_memory.resident_bytes(2**22 + 1) == 0
+    assert resident_memory.private_bytes(2**22 + 1) == 0
+
+
+def test_a_process_that_the_system_does_not_show_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no /proc, psutil may be refused; that must not keep a heartbeat from being sent."""
+
+    def refuse(process_id: int) -> None:
+        raise psutil.AccessDenied(process_id)
+
+    monkeypatch.setattr(statistics_module, "_HAS_PROC", False)
+    assert ProcessStatistics().usage(os.getpid(), 0.0).resident_bytes > 1 << 20
+    monkeypatch.setattr(psutil, "Process", refuse)
+    statistics = ProcessStatistics()
+    statistics.usage(os.getpid(), 0.0)
+    assert statistics.usage(os.getpid(), 1.0) == (0, 0)
