@@ -196,7 +196,7 @@ def test_map_of_nothing_is_nothing(client: Client) -> None:
 def test_map_cuts_items_that_refer_to_many_objects_into_chunks_that_a_task_can_have(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaler.client.submitting.MAXIMUM_DEPENDENCIES", 20)
+    monkeypatch.setattr("scaler.client.submitter.MAXIMUM_DEPENDENCIES", 20)
     reference = client.send_object(b"12")
     items = [([reference._replace() for _ in range(5)],) for _ in range(500)]
     assert client.map(len, items) == [5] * 500

@@ -14,8 +14,8 @@ import pytest
 from sdk_tasks import identity, wait_for_file
 
 from scaler import Client, NamedFunction, ScalerFuture, Serializer
-from scaler.client.core import ClientCore
-from scaler.client.deferred import DeferredTask
+from scaler.client.core.deferring import DeferredTask
+from scaler.client.shell.client_shell import ClientCore
 from scaler.exceptions import DependencyError, SerializeObjectError
 
 LARGE_BYTES = 200_000

@@ -10,8 +10,8 @@ from typing import Any, Dict, Optional, Tuple
 import pytest
 
 from scaler import ScalerFuture
-from scaler.client.objects import ObjectChannel
-from scaler.client.outcomes import Outcomes
+from scaler.client.core.kept_objects import ObjectChannel
+from scaler.client.core.pending_futures import Outcomes
 from scaler_protocol import messages as m
 
 TIMEOUT_SECONDS = 30.0

@@ -8,11 +8,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from scaler.client import recovery as recovery_module
+from scaler.client.core import recovery as recovery_module
+from scaler.client.core.kept_objects import ObjectChannel
+from scaler.client.core.outbox import ROOM_BYTES, Outbox, TaskRun
+from scaler.client.core.recovery import Recovery
 from scaler.client.future import ScalerFuture
-from scaler.client.objects import ObjectChannel
-from scaler.client.outgoing import ROOM_BYTES, Outbox, TaskRun
-from scaler.client.recovery import Recovery
 from scaler_protocol import messages as m
 
 

@@ -15,8 +15,8 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 from scaler import Client, NamedFunction
-from scaler.client.objects import ObjectChannel
-from scaler.client.outgoing import Outbox
+from scaler.client.core.kept_objects import ObjectChannel
+from scaler.client.core.outbox import Outbox
 from scaler.exceptions import NotASchedulerError, ObjectStorageFullError, SchedulerUnreachableError
 from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m

@@ -27,7 +27,7 @@ import cloudpickle
 
 from scaler import nesting
 from scaler.client.archives import Archive, CodeSource, Root, Uploadable, source_at
-from scaler.client.objects import KeptObject
+from scaler.client.core.kept_objects import KeptObject
 from scaler.values.code_notes import MAXIMUM_NUMBER, CodeNote, Parts, add_note
 from scaler.values.source_versions import versions
 

@@ -14,12 +14,12 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Dict
 
-from scaler.client.deferred import DeferredTask
+from scaler.client.core.deferring import DeferredTask
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
     from scaler.client.future import ScalerFuture
+    from scaler.client.shell.client_shell import ClientCore
 
 logger = logging.getLogger("scaler")
 

@@ -26,7 +26,7 @@ from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from scaler.client.code import ClientCode
-from scaler.client.forks import reset_lock
+from scaler.client.shell.forks import reset_lock
 from scaler.client.signatures import ANY_ARITY, arity_of
 from scaler.serializer import Serializer
 from scaler.values.captures import Captures, Reference, by_value_modules

@@ -32,10 +32,10 @@ from scaler.values.texts import description_of
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from scaler.client.deferred import DeferredTask
+    from scaler.client.core.deferring import DeferredTask
+    from scaler.client.core.outbox import Run
     from scaler.client.functions import FunctionRecord
-    from scaler.client.outgoing import Run
-    from scaler.client.submitting import Submitter
+    from scaler.client.submitter import Submitter
 
     R = TypeVar("R", default=Any)  # of the function
     _Future = Future

@@ -24,8 +24,8 @@ from scaler.values.failures import load_failure
 from scaler.values.payload import ObjectReference, Parts, ResultOf, contains, dump_arguments, load_value
 
 if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
     from scaler.client.future import ScalerFuture
+    from scaler.client.shell.client_shell import ClientCore
 
 _NOT_IN_ARGUMENTS = (
     "a future cannot be part of a function, a result or an object: pass it to submit() as an argument, or pass its"

@@ -21,10 +21,10 @@ from concurrent.futures._base import FINISHED
 from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
 from scaler import blocking
+from scaler.client.core.outbox import GraphRun
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.mapping import add_note
-from scaler.client.outgoing import GraphRun
 from scaler.client.progress import Bar, wait
 from scaler.exceptions import (
     ArgumentTypeError,
@@ -57,7 +57,7 @@ from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.submitting import Submitter
+    from scaler.client.submitter import Submitter
 
 MAXIMUM_DEPENDENCIES = 0xFFFF  # of one task, objects only
 

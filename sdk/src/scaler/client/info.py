@@ -15,7 +15,7 @@ from scaler.values.texts import counted
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
+    from scaler.client.shell.client_shell import ClientCore
 
 
 @dataclass(frozen=True)

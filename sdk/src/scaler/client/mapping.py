@@ -24,7 +24,7 @@ from scaler.values.coroutines import Runner, in_loop
 
 if TYPE_CHECKING:
     from scaler.client.future import ScalerFuture
-    from scaler.client.submitting import Submitter
+    from scaler.client.submitter import Submitter
 
 TARGET_SECONDS = 0.05
 CHUNKS_AHEAD = 2  # for each slot

@@ -13,7 +13,7 @@ from scaler.exceptions import ArgumentTypeError, DisconnectedError, InvalidArgum
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
+    from scaler.client.shell.client_shell import ClientCore
 
 
 _SESSIONS_LIMIT = 1 << 32

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Callable, List, Optional, Sequence
 
-from scaler.client.forks import reset_lock
+from scaler.client.shell.forks import reset_lock
 from scaler.exceptions import (
     DisconnectedError,
     NotASchedulerError,

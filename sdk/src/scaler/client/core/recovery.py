@@ -24,11 +24,11 @@ from array import array
 from itertools import groupby
 from typing import Callable, Dict, List, Optional, Set, Tuple, Union
 
-from scaler.client.deferred import PREDECESSORS, DeferredTask
+from scaler.client.core.deferring import PREDECESSORS, DeferredTask
+from scaler.client.core.kept_objects import KeptObject, ObjectChannel
+from scaler.client.core.outbox import Outbox, Run, TaskRun
 from scaler.client.future import ScalerFuture
-from scaler.client.objects import KeptObject, ObjectChannel
-from scaler.client.outgoing import Outbox, Run, TaskRun
-from scaler.client.transport import NotWantedError, Transport
+from scaler.client.shell.transport import NotWantedError, Transport
 from scaler.exceptions import DisconnectedError, ProtocolVersionError, SchedulerRefusedError, SchedulerUnreachableError
 from scaler_protocol import messages as m
 

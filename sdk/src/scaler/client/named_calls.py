@@ -24,7 +24,7 @@ from scaler.values.texts import description_of
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.submitting import Submitter
+    from scaler.client.submitter import Submitter
 
 
 class NamedFuture(ScalerFuture[Any]):

@@ -16,12 +16,12 @@ from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from scaler.client.deferred import is_predecessor_gone
-from scaler.client.forks import reset_lock
+from scaler.client.core.deferring import is_predecessor_gone
+from scaler.client.core.kept_objects import KeptObject, ObjectChannel
+from scaler.client.core.outbox import TaskRun
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import has_failed, origin_of
-from scaler.client.objects import KeptObject, ObjectChannel
-from scaler.client.outgoing import TaskRun
+from scaler.client.shell.forks import reset_lock
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 

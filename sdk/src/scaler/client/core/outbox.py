@@ -15,7 +15,7 @@ from array import array
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from scaler.client.objects import KeptObject
+from scaler.client.core.kept_objects import KeptObject
 from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import Buffer

@@ -35,16 +35,16 @@ from typing import (
 
 from scaler import blocking, nesting
 from scaler.arguments import Duration, Size, seconds
-from scaler.client.core import ClientCore
-from scaler.client.deferred import ends_at_once, submit_after
+from scaler.client.core.deferring import ends_at_once, submit_after
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import dump_with_futures
 from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
 from scaler.client.mapping import calls_of_map, run_map
-from scaler.client.naming import map_named, submit_named
+from scaler.client.named_calls import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
+from scaler.client.shell.client_shell import ClientCore
 from scaler.client.signatures import check_call
 from scaler.exceptions import (
     ArgumentTypeError,

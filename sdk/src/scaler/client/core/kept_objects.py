@@ -22,8 +22,8 @@ import weakref
 from array import array
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from scaler.client.forks import reset_lock
 from scaler.client.future import ScalerFuture
+from scaler.client.shell.forks import reset_lock
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import INLINE_BYTES, Buffer, Parts, join, parts_size

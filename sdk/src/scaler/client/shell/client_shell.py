@@ -26,20 +26,20 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from scaler.client.archives import CodeSource
 from scaler.client.code import ClientCode
-from scaler.client.credit import Credit
-from scaler.client.deferred import PREDECESSORS, DeferredTask, Deferring
+from scaler.client.core.credit import Credit
+from scaler.client.core.deferring import PREDECESSORS, DeferredTask, Deferring
+from scaler.client.core.kept_objects import ObjectChannel
+from scaler.client.core.outbox import FunctionKey, GraphRun, Outbox, Outgoing
+from scaler.client.core.pending_futures import Outcomes
+from scaler.client.core.recovery import Recovery
 from scaler.client.explaining import Explaining
-from scaler.client.forks import reset_lock
 from scaler.client.functions import FunctionRegistry
 from scaler.client.future import ScalerFuture
 from scaler.client.info import Informing
-from scaler.client.notices import Notices
-from scaler.client.objects import ObjectChannel
-from scaler.client.outcomes import Outcomes
-from scaler.client.outgoing import FunctionKey, GraphRun, Outbox, Outgoing
-from scaler.client.output import OutputChannel
-from scaler.client.recovery import Recovery
-from scaler.client.transport import Transport, refusal_error
+from scaler.client.shell.forks import reset_lock
+from scaler.client.shell.notices import Notices
+from scaler.client.shell.output import OutputChannel
+from scaler.client.shell.transport import Transport, refusal_error
 from scaler.client.worker_shutdowns import WorkerShutdowns
 from scaler.exceptions import ClientShutdownException, DisconnectedError
 from scaler.serializer import Serializer

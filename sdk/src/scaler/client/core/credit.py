@@ -21,7 +21,7 @@ from scaler.values.payload import INLINE_BYTES
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
+    from scaler.client.shell.client_shell import ClientCore
 
 _TASKS_BETWEEN_LOOKS = 1000
 _NO_LIMIT = 1 << 62

@@ -23,17 +23,17 @@ from array import array
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
+from scaler.client.core.kept_objects import KeptObject
+from scaler.client.core.outbox import FunctionKey, TaskNeeds, TaskRun
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import content_of, has_failed, is_cancelled, origin_of
-from scaler.client.objects import KeptObject
-from scaler.client.outgoing import FunctionKey, TaskNeeds, TaskRun
 from scaler.exceptions import DisconnectedError
 from scaler.values.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, Buffer
 from scaler_protocol import MalformedMessageError, decode_struct
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
+    from scaler.client.shell.client_shell import ClientCore
 
 
 PREDECESSORS = "predecessors"
