@@ -387,5 +387,5 @@ def test_a_function_is_serialised_again_when_asked(any_client: Client) -> None:
     assert any_client.submit_verbose(total, (), {}).result(TIMEOUT_SECONDS) == 3
     assert any_client.submit_verbose(total, (), {}, reserialize=True).result(TIMEOUT_SECONDS) == 3
     assert any_client.submit(total).result(TIMEOUT_SECONDS) == 3
-    record = any_client._core.functions.find(total)
+    record = any_client._shell.functions.find(total)
     assert record is not None and record.uses == 1

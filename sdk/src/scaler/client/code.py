@@ -98,7 +98,7 @@ class ClientCode:
     def _sources(self) -> List[CodeSource]:
         return self._own + self._of_task
 
-    def disown(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a fork of the client's process."""
         self._lock = threading.RLock()
 

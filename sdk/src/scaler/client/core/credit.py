@@ -1,29 +1,23 @@
-"""How much more a client may submit.
+"""How many more tasks the scheduler takes.
 
-    submit ──▶ next id < look_at? ──▶ goes on          TaskEcho ──▶ on_task_echo ──▶ wakes who waits
-                      └── look: counts, or waits ─────────────────────┘
+    outbox: counts what was submitted ─┐
+    TaskEcho: says what was released ──┴─▶ tasks_left, bytes_left ──▶ room: how many tasks may come without asking
 
 Rules:
 - The scheduler grants so many tasks and bytes in flight, and tells what it has released; a task may be submitted while
   both are below their limits.
-- Looking at it costs nothing a task: `look_at` is the id of the next task before which it has to be looked at.
-- Protected by its client's lock, like the outbox. A wait lets go of the lock, can be interrupted, and ends when the
-  client does.
+- `room` is what user threads may submit without asking one by one. It is short of the limit by MARGIN_TASKS, since
+  several threads may find the last place free at the same time; who finds no room asks, and is let in exactly.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from scaler import blocking
-from scaler.values.payload import INLINE_BYTES
-from scaler_protocol import messages as m
+from scaler.values.sizes import INLINE_BYTES
+from scaler_protocol.wire import messages as m
 
-if TYPE_CHECKING:
-    from scaler.client.shell.client_shell import ClientCore
-
-_TASKS_BETWEEN_LOOKS = 1000
+MARGIN_TASKS = 32
 _NO_LIMIT = 1 << 62
 
 
@@ -41,69 +35,43 @@ class Credit:
     """The credit of one client.
 
     Parameters:
-        lock: the client's.
         limits: what the scheduler grants.
         submitted: the client's outbox.
     """
 
-    def __init__(self, lock: threading.Lock, limits: m.Limits, submitted: Submitted) -> None:
-        self.look_at = 0
-        self._renewed = threading.Condition(lock)
+    def __init__(self, limits: m.Limits, submitted: Submitted) -> None:
         self._submitted = submitted
-        with lock:
-            self.restart(limits)
+        self.restart(limits)
 
     def restart(self, limits: m.Limits) -> None:
-        """A session begins: what is submitted from now on is in flight, tasks that are sent again included. The lock is
-        held.
-        """
+        """A session begins: what is submitted from now on is in flight, tasks that are sent again included."""
         self._set_limits(limits.tasks_in_flight, limits.bytes_in_flight)
         self._tasks_before, self._bytes_before = self._submitted.task_count, self._submitted.task_bytes
         self._tasks_released = self._bytes_released = 0
-        self.wake()
 
     def _set_limits(self, tasks: int, size: int) -> None:
         self._tasks_limit, self._bytes_limit = tasks or _NO_LIMIT, size or _NO_LIMIT
 
     def on_task_echo(self, echo: m.TaskEcho) -> None:
         """The scheduler released something."""
-        with self._renewed:
-            self._set_limits(echo.tasks_in_flight, echo.bytes_in_flight)
-            self._tasks_released, self._bytes_released = echo.tasks_released, echo.bytes_released
-            self.wake()
+        self._set_limits(echo.tasks_in_flight, echo.bytes_in_flight)
+        self._tasks_released, self._bytes_released = echo.tasks_released, echo.bytes_released
 
-    def wake(self) -> None:
-        """Let those who wait look again. The lock is held."""
-        self.look_at = 0
-        self._renewed.notify_all()
+    @property
+    def tasks_left(self) -> int:
+        return self._tasks_limit - (self._submitted.task_count - self._tasks_before - self._tasks_released)
 
-    def look(self, next_id: int) -> bool:
-        """Whether a task may be submitted now; if so, `look_at` is set. The lock is held."""
-        tasks_left = self._tasks_limit - (self._submitted.task_count - self._tasks_before - self._tasks_released)
-        bytes_left = self._bytes_limit - (self._submitted.task_bytes - self._bytes_before - self._bytes_released)
+    @property
+    def bytes_left(self) -> int:
+        return self._bytes_limit - (self._submitted.task_bytes - self._bytes_before - self._bytes_released)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a task may be submitted now."""
         # SCL-CLT-002
-        if tasks_left <= 0 or bytes_left <= 0:
-            return False
-        self.look_at = next_id + max(1, min(tasks_left, bytes_left // INLINE_BYTES, _TASKS_BETWEEN_LOOKS))
-        return True
+        return self.tasks_left > 0 and self.bytes_left > 0
 
-    def await_room(self, core: ClientCore) -> None:
-        """Return as soon as a task may be submitted. The core's lock is held; a wait lets go of it."""
-        while not self.look(core.next_task_id):
-            core.lock.release()
-            try:
-                with blocking.announced(), core.lock:
-                    if core.closed_because is None and not self.look(core.next_task_id):
-                        self._renewed.wait()
-            finally:
-                _take_again(core.lock)
-            core.check_open()
-
-
-def _take_again(lock: threading.Lock) -> None:
-    """Take a lock that the caller lets go of, also when he is interrupted meanwhile."""
-    try:
-        lock.acquire()
-    except KeyboardInterrupt:
-        lock.acquire()
-        raise
+    @property
+    def room(self) -> int:
+        """How many tasks with small arguments may be submitted without asking for each."""
+        return max(0, min(self.tasks_left, self.bytes_left // INLINE_BYTES) - MARGIN_TASKS)
