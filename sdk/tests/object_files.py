@@ -14,7 +14,7 @@ TIMEOUT_SECONDS = 100.0
 
 def object_files(client: Client) -> List[str]:
     """Names of the files in the scheduler's object directory that are objects, or will be."""
-    names = set(os.listdir(client._core.welcome.object_directory)) - {"token", "spill"}
+    names = set(os.listdir(client._shell.welcome.object_directory)) - {"token", "spill"}
     return sorted(name for name in names if not name.endswith("-lock"))
 
 

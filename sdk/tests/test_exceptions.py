@@ -23,7 +23,6 @@ PACKAGE = Path(scaler.__file__).parent
 
 NEVER_SEEN = {
     "scaler.worker.frames.FrameError",  # between an agent and its processors
-    "scaler.client.transport.NotWantedError",  # ends an attempt of the client's own thread
     "scaler.worker.agent.shell.code_folders.CodeError",  # ends in the agent, as the text of a failure
     "scaler.compat.names.CapnpDeserializationError",  # these three are caught by earlier programs, and never raised
     "scaler.compat.names.ClientCancelledException",
@@ -35,13 +34,12 @@ NEVER_SEEN = {
 SEEN_BY_USERS = ("client", "cluster", "graph", "values/named_functions.py", "arguments.py")
 
 OTHERS = {
-    ("future.py", "CancelledError"): "what `concurrent.futures` and asyncio promise",
-    ("future.py", "FutureTimeoutError"): "what `concurrent.futures` promises",
-    ("objects.py", "MalformedMessageError"): "caught in the client, which treats its scheduler as lost",
-    ("outcomes.py", "MalformedMessageError"): "likewise",
-    ("transport.py", "MalformedMessageError"): "caught there: it becomes NotASchedulerError",
-    ("transport.py", "OSError"): "caught there: it becomes SchedulerUnreachableError",
-    ("transport.py", "NotWantedError"): "ends an attempt of the client's own thread",
+    ("future.py", "CancelledError"): "what asyncio promises",
+    ("future_internals.py", "CancelledError"): "what `concurrent.futures` promises",
+    ("future_internals.py", "FutureTimeoutError"): "likewise",
+    ("lone_tasks.py", "TimeoutError"): "caught in the client, which treats its scheduler as lost",
+    ("pending_futures.py", "MalformedMessageError"): "likewise",
+    ("transport.py", "OSError"): "caught in the client: it becomes SchedulerUnreachableError",
 }
 """What modules that users see raise besides, and why that is right."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from scaler import Client, Cluster, ScalerFuture, Scheduler, SchedulerClusterCombo
 from scaler.arguments import Duration, Size, seconds, size_in_bytes, whole
-from scaler.client.submitting import Submitter
+from scaler.client.submitter import Submitter
 from scaler.cluster.child_program import option_arguments
 from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
 

@@ -207,7 +207,7 @@ def test_a_map_that_fails_leaves_what_runs_to_its_end(any_client: Client, tmp_pa
         return number
 
     go = tmp_path / "go"
-    while any_client._core.slots < 2:
+    while any_client._shell.slots < 2:
         time.sleep(0.005)
     with pytest.raises(LookupError):
         any_client.map(step, [0, 1], [str(go)] * 2)

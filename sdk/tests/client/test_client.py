@@ -196,7 +196,7 @@ def test_map_of_nothing_is_nothing(client: Client) -> None:
 def test_map_cuts_items_that_refer_to_many_objects_into_chunks_that_a_task_can_have(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaler.client.submitting.MAXIMUM_DEPENDENCIES", 20)
+    monkeypatch.setattr("scaler.client.submission.MAXIMUM_DEPENDENCIES", 20)
     reference = client.send_object(b"12")
     items = [([reference._replace() for _ in range(5)],) for _ in range(500)]
     assert client.map(len, items) == [5] * 500
@@ -242,7 +242,7 @@ def test_a_client_that_nobody_has_leaves_once_its_tasks_are_done(any_address: st
     future = client.submit(wait_for_file, str(gate), str(running), TIMEOUT_SECONDS)
     forgotten = Client(address=any_address, heartbeat_interval_seconds=0.05)
     forgotten.submit(wait_for_file, str(gate), str(running), TIMEOUT_SECONDS).add_done_callback(lambda _: done.set())
-    threads = [client._core._thread, forgotten._core._thread]
+    threads = [client._shell.io.thread, forgotten._shell.io.thread]
     del client, forgotten
     gc.collect()
     gate.touch()

@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -262,7 +263,7 @@ def test_who_has_edited_and_not_reloaded_is_told_once_for_each_module(
 
 def test_installed_code_is_not_compared(client: Client) -> None:
     parts: List[Any] = [b"a pickle"]
-    client._core.code.note(parts)
+    client._shell.code.note(parts)
 
     top_names = {name.partition(".")[0] for name in read_note(parts[-1]).modules}
     assert "test_code" in top_names or "sdk" in top_names  # this module
@@ -393,7 +394,7 @@ def test_code_is_sent_again_to_a_new_scheduler_session(one_slot: SchedulerCluste
     function = travelling(version_of_shipped)
     with Client(one_slot.get_address(), modules=[make_package(tmp_path, 1)]) as client:
         assert client.submit(function).result() == 1
-        client._core._transport.break_off()
+        client._shell.io.transport._stream.shutdown(socket.SHUT_WR)
         assert client.submit(function).result() == 1
 
 
@@ -514,17 +515,17 @@ def test_a_change_is_shipped_also_when_other_code_has_gone(client: Client, tmp_p
 def test_a_function_is_serialised_once_while_no_code_changes(client: Client, project: Path) -> None:
     write(project / "steady.py", "def number(): return 1")
     steady = importlib.import_module("steady")
-    record = client._core.functions.add(steady.number)
+    record = client._shell.functions.add(steady.number)
 
     importlib.reload(importlib.import_module("graphlib"))  # of code that is installed
     for name in ("steady", "no_such_module"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    assert client._core.functions.find(steady.number) is record
+    assert client._shell.functions.find(steady.number) is record
 
     write(project / "another.py", "")
     importlib.import_module("another")
-    assert client._core.functions.find(steady.number) is None  # whose tasks may have it among their arguments
+    assert client._shell.functions.find(steady.number) is None  # whose tasks may have it among their arguments
 
 
 def test_threads_may_submit_while_code_changes(one_slot: SchedulerClusterCombo, tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from scaler.values.captures import LARGE_BUFFER_BYTES
 def count_sent(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> List[str]:
     """The names of functions in the order in which they are sent."""
     sent: List[str] = []
-    send = any_client._core.functions._send
+    send = any_client._shell.functions._send
     monkeypatch.setattr(
-        any_client._core.functions, "_send", lambda parts, name: (sent.append(name), send(parts, name))[1]
+        any_client._shell.functions, "_send", lambda parts, name: (sent.append(name), send(parts, name))[1]
     )
     return sent
 

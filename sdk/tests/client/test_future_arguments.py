@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import operator
 import pickle
 import threading
@@ -14,9 +15,11 @@ import pytest
 from sdk_tasks import identity, wait_for_file
 
 from scaler import Client, NamedFunction, ScalerFuture, Serializer
-from scaler.client.core import ClientCore
-from scaler.client.deferred import DeferredTask
+from scaler.client.core.commands import Barrier
+from scaler.client.core.deferring import DeferredTask
+from scaler.client.shell.client_shell import ClientShell
 from scaler.exceptions import DependencyError, SerializeObjectError
+from scaler_protocol.wire import messages as m
 
 LARGE_BYTES = 200_000
 
@@ -25,7 +28,7 @@ LARGE_BYTES = 200_000
 def either(request: pytest.FixtureRequest, any_client: Client) -> Client:
     """A client whose scheduler lets tasks wait for others, and one whose scheduler cannot."""
     if request.param == "the client waits":
-        any_client._core.welcome.features = []
+        any_client._shell.core.features = []
     return any_client
 
 
@@ -104,7 +107,7 @@ def test_a_large_result_goes_to_its_dependants_without_its_client(
 ) -> None:
     large = held(any_client, gate, bytes(LARGE_BYTES))
     lengths = [any_client.submit(len, large) for _ in range(3)]
-    monkeypatch.setattr(ClientCore, "send_object", None)
+    monkeypatch.setattr(ClientShell, "send_object", None)
     gate.touch()
     assert [length.result() for length in lengths] == [LARGE_BYTES] * 3
 
@@ -161,10 +164,26 @@ def test_a_failure_is_the_cause_of_what_depends_on_it(either: Client, gate: Path
         assert either.explain(future).startswith("the task has failed: DependencyError")
 
 
+@contextlib.contextmanager
+def sender_at_rest(client: Client) -> Iterator[None]:
+    """What is submitted within waits until the end."""
+    entered, end = threading.Event(), threading.Event()
+
+    class Asker:
+        def put(self, _: object) -> None:
+            entered.set()
+            assert end.wait(30)
+
+    client._shell.hand_over(Barrier(Asker()))
+    assert entered.wait(30)
+    yield
+    end.set()
+
+
 def test_tasks_before_and_after_one_that_is_never_sent_keep_their_results(either: Client, gate: Path) -> None:
     failed, pending = either.submit(operator.truediv, 1, 0), held(either, gate, 3)
     assert failed.exception()
-    with either._core._sending:  # all leave in one batch
+    with sender_at_rest(either):  # all leave in one batch
         before = either.submit(operator.neg, 1)
         dependents = [either.submit(operator.neg, failed), either.submit(operator.neg, pending)]
         after = either.submit(operator.neg, 2)
@@ -223,15 +242,24 @@ class Crossing:
     """Keeps results from a client, while they are on their way to it."""
 
     def __init__(self, client: Client) -> None:
-        outcomes = client._core.outcomes
-        self._receive = outcomes.on_task_result
-        outcomes.on_task_result = self._on_task_result  # type: ignore[method-assign]
-        self.arrived, self.go_on = threading.Event(), threading.Event()
+        self._shell = client._shell
+        self._receive = self._shell.core._reactions[m.TaskResult]
+        self._shell.core._reactions[m.TaskResult] = self._keep
+        self._kept: List[Any] = []
+        self.arrived = threading.Event()
 
-    def _on_task_result(self, *message: Any) -> None:
+    def _keep(self, *message: Any) -> None:
+        self._kept.append(message)
         self.arrived.set()
-        assert self.go_on.wait(30)
-        self._receive(*message)
+
+    def end(self) -> None:
+        """What was kept arrives now, after all that was submitted before."""
+        self._shell.hand_over(Barrier(self))
+
+    def put(self, _: object) -> None:
+        self._shell.core._reactions[m.TaskResult] = self._receive
+        for message in self._kept:
+            self._receive(*message)
 
 
 @pytest.mark.parametrize("size", [10, LARGE_BYTES], ids=["small", "large"])
@@ -241,7 +269,7 @@ def test_a_task_and_the_result_that_it_needs_may_cross(any_client: Client, size:
     assert crossing.arrived.wait(30)
     dependent = any_client.submit(lambda *parts: b"".join(parts), needed, bytes(LARGE_BYTES))
     indirect = any_client.submit(len, dependent)
-    crossing.go_on.set()
+    crossing.end()
     assert indirect.result() == LARGE_BYTES + size
     assert len(dependent.result()) == LARGE_BYTES + size
 
@@ -251,7 +279,7 @@ def test_a_task_and_the_failure_of_one_that_it_needs_may_cross(any_client: Clien
     failing = any_client.submit(operator.truediv, 1, 0)
     assert crossing.arrived.wait(30)
     dependent = any_client.submit(identity, failing)
-    crossing.go_on.set()
+    crossing.end()
     assert isinstance(dependent.exception(), DependencyError)
     assert dependent.exception().__cause__ is failing.exception()
 
@@ -262,7 +290,7 @@ def test_a_task_that_was_given_back_waits_for_its_other_predecessors_here(any_cl
     needed = any_client.submit(identity, 1)
     assert crossing.arrived.wait(30)
     dependents = [any_client.submit(operator.add, needed, slow) for _ in range(3)]
-    crossing.go_on.set()
+    crossing.end()
     while not all(type(dependent._source) is DeferredTask for dependent in dependents):
         any_client.info()  # an answer comes after what was sent before
     assert "waits in this client" in any_client.explain(dependents[0])

@@ -239,10 +239,10 @@ def test_what_cannot_be_sent_is_named_and_nothing_is_left(any_client: Client) ->
 
 
 def test_a_graph_that_is_too_large_for_a_message(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_client._core.welcome.limits, "maximum_message_bytes", 1000)
+    monkeypatch.setattr(any_client._shell.welcome.limits, "maximum_message_bytes", 1000)
     with pytest.raises(TaskRejectedError, match="in parts"):
         any_client.get(reduction_tree(100), ["sum"])
-    monkeypatch.setattr(any_client._core.welcome.limits, "maximum_message_bytes", 0)
+    monkeypatch.setattr(any_client._shell.welcome.limits, "maximum_message_bytes", 0)
     monkeypatch.setattr(graph_module, "MAXIMUM_HEADER_BYTES", 1000)
     with pytest.raises(TaskRejectedError, match="in parts"):
         any_client.get(reduction_tree(100), ["sum"])
@@ -270,9 +270,9 @@ def test_large_intermediate_results_never_come_to_the_client(
     any_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: List[Any] = []
-    react = any_client._core._reactions[m.TaskResult]
+    react = any_client._shell.core._reactions[m.TaskResult]
     monkeypatch.setitem(
-        any_client._core._reactions,
+        any_client._shell.core._reactions,
         m.TaskResult,
         lambda message, payload: (received.append((list(message.ids), len(payload))), react(message, payload)),
     )
@@ -292,14 +292,14 @@ def test_ten_thousand_nodes(client: Client) -> None:
     graph = reduction_tree(5000)
     assert len(graph) == 10_000
     assert value_of(client, graph, "sum") == sum(range(1, 5001))
-    assert client._core.futures == {}
+    assert client._shell.core.futures == {}
 
 
 @pytest.mark.slow
 def test_three_hundred_thousand_nodes(client: Client) -> None:
     """Its columns are larger than most headers."""
     assert value_of(client, reduction_tree(150_000), "sum") == sum(range(1, 150_001))
-    assert client._core.futures == {}
+    assert client._shell.core.futures == {}
 
 
 def test_a_node_with_many_predecessors_and_one_with_many_dependants(client: Client) -> None:
@@ -351,7 +351,7 @@ def test_get_cancels_the_rest_when_one_fails(any_client: Client, tmp_path: Path)
     with pytest.raises(ZeroDivisionError):
         any_client.get(graph, ["b", "bad"])
     (tmp_path / "go").touch()
-    assert nothing_is_left(any_client) and not any_client._core.futures
+    assert nothing_is_left(any_client) and not any_client._shell.core.futures
 
 
 def test_a_client_that_leaves_takes_its_graph_along(any_address: str, tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_workers_on_another_host_send_large_results_through_the_scheduler() -> N
         program = [sys.executable, "-c", REMOTE_WORKER, combo.get_address(), "-n", "1"]
         remote = subprocess.Popen([*program, "--logging-level", "WARNING"], env={**os.environ, **PATH_OF_TESTS})
         try:
-            while client._core.slots < 2:
+            while client._shell.slots < 2:
                 client.submit(identity, 0).result(TIMEOUT_SECONDS)
             graph: Dict[Any, Any] = {index: (bytes, 300_000 + index) for index in range(20)}
             graph.update({(index,): (len, index) for index in range(20)})

@@ -1,57 +1,178 @@
-"""Ctrl-C at any moment costs the call that it interrupts, and no other."""
+"""Ctrl-C at any moment costs the call that it interrupts, and no other.
+
+An interpreter looks for signals when a function begins, after calls, and before loops go on. Here KeyboardInterrupt is
+raised at each such place within a call of the client, one after the other; what the client promises is checked after
+each.
+"""
 
 from __future__ import annotations
 
-import linecache
+import dis
+import operator
 import sys
 from types import FrameType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, List, Optional
 
-from scaler import Client
+import pytest
+
+from scaler import Client, ScalerFuture
 
 TIMEOUT_SECONDS = 30.0
-OURS = ("scaler/client/", "scaler_protocol/", "threading.py")
+SAMPLES = 25
+OURS = ("scaler/client/", "scaler/blocking.py", "scaler_protocol/", "threading.py")
+_LOOKS_FOR_SIGNALS = ("CALL", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME")
 
 
-def interrupted_at(number: int, call: Callable[[], object]) -> bool:
-    """Have KeyboardInterrupt raised at the so-and-so-many-th line, call or return within a call; whether it came."""
-    events = 0
+class Interrupter:
+    """Raises KeyboardInterrupt at the so-and-so-many-th place of a call; counts the places."""
 
-    def trace(frame: FrameType, event: str, _: Any) -> Optional[Callable[..., Any]]:
-        nonlocal events
-        name = frame.f_code.co_filename
-        if not any(part in name for part in OURS):
-            return None
-        # A `with` is a line once more when it is left, at which no signal is looked for.
-        if event != "line" or not linecache.getline(name, frame.f_lineno).lstrip().startswith("with "):
-            events += 1
-            if events == number:
-                raise KeyboardInterrupt
-        return trace
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.places = 0
+        self._before: Dict[FrameType, str] = {}
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
+    def run(self, call: Callable[[], object]) -> bool:
+        """Whether the call was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+            self._before.clear()
+        return False
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Optional[Callable[..., Any]]:
+        if event == "call":
+            if not any(part in frame.f_code.co_filename for part in OURS):
+                return None
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+            self._count()
+        elif event == "opcode":
+            name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if self._before.get(frame, "").startswith(_LOOKS_FOR_SIGNALS):
+                self._count()
+            self._before[frame] = name
+        return self._trace
+
+    def _count(self) -> None:
+        self.places += 1
+        if self.places == self._number:
+            raise KeyboardInterrupt
 
 
-def test_a_submit_may_be_interrupted_anywhere(any_client: Client) -> None:
-    number = 1
-    while interrupted_at(number, lambda: any_client.submit(abs, -1)):
-        assert any_client.submit(abs, -2).result(TIMEOUT_SECONDS) == 2, number
-        number += 7
-    assert number > 10
+def interrupted_everywhere(call: Callable[[], object], check: Callable[[int], None], is_whole: bool) -> int:
+    """Interrupt calls at one place after the other, or at a sample of them; returns how many were interrupted."""
+    call()  # what happens once does so now
+    check(0)
+    counter = Interrupter(-1)
+    counter.run(call)
+    check(0)
+    step = 1 if is_whole else max(1, counter.places // SAMPLES)
+    count, number = 0, 1
+    while Interrupter(number).run(call):
+        check(number)
+        count += 1
+        number += step
+    return count
+
+
+whole_or_sample = pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+
+
+def works(client: Client) -> Callable[[int], None]:
+    """What holds after every interruption."""
+
+    def check(number: int) -> None:
+        assert not client._shell.condition._is_owned(), number  # type: ignore[attr-defined]
+        assert client.submit(abs, -2).result(TIMEOUT_SECONDS) == 2, number
+
+    return check
+
+
+@whole_or_sample
+def test_submit(any_client: Client, is_whole: bool) -> None:
+    assert interrupted_everywhere(lambda: any_client.submit(abs, -1), works(any_client), is_whole) > 10
+
+
+@whole_or_sample
+def test_submit_with_large_arguments(any_client: Client, is_whole: bool) -> None:
+    data = bytes(100_000)
+    assert interrupted_everywhere(lambda: any_client.submit(len, data), works(any_client), is_whole) > 10
+
+
+@whole_or_sample
+def test_submit_of_what_needs_another_task(any_client: Client, is_whole: bool) -> None:
+    needed = any_client.submit(abs, -1)
+    assert interrupted_everywhere(lambda: any_client.submit(abs, needed), works(any_client), is_whole) > 10
+    assert needed.result(TIMEOUT_SECONDS) == 1
+
+
+@whole_or_sample
+def test_map(any_client: Client, is_whole: bool) -> None:
+    assert interrupted_everywhere(lambda: any_client.map(abs, [-1, -2, -3]), works(any_client), is_whole) > 10
+    assert any_client.map(abs, [-1, -2, -3]) == [1, 2, 3]
+
+
+@whole_or_sample
+def test_get(any_client: Client, is_whole: bool) -> None:
+    graph = {"a": 1, "b": (operator.neg, "a"), "c": (operator.add, "b", "b")}
+    assert interrupted_everywhere(lambda: any_client.get(graph, ["c"]), works(any_client), is_whole) > 10
+    assert any_client.get(graph, ["b", "c"]) == {"b": -1, "c": -2}
+
+
+@whole_or_sample
+def test_result(any_client: Client, is_whole: bool) -> None:
+    futures: List[ScalerFuture[int]] = []
+
+    def call() -> None:
+        futures[-1].result(TIMEOUT_SECONDS)
+
+    def check(number: int) -> None:
+        works(any_client)(number)
+        assert futures[-1].result(TIMEOUT_SECONDS) == 1, number
+        futures.append(any_client.submit(abs, -1))
+
+    futures.append(any_client.submit(abs, -1))
+    assert interrupted_everywhere(call, check, is_whole) > 3
+
+
+@whole_or_sample
+def test_wait(any_client: Client, is_whole: bool) -> None:
+    futures: List[ScalerFuture[int]] = []
+
+    def check(number: int) -> None:
+        works(any_client)(number)
+        assert any_client.wait(futures, TIMEOUT_SECONDS).done == set(futures), number
+        futures[:] = [any_client.submit(abs, -1), any_client.submit(abs, -2)]
+
+    check(0)
+    assert interrupted_everywhere(lambda: any_client.wait(futures, TIMEOUT_SECONDS), check, is_whole) > 10
+    assert [future.result(TIMEOUT_SECONDS) for future in futures] == [1, 2]
+
+
+@whole_or_sample
+@pytest.mark.filterwarnings("ignore::scaler.exceptions.UnfinishedTasksWarning")
+def test_the_end_of_a_with_block(any_address: str, is_whole: bool) -> None:
+    """A future ends all the same; and who was interrupted can disconnect again."""
+    clients = [Client(any_address)]
+    futures = [clients[0].submit(abs, -1)]
+
+    def check(number: int) -> None:
+        clients[0].disconnect()
+        assert futures[0].done(), number
+        assert not clients[0]._shell.io.thread.is_alive(), number
+        clients[0] = Client(any_address)
+        futures[0] = clients[0].submit(abs, -1)
+
+    assert interrupted_everywhere(lambda: clients[0].__exit__(None, None, None), check, is_whole) > 10
+    clients[0].disconnect()
 
 
 def test_a_condition_is_left_free(any_client: Client) -> None:
     future = any_client.submit(abs, -1)
-    future.result(TIMEOUT_SECONDS)
-    number = 1
-    while interrupted_at(number, future.done):
-        assert not any_client._core.outcomes.condition._is_owned(), number  # type: ignore[attr-defined]
-        number += 1
+    interrupted_everywhere(future.done, works(any_client), True)
+    interrupted_everywhere(lambda: future.add_done_callback(lambda _: None), works(any_client), True)

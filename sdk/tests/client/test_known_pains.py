@@ -173,8 +173,8 @@ def test_a_result_that_takes_long_to_load_holds_up_only_who_asked_for_it(any_add
         asking = threading.Thread(target=lambda: results.append(str(future.result(TIMEOUT_SECONDS))))
         wait([future], TIMEOUT_SECONDS)
         asking.start()
-        sequence = client._core._sequence
-        while client._core._sequence < sequence + 3:  # heartbeats
+        sequence = client._shell.io._session._sequence
+        while client._shell.io._session._sequence < sequence + 3:  # heartbeats
             assert client.map(identity, range(20)) == list(range(20))
         assert results == []
         _gate.set()

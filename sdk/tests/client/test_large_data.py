@@ -32,7 +32,7 @@ def digest(data: bytes) -> str:
 def sent(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
     """All messages that the client sends."""
     messages: List[Any] = []
-    transport = any_client._core._transport
+    transport = any_client._shell.io.transport
     send = transport.send
 
     def record(message: Any, payload: Any = ()) -> None:
@@ -69,7 +69,7 @@ def test_a_large_closure_is_serialised_once_and_travels_once(
     assert len(pickled) == 1, "serialised once"
     assert [list(message.sizes) for message in created] and sum(map(len, (c.ids for c in created))) == 1, "sent once"
     heartbeats = [message for message in sent if isinstance(message, m.Heartbeat)]
-    assert any_client._core.closed_because is None and len(heartbeats) == len({h.sequence for h in heartbeats})
+    assert any_client._shell.closed_because is None and len(heartbeats) == len({h.sequence for h in heartbeats})
 
 
 def test_an_array_that_is_sent_once_is_a_read_only_view_in_every_task(any_client: Client) -> None:
@@ -168,8 +168,8 @@ def test_a_function_dies_with_its_last_use(any_client: Client, sent: List[Any]) 
 
 REMOTE_CLIENT = """
 import hashlib, sys
-import scaler.client.objects
-scaler.client.objects.shares_directory = lambda path, token: False   # as on another host
+import scaler.client.shell.object_files
+scaler.client.shell.object_files.shares_directory = lambda path, token: False   # as on another host
 
 from scaler import Client
 from sdk_tasks import identity

@@ -28,7 +28,7 @@ if __name__ == "__main__":
     client = Client(address=combo.get_address())
     client.map(abs, range(100))
     futures = [client.submit(time.sleep, 60) for _ in range(10)]
-    print(combo.get_monitor_address(), client._core.welcome.object_directory, flush=True)
+    print(combo.get_monitor_address(), client._shell.welcome.object_directory, flush=True)
     {end}
 """
 

@@ -175,13 +175,13 @@ def take_and_die(address: str, path: str) -> None:
     client.send_object(bytes(SIZE))
     client.submit(identity, bytes(SIZE)).exception(TIMEOUT_SECONDS)
     client.submit(make_bytes, SIZE)
-    with open(os.path.join(client._core.objects._own_directory(), "0123456789abcdef"), "wb") as file:
+    with open(os.path.join(client._shell.io.files.own_directory(), "0123456789abcdef"), "wb") as file:
         file.write(b"half-written")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_clients_objects_are_freed(client: Client, places: Places) -> None:
-    program = f"import {__name__} as tests; tests.take_and_die({client._core._transport.address!r}, '')"
+    program = f"import {__name__} as tests; tests.take_and_die({client._shell.address!r}, '')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     finished = subprocess.run([sys.executable, "-c", program], env=environment, timeout=TIMEOUT_SECONDS)
     assert finished.returncode == -signal.SIGKILL
@@ -235,7 +235,7 @@ def wait_and_measure(data: bytes, running: str, go: str) -> int:
 def test_tasks_keep_what_they_need_when_its_owner_clears(client: Client, done_files: List[Path]) -> None:
     running, go = done_files
     os.mkfifo(go)
-    with Client(address=client._core._transport.address) as owner:
+    with Client(address=client._shell.address) as owner:
         reference = owner.send_object(bytes(SIZE))
         assert owner.submit(len, reference).result(TIMEOUT_SECONDS) == SIZE  # so it is there for others, too
         future = client.submit(wait_and_measure, reference, str(running), str(go))

@@ -15,8 +15,8 @@ import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
+from scaler.client.core.outbox import Outbox
 from scaler.client.options import Options
-from scaler.client.outgoing import Outbox
 from scaler.exceptions import (
     ProcessorDiedError,
     RemoteTraceback,
@@ -387,5 +387,5 @@ def test_a_function_is_serialised_again_when_asked(any_client: Client) -> None:
     assert any_client.submit_verbose(total, (), {}).result(TIMEOUT_SECONDS) == 3
     assert any_client.submit_verbose(total, (), {}, reserialize=True).result(TIMEOUT_SECONDS) == 3
     assert any_client.submit(total).result(TIMEOUT_SECONDS) == 3
-    record = any_client._core.functions.find(total)
+    record = any_client._shell.functions.find(total)
     assert record is not None and record.uses == 1

@@ -56,7 +56,7 @@ def strict_client(strict_address: str) -> Iterator[Client]:
 
 def wait_for_submitter(client: Client) -> None:
     """Wait until a thread waits in `submit`."""
-    wait_for(lambda: client._core.credit._renewed._waiters, "a submitter to wait")  # type: ignore[attr-defined]
+    wait_for(lambda: client._shell.core._waiting, "a submitter to wait")  # type: ignore[attr-defined]
 
 
 def shut_gate(client: Client, done_files: List[Path]) -> None:
@@ -77,7 +77,7 @@ def test_submit_waits_at_the_limit_and_goes_on_as_outcomes_come(strict_client: C
     submitter = threading.Thread(target=lambda: futures.extend(strict_client.submit(abs, -i) for i in range(300)))
     submitter.start()
     wait_for_submitter(strict_client)
-    assert len(strict_client._core.futures) == TASKS_LIMIT
+    assert len(strict_client._shell.core.futures) == TASKS_LIMIT
     done_files[1].touch()
     submitter.join(TIMEOUT_SECONDS)
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(300))
@@ -87,7 +87,7 @@ def test_a_loop_that_submits_for_ever_holds_no_more_than_it_was_granted(strict_c
     most = 0
     for number in range(20_000):
         last = strict_client.submit(abs, -number)
-        most = max(most, len(strict_client._core.futures))
+        most = max(most, len(strict_client._shell.core.futures))
     assert last.result(TIMEOUT_SECONDS) == 19_999
     assert most <= TASKS_LIMIT
 
@@ -99,7 +99,7 @@ def test_bytes_are_limited_as_tasks_are(strict_client: Client, done_files: List[
     submitter = threading.Thread(target=lambda: futures.extend(strict_client.submit(len, payload) for _ in range(60)))
     submitter.start()
     wait_for_submitter(strict_client)
-    assert BYTES_LIMIT // 50_000 - 2 <= len(strict_client._core.futures) - 2 <= BYTES_LIMIT // 50_000 + 1
+    assert BYTES_LIMIT // 50_000 - 2 <= len(strict_client._shell.core.futures) - 2 <= BYTES_LIMIT // 50_000 + 1
     done_files[1].touch()
     submitter.join(TIMEOUT_SECONDS)
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [50_000] * 60
@@ -107,7 +107,7 @@ def test_bytes_are_limited_as_tasks_are(strict_client: Client, done_files: List[
 
 def test_a_producer_of_large_arguments_fills_no_memory(strict_client: Client) -> None:
     """Each is a file in memory until its task is done."""
-    directory = strict_client._core.welcome.object_directory
+    directory = strict_client._shell.welcome.object_directory
     futures, most_bytes = [], 0
     for _ in range(100):
         futures.append(strict_client.submit(len, bytes(400_000)))

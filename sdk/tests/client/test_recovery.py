@@ -145,7 +145,7 @@ def test_functions_arguments_and_objects_are_there_again(
 ) -> None:
     """Nobody works before the second scheduler is there, so that all has to be sent again."""
     if not sees_the_same_memory:
-        monkeypatch.setattr("scaler.client.objects.shares_directory", lambda path, token: False)
+        monkeypatch.setattr("scaler.client.shell.object_files.shares_directory", lambda path, token: False)
     with Client(scheduler.address) as client:
         large, small = client.send_object(bytes(LARGE_BYTES)), client.send_object(b"small")
         closed_over = os.urandom(LARGE_BYTES)
@@ -181,11 +181,10 @@ def test_what_a_client_keeps_goes_with_the_outcomes(scheduler: Restarted, start_
         for future in futures:
             future.result(TIMEOUT_SECONDS)
         client.clear()
-        core = client._core
-        with core.lock:
-            assert not core.outcomes.needs and core.objects._own is not None
-            directory = core.objects._own.path
-            assert sorted(os.listdir(directory)) == [SPILL_NAME, TOKEN_NAME]
+        shell = client._shell
+        assert not shell.core.pending.needs and shell.io.files.own is not None
+        directory = shell.io.files.own.path
+        assert sorted(os.listdir(directory)) == [SPILL_NAME, TOKEN_NAME]
         assert all(future._source is None for future in futures)
     assert not os.path.exists(directory)
 
@@ -228,7 +227,7 @@ def test_a_graph_outlives_its_scheduler(scheduler: Restarted, start_cluster: Sta
         scheduler.restart()
         assert futures["sum"].result(TIMEOUT_SECONDS) == 3 * LARGE_BYTES - 1 - sum(range(200))
         outcomes.check_one_each()
-        assert not client._core.outcomes.needs and all(future._source is None for future in futures.values())
+        assert not client._shell.core.pending.needs and all(future._source is None for future in futures.values())
 
 
 def test_meanwhile_nothing_hangs(scheduler: Restarted, start_cluster: StartCluster, done_files: List[Path]) -> None:
@@ -315,7 +314,7 @@ import sys, time
 from scaler import Client
 client = Client(sys.argv[1])
 client.send_object(bytes(200_000))
-print(client._core.objects._own.path, flush=True)
+print(client._shell.io.files.own.path, flush=True)
 time.sleep(60)
 """
 
@@ -416,12 +415,12 @@ def test_a_scheduler_that_stood_still_goes_on(start_cluster: StartCluster) -> No
         start_cluster(scheduler.address)
         futures = [client.submit(nap, number) for number in range(200)]
         futures[10].result(TIMEOUT_SECONDS)
-        session = client._core.welcome.session
+        session = client._shell.welcome.session
         scheduler.signal(signal.SIGSTOP)
         time.sleep(2.0)  # longer than its time-outs: there is no event to wait for, that is the point
         scheduler.signal(signal.SIGCONT)
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(200))
-        assert client._core.welcome.session == session
+        assert client._shell.welcome.session == session
 
 
 def test_a_scheduler_that_stands_still_for_too_long_is_given_up(scheduler: Restarted) -> None:
@@ -436,10 +435,10 @@ CLIENT_TO_STOP = """
 import sys
 from scaler import Client
 with Client(sys.argv[1], heartbeat_interval_seconds=0.1) as client:
-    session = client._core.welcome.session
+    session = client._shell.welcome.session
     futures = [client.submit(pow, number, 2) for number in range(100)]
     print("submitted", flush=True)
-    print(sum(future.result(60) for future in futures), client._core.welcome.session != session)
+    print(sum(future.result(60) for future in futures), client._shell.welcome.session != session)
 """
 
 

@@ -211,6 +211,6 @@ def test_submit_refuses_at_once(client: Client) -> None:
         client.options(retries=1).submit(add, 1, 2, 3, 4)
     with pytest.raises(TypeError, match="missing a required argument: 'b'"):
         client.submit_verbose(add, (1,), {})
-    assert not client._core.futures
+    assert not client._shell.core.futures
     assert client.submit(with_keyword_only, 2, scale=3).result() == 6
     assert client.submit(add, 1, 2, profiling=True).result() == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import pwd
 import socket
@@ -15,13 +16,17 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 from scaler import Client, NamedFunction
-from scaler.client.objects import ObjectChannel
-from scaler.client.outgoing import Outbox
+from scaler.client.core.effects import Outcome, Send, SendChunk
+from scaler.client.core.kept_objects import KeptObject
+from scaler.client.core.object_table import ObjectTable
+from scaler.client.core.outbox import Outbox
+from scaler.client.shell.object_files import ObjectFiles
 from scaler.exceptions import NotASchedulerError, ObjectStorageFullError, SchedulerUnreachableError
 from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, shortcut_of, why_not_connected
 from scaler_protocol.host.connection import Connection
+from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.wire.zmtp import Zmtp
 
 ECHO = NamedFunction("scaler.conformance/echo")
@@ -124,7 +129,7 @@ def test_what_cannot_be_read_costs_the_session_and_no_future(nonsense: Any) -> N
 
     with Script(first, second) as script, Client(script.address) as client:
         assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
-        assert client._core.welcome.session == 2
+        assert client._shell.welcome.session == 2
 
 
 def test_an_object_that_the_next_scheduler_does_not_take_costs_no_session() -> None:
@@ -142,7 +147,7 @@ def test_an_object_that_the_next_scheduler_does_not_take_costs_no_session() -> N
     with Script(first, second) as script, Client(script.address) as client:
         reference = client.send_object(bytes(2000))
         assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
-        assert client._core.welcome.session == 2 and reference.size > 1000
+        assert client._shell.welcome.session == 2 and reference.size > 1000
 
 
 def test_profiles_may_lack_columns() -> None:
@@ -253,44 +258,47 @@ def test_batches_keep_to_the_limit_of_headers() -> None:
     assert max(map(len, headers)) < MAXIMUM_HEADER_BYTES / 8
 
 
-def test_a_request_beyond_the_end_of_an_object_finds_nothing() -> None:
-    objects = ObjectChannel(m.Welcome(session=1))
-    kept = objects.store([bytes(100_000)], "", m.ObjectKind.VALUE)
-    objects.hold(kept)
-    answers: List[m.ObjectResponse] = []
-    for offset in (99_999, 100_000, 100_001):
-        request = m.ObjectRequest(id=kept.object_id, offset=offset, length=10)
-        objects.on_request(request, lambda answer, payload=(): answers.append(answer))
+def object_table(**limits: int) -> Tuple[ObjectTable, List[Any]]:
+    """The objects of a client without any, and the effects that it asks for."""
+    effects: List[Any] = []
+    return ObjectTable(m.Welcome(session=1, limits=m.Limits(**limits)), itertools.count(1), effects.append), effects
 
-    assert [each.status == m.ObjectResponseStatus.OK for each in answers] == [True, True, False]
+
+def test_a_request_beyond_the_end_of_an_object_finds_nothing() -> None:
+    objects, effects = object_table()
+    kept = KeptObject(1, object_id_of(1, 1), "", m.ObjectKind.VALUE, 100_000, "", bytes(100_000))
+    objects.hold(kept)
+    for offset in (99_999, 100_000, 100_001):
+        objects.on_request(m.ObjectRequest(id=kept.object_id, offset=offset, length=10))
+
+    assert [type(each) for each in effects] == [SendChunk, SendChunk, Send]
+    assert effects[2].message.status == m.ObjectResponseStatus.MISSING
 
 
 def test_a_chunk_beyond_the_end_of_an_object_is_no_message() -> None:
-    objects = ObjectChannel(m.Welcome(session=1))
-    objects.fetch(5, None, lambda *_: None)  # type: ignore[arg-type]  # for no future
+    objects, _ = fetching()
     with pytest.raises(MalformedMessageError):
-        objects.on_response(m.ObjectResponse(id=5, offset=8, size=10), b"12345", lambda *_: None)
+        objects.on_response(m.ObjectResponse(id=5, offset=8, size=10), b"12345")
 
 
-def fetching() -> Tuple[ObjectChannel, List[m.ObjectRequest]]:
-    """A channel that fetches object 5 in chunks of 4 bytes, and what it asks for."""
-    objects = ObjectChannel(m.Welcome(session=1, limits=m.Limits(chunk_bytes=4)))
-    asked: List[m.ObjectRequest] = []
-    objects.fetch(5, None, asked.append)  # type: ignore[arg-type]  # for no future
-    return objects, asked
+def fetching() -> Tuple[ObjectTable, List[Any]]:
+    """Objects of which number 5 is being fetched in chunks of 4 bytes, and what is asked for."""
+    objects, effects = object_table(chunk_bytes=4)
+    objects.fetch(5, Outcome(None, None))  # type: ignore[arg-type]  # for no future
+    return objects, effects
 
 
 def test_the_rest_of_a_short_answer_is_asked_for() -> None:
-    objects, asked = fetching()
+    objects, effects = fetching()
     content = b"0123456789"
     fetched = None
-    while asked:
+    while effects:
         assert fetched is None
-        request = asked.pop(0)
+        request = effects.pop(0).message
         end = request.offset + max(1, min(request.length, 4) - 1)
         response = m.ObjectResponse(id=5, offset=request.offset, size=10)
-        fetched = objects.on_response(response, content[request.offset : end], asked.append)
-    assert fetched is not None and fetched.content == content
+        fetched = objects.on_response(response, content[request.offset : end])
+    assert fetched is not None and fetched.outcome.payload == content
 
 
 @pytest.mark.parametrize(
@@ -299,21 +307,21 @@ def test_the_rest_of_a_short_answer_is_asked_for() -> None:
     ids=["twice", "of another size", "too much", "elsewhere"],
 )
 def test_bytes_that_were_not_asked_for_are_no_part_of_an_object(offset: int, size: int, chunk: bytes) -> None:
-    objects, asked = fetching()
-    objects.on_response(m.ObjectResponse(id=5, offset=0, size=10), b"0123", asked.append)
+    objects, _ = fetching()
+    objects.on_response(m.ObjectResponse(id=5, offset=0, size=10), b"0123")
     with pytest.raises(MalformedMessageError):
-        objects.on_response(m.ObjectResponse(id=5, offset=offset, size=size), chunk, asked.append)
+        objects.on_response(m.ObjectResponse(id=5, offset=offset, size=size), chunk)
 
 
 def test_a_result_for_which_there_is_no_memory_is_an_error_of_its_task_alone() -> None:
-    objects, asked = fetching()
-    fetched = objects.on_response(m.ObjectResponse(id=5, size=2**62), b"0123", asked.append)
+    objects, _ = fetching()
+    fetched = objects.on_response(m.ObjectResponse(id=5, size=2**62), b"0123")
     assert fetched is not None and isinstance(fetched.error, ObjectStorageFullError)
 
 
 def test_a_directory_that_can_be_none_is_not_shared() -> None:
-    objects = ObjectChannel(m.Welcome(session=1, object_directory="/tmp/a\0b", object_directory_token=bytes(16)))
-    assert objects.open(5) is None
+    files = ObjectFiles(m.Welcome(session=1, object_directory="/tmp/a\0b", object_directory_token=bytes(16)))
+    assert files.open_result(5) is None
 
 
 def test_an_outcome_that_is_on_its_way_when_the_block_ends_is_not_cancelled() -> None:

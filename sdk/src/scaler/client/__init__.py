@@ -5,9 +5,9 @@ from __future__ import annotations
 from scaler.client.client import Client
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo, WorkerInfo
-from scaler.client.output import TaskOutput
 from scaler.client.profiling import ProfileResult
-from scaler.client.submitting import SubmitterWithOptions
+from scaler.client.shell.output import TaskOutput
+from scaler.client.submitter import SubmitterWithOptions
 
 __all__ = [
     "Client",

@@ -1,13 +1,12 @@
 """Client: the interface that users program against.
 
-Rules: this module and `submitting` turn calls into payloads and futures; what is in flight lives in `core`. Bad
-arguments fail here, at once, with a named error; nothing that cannot be sent ever reaches the scheduler.
+Rules: this module and `submission` turn calls into payloads and futures; what is in flight lives in `shell` and `core`.
+Bad arguments fail here, at once, with a named error; nothing that cannot be sent ever reaches the scheduler.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import weakref
 from types import ModuleType, TracebackType
@@ -16,23 +15,22 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 from scaler import nesting
 from scaler.arguments import Duration, seconds, whole
 from scaler.client.archives import CodeSource, Uploadable, source_at
-from scaler.client.core import ClientCore
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
 from scaler.client.leaving import warn_of_cancelled
 from scaler.client.options import DEFAULTS
-from scaler.client.output import OutputCallback
-from scaler.client.submitting import Submitter
+from scaler.client.requests import explain, info, shut_down_cluster, shut_down_worker
+from scaler.client.shell.client_shell import ClientShell
+from scaler.client.shell.output import OutputCallback
+from scaler.client.submitter import Submitter
 from scaler.compat.arguments import accepts_earlier
 from scaler.compat.installation import check_installation
 from scaler.exceptions import (
     ArgumentTypeError,
-    DisconnectedError,
     InvalidAddressError,
     InvalidArgumentError,
     SchedulerNotFoundError,
     SerializeObjectError,
-    ShutdownRefusedError,
 )
 from scaler.notebook import Link, Row, card
 from scaler.serializer import Serializer
@@ -47,9 +45,9 @@ MINIMUM_INTERVAL_SECONDS = 0.001  # as it travels, in milliseconds
 MAXIMUM_SECONDS = 1e6  # of what is waited for, far from what the system can count
 LEAVE_TIMEOUT_SECONDS = 1.0
 
-_shared_cores: Dict[Tuple[Any, ...], ClientCore] = {}
+_shared_shells: Dict[Tuple[Any, ...], ClientShell] = {}
 _shared_lock = threading.Lock()
-_open_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
+_open_shells: weakref.WeakSet[ClientShell] = weakref.WeakSet()
 
 
 class Client(Submitter):
@@ -115,13 +113,13 @@ class Client(Submitter):
             "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
         )
         self._serializer = _checked_serializer(serializer)
-        self._core = self._make_core(code_sources)
-        weakref.finalize(self, self._core.abandon).atexit = False
+        self._shell = self._make_shell(code_sources)
+        weakref.finalize(self, self._shell.abandon).atexit = False
         if callable(stream_output):
-            self._core.output.callback = stream_output
+            self._shell.output.callback = stream_output
 
-    def _make_core(self, code_sources: Sequence[CodeSource]) -> ClientCore:
-        core = ClientCore(
+    def _make_shell(self, code_sources: Sequence[CodeSource]) -> ClientShell:
+        shell = ClientShell(
             self._address,
             self._serializer,
             self._timeout_seconds,
@@ -129,8 +127,8 @@ class Client(Submitter):
             self._heartbeat_interval_seconds,
             code_sources,
         )
-        _open_cores.add(core)
-        return core
+        _open_shells.add(shell)
+        return shell
 
     @property
     def identity(self) -> bytes:
@@ -152,7 +150,7 @@ class Client(Submitter):
 
         Returns a reference to pass to `submit` and `map`; it is valid until `clear` or `disconnect`.
         """
-        self._core.check_open()
+        self._shell.check_open()
         name = name if name is not None else type(obj).__name__
         if not isinstance(name, str):
             raise ArgumentTypeError(f"the name of an object must be a str, not {type(name).__name__}")
@@ -163,8 +161,8 @@ class Client(Submitter):
                 f"an object of type {type(obj).__name__} cannot be serialised: {description_of(error)}"
             ) from error
         parts: Parts = content if isinstance(content, list) else [content]
-        object_id = self._core.send_object(parts, name, m.ObjectKind.VALUE)
-        self._core.value_objects.add(object_id)
+        object_id = self._shell.send_object(parts, name, m.ObjectKind.VALUE)
+        self._shell.value_objects.add(object_id)
         return ObjectReference(name, parts_size(parts), object_id)
 
     def explain(self, future: ScalerFuture[Any], timeout_seconds: Duration = 10.0) -> str:
@@ -178,11 +176,11 @@ class Client(Submitter):
         """
         if not isinstance(future, ScalerFuture):
             raise ArgumentTypeError(f"future must be a ScalerFuture, got {type(future).__name__}")
-        if future._client._core is not self._core:
+        if future._client._shell is not self._shell:
             raise InvalidArgumentError(
                 "the future belongs to another client: call explain() of the client that submitted the task"
             )
-        return self._core.explaining.explain(self._core, future, _waiting(timeout_seconds))
+        return explain(self._shell, future, _waiting(timeout_seconds))
 
     def info(self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0) -> ClusterInfo:
         """The size and the load of the cluster, as its scheduler sees it now.
@@ -196,7 +194,7 @@ class Client(Submitter):
             ArgumentTypeError, InvalidArgumentError: `maximum_workers` is not a whole number, or below 0.
         """
         wanted = min(whole("maximum_workers", maximum_workers), (1 << 32) - 1)
-        return self._core.informing.ask(self._core, self._address, wanted, _waiting(timeout_seconds))
+        return info(self._shell, self._address, wanted, _waiting(timeout_seconds))
 
     # Code -----------------------------------------------------------------------------------------------------------
 
@@ -216,8 +214,8 @@ class Client(Submitter):
                 this machine, or it is too large.
             TypeError: one of `modules` is something else.
         """
-        self._core.check_open()
-        self._core.code.upload(modules)
+        self._shell.check_open()
+        self._shell.code.upload(modules)
 
     def restart_processors(self) -> None:
         """Let what is submitted through this client from now on run in processors that have run nothing before.
@@ -228,22 +226,21 @@ class Client(Submitter):
 
         Raises DisconnectedError when this client is disconnected.
         """
-        self._core.check_open()
-        self._core.code.renew()
+        self._shell.check_open()
+        self._shell.code.renew()
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Cancel all unfinished tasks of this client and invalidate all its object references; it stays usable."""
-        self._core.clear()
+        self._shell.clear()
 
     def disconnect(self) -> None:
         """Leave the scheduler: unfinished futures are cancelled. The client cannot be used any more. Idempotent."""
-        with _shared_lock:
-            for key, core in list(_shared_cores.items()):
-                if core is self._core:
-                    del _shared_cores[key]
-        self._core.close()
+        for key, shell in list(_shared_shells.items()):
+            if shell is self._shell:
+                _shared_shells.pop(key, None)
+        self._shell.close()
 
     def shutdown(self) -> None:
         """Stop the whole cluster, scheduler and workers, unless the scheduler is protected.
@@ -252,13 +249,7 @@ class Client(Submitter):
             ShutdownRefusedError: the scheduler is in protected mode.
             DisconnectedError: the scheduler did not answer.
         """
-        try:
-            answer = self._core.ask_shutdown(SHUTDOWN_TIMEOUT_SECONDS)
-        except queue.Empty:
-            raise DisconnectedError("the scheduler did not answer the request to shut down") from None
-        # SCL-CLT-014
-        if not answer.accepted:
-            raise ShutdownRefusedError(f"Scheduler is in protected mode. Can't shutdown: {answer.message}")
+        shut_down_cluster(self._shell, SHUTDOWN_TIMEOUT_SECONDS)
         self.disconnect()
 
     def shutdown_worker(self, worker: Union[int, str], drain: bool = True) -> None:
@@ -276,7 +267,7 @@ class Client(Submitter):
             InvalidArgumentError, ArgumentTypeError: the worker is neither a session number nor a name.
             DisconnectedError: the scheduler did not answer.
         """
-        self._core.worker_shutdowns.ask(self._core, worker, drain, SHUTDOWN_TIMEOUT_SECONDS)
+        shut_down_worker(self._shell, worker, drain, SHUTDOWN_TIMEOUT_SECONDS)
 
     def __enter__(self) -> Client:
         return self
@@ -290,7 +281,7 @@ class Client(Submitter):
         cancelled = 0
         try:
             if kind is None:
-                cancelled = self._core.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
+                cancelled = self._shell.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
         finally:
             self.disconnect()
         if cancelled:
@@ -306,7 +297,7 @@ class Client(Submitter):
             "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
             "connect_timeout_seconds": self._connect_timeout_seconds,
             "serializer": self._serializer,
-            "code_roots": self._core.code.roots,
+            "code_roots": self._shell.code.roots,
         }
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -320,32 +311,33 @@ class Client(Submitter):
         self._task_options = self._options.message()
         key = (self._address, type(self._serializer), *(tuple(roots) for roots in code_roots))
         with _shared_lock:
-            core = _shared_cores.get(key)
-            if core is None or core.closed_because is not None:
-                core = _shared_cores[key] = self._make_core([source_at(roots) for roots in code_roots])
-            self._core = core
+            shell = _shared_shells.get(key)
+            if shell is None or shell.closed_because is not None:
+                shell = _shared_shells[key] = self._make_shell([source_at(roots) for roots in code_roots])
+            self._shell = shell
 
     def __repr__(self) -> str:
         return f"<Client {self._address}, {self._state()}>"
 
     def _repr_html_(self) -> str:
-        core = self._core
+        shell = self._shell
         is_local = parse_address(self._address).is_local
         rows: List[Row] = [
             ("scheduler", self._address),
-            ("implementation", f"{core.welcome.implementation.name} {core.welcome.implementation.version}"),
+            ("implementation", f"{shell.welcome.implementation.name} {shell.welcome.implementation.version}"),
             ("state", self._state()),
-            ("slots", core.slots or ""),  # none has been heard of yet
-            ("user interface", Link(link_to(core.welcome.monitor_address) if is_local else "")),
+            ("slots", shell.slots or ""),  # none has been heard of yet
+            ("user interface", Link(link_to(shell.welcome.monitor_address) if is_local else "")),
         ]
         return card("Client", rows)
 
     def _state(self) -> str:
-        core = self._core
-        if core.closed_because is not None:
+        shell = self._shell
+        if shell.closed_because is not None:
             return "disconnected"
-        unfinished = f"{len(core.futures)} unfinished task{'' if len(core.futures) == 1 else 's'}"
-        return unfinished if core.is_connected else f"{unfinished}, looking for its scheduler"
+        count = shell.unfinished_count
+        unfinished = f"{count} unfinished task{'' if count == 1 else 's'}"
+        return unfinished if shell.is_connected else f"{unfinished}, looking for its scheduler"
 
 
 def _waiting(timeout_seconds: Duration) -> float:
@@ -383,22 +375,22 @@ def _address_found() -> str:
 
 
 def _close_all() -> None:
-    for core in list(_open_cores):
-        core.close()
+    for shell in list(_open_shells):
+        shell.close()
 
 
-def _disown_all() -> None:
+def _after_fork_in_child() -> None:
     """In a fork of this process: the connections stay the parent's."""
     global _shared_lock
     _shared_lock = threading.Lock()
-    _shared_cores.clear()
-    for core in list(_open_cores):
-        core.disown()
-    _open_cores.clear()
+    _shared_shells.clear()
+    for shell in list(_open_shells):
+        shell.after_fork_in_child()
+    _open_shells.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 threading_register = getattr(threading, "_register_atexit", None)
 if threading_register is not None:
     threading_register(_close_all)  # runs before daemon threads are frozen, unlike atexit

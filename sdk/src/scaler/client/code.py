@@ -27,7 +27,7 @@ import cloudpickle
 
 from scaler import nesting
 from scaler.client.archives import Archive, CodeSource, Root, Uploadable, source_at
-from scaler.client.objects import KeptObject
+from scaler.client.core.kept_objects import KeptObject
 from scaler.values.code_notes import MAXIMUM_NUMBER, CodeNote, Parts, add_note
 from scaler.values.source_versions import versions
 
@@ -98,7 +98,7 @@ class ClientCode:
     def _sources(self) -> List[CodeSource]:
         return self._own + self._of_task
 
-    def disown(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a fork of the client's process."""
         self._lock = threading.RLock()
 

@@ -9,7 +9,7 @@ Rules:
 - It is serialised again when the code changes that it needs to be imported (`scaler.client.code`).
 - A callable that allows no weak reference is known by digest only; of those the most recently used are kept.
 - A record may be deleted at any moment by another thread, which submits the same function with other captures. Whoever
-  uses one looks at `is_deleted` with the client's lock held, and asks again when it is.
+  submits with one looks at `is_deleted` afterwards, and asks the shell whether the task was taken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from scaler.client.code import ClientCode
-from scaler.client.forks import reset_lock
+from scaler.client.shell.forks import reset_lock
 from scaler.client.signatures import ANY_ARITY, arity_of
 from scaler.serializer import Serializer
 from scaler.values.captures import Captures, Reference, by_value_modules
@@ -138,7 +138,7 @@ class FunctionRegistry:
         self._dead: Deque[Tuple[_Key, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
         self._lock = threading.Lock()
 
-    def disown(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a fork of the client's process."""
         reset_lock(self._lock)
 
@@ -187,7 +187,7 @@ class FunctionRegistry:
             digest.update(part)
         with self._lock:
             record = self._by_digest.get(digest.digest())
-            if record is None:
+            if record is None or record.is_deleted:
                 name, takes_profiling = function_name(function), _takes_profiling(function)
                 object_id = self._send(parts, name)
                 is_small = parts_size(parts) < INLINE_BYTES
@@ -227,13 +227,13 @@ class FunctionRegistry:
             self._hold_recent(record)
             return
         before = self._known.get(key)
+        record.uses += 1  # first: when Ctrl-C comes in between, it is kept for too long, and not for too short
         self._known[key] = _Known(reference, record, captures)
         named = self._module_function(record, captures)
         if named is not None:
             self._in_modules[id(function)] = named
         else:
             self._in_modules.pop(id(function), None)
-        record.uses += 1
         if before is not None:  # it has changed, or its predecessor at the same address has just died
             if before.record is not record and before.record.is_small:
                 self._hold_recent(before.record)
@@ -254,8 +254,8 @@ class FunctionRegistry:
         if record.digest in self._recent:
             self._recent.move_to_end(record.digest)
             return
-        self._recent[record.digest] = record
         record.uses += 1
+        self._recent[record.digest] = record
         if len(self._recent) > RECENT_FUNCTIONS:
             _, oldest = self._recent.popitem(last=False)
             self._release(oldest)
@@ -300,7 +300,8 @@ class FunctionRegistry:
         record.uses -= 1
         if record.uses == 0:
             record.is_deleted = True
-            del self._by_digest[record.digest]
+            if self._by_digest.get(record.digest) is record:
+                del self._by_digest[record.digest]
             self._delete(record.object_id)
 
 

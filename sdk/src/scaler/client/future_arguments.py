@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import pickle
 import threading
-from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from operator import getitem
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
+from scaler.client.shell.future_internals import content_of, has_failed
 from scaler.exceptions import ArgumentTypeError, DependencyError, InvalidArgumentError
 from scaler.serializer import Serializer
 from scaler.values.failures import load_failure
 from scaler.values.payload import ObjectReference, Parts, ResultOf, contains, dump_arguments, load_value
-
-if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
-    from scaler.client.future import ScalerFuture
 
 _NOT_IN_ARGUMENTS = (
     "a future cannot be part of a function, a result or an object: pass it to submit() as an argument, or pass its"
@@ -39,17 +35,17 @@ class NeededFutures:
     """The futures met while the arguments of one task are pickled.
 
     Parameters:
-        core: the client's that the task is submitted to.
+        shell: of the client that the task is submitted to.
     """
 
-    def __init__(self, core: ClientCore) -> None:
-        self.futures: List[ScalerFuture] = []  # without a result, in the order in which they were met
-        self._core = core
+    def __init__(self, shell: object) -> None:
+        self.futures: List[Any] = []  # without a result, in the order in which they were met
+        self._shell = shell
         self._positions: Dict[int, int] = {}  # by identity
 
-    def check(self, future: ScalerFuture) -> None:
+    def check(self, future: Any) -> None:
         """Raises InvalidArgumentError when the task cannot have the future's result."""
-        if future._client._core is not self._core:
+        if future._client._shell is not self._shell:
             raise InvalidArgumentError(
                 f"{future!r} belongs to another client: pass its result(), or submit the task there"
             )
@@ -58,18 +54,18 @@ class NeededFutures:
                 f"{future!r} is of a function called by name, in a codec of its own: pass its result()"
             )
 
-    def place_of(self, future: ScalerFuture) -> Optional[int]:
+    def place_of(self, future: Any) -> Optional[int]:
         """The future's place among the predecessors; None when it has its result."""
         if id(future) not in self._positions:
             before, future._keeps_content = future._keeps_content, True  # its result may be loaded at any moment
-            if future._state == FINISHED and not has_failed(future):
+            if future.is_finished and not has_failed(future):
                 future._keeps_content = before
                 return None
             self._positions[id(future)] = len(self.futures)
             self.futures.append(future)
         return self._positions[id(future)]
 
-    def reduce(self, future: ScalerFuture) -> Tuple[Any, ...]:
+    def reduce(self, future: Any) -> Tuple[Any, ...]:
         self.check(future)
         place = self.place_of(future)
         if place is not None:
@@ -97,7 +93,7 @@ def is_future(value: Any) -> bool:
     return getattr(type(value), "_stands_for_its_result", False)
 
 
-def reduce_future(future: ScalerFuture) -> Tuple[Any, ...]:
+def reduce_future(future: Any) -> Tuple[Any, ...]:
     """`ScalerFuture.__reduce__`."""
     needed: Optional[NeededFutures] = getattr(_dumping, "needed", None)
     if needed is None:
@@ -106,14 +102,14 @@ def reduce_future(future: ScalerFuture) -> Tuple[Any, ...]:
 
 
 def dump_with_futures(
-    core: ClientCore,
+    shell: object,
     args: Tuple[Any, ...],
     kwargs: Dict[str, Any],
     serializer: Optional[Serializer],
     references: List[ObjectReference],
-) -> Tuple[Parts, List[ScalerFuture]]:
+) -> Tuple[Parts, List[Any]]:
     """As `dump_arguments`; returns the futures, too, whose results the task has to wait for."""
-    needed = NeededFutures(core)
+    needed = NeededFutures(shell)
     if serializer is not None:
         args, kwargs = needed.stand_in(args), needed.stand_in(kwargs)
         return dump_arguments(args, kwargs, serializer, references), needed.futures
@@ -124,29 +120,7 @@ def dump_with_futures(
         _dumping.needed = None
 
 
-# What is known of a future that is done ------------------------------------------------------------------------------
-
-
-def is_cancelled(future: ScalerFuture) -> bool:
-    return future._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
-
-
-def has_failed(future: ScalerFuture) -> bool:
-    """Whether a future that is done has an exception, without loading it."""
-    return future._has_failed or future._exception is not None
-
-
-def content_of(future: ScalerFuture) -> Any:
-    """The bytes of a future's result as they came, if they are still here."""
-    return future._content if future._payload is None else future._payload
-
-
-def origin_of(failed: ScalerFuture) -> Optional[ScalerFuture]:
-    """Whose failure it is that a future has: its own, or that of a task which it needed; None: of one unknown here."""
-    return failed if failed._inherited_from is None else failed._inherited_from[0]
-
-
-def dependency_error(future: ScalerFuture, cause: Optional[ScalerFuture], payload: bytes) -> DependencyError:
+def dependency_error(future: Any, cause: Optional[Any], payload: bytes) -> DependencyError:
     """What a future raises whose task needed, directly or through others, one that failed.
 
     Parameters:
@@ -156,13 +130,13 @@ def dependency_error(future: ScalerFuture, cause: Optional[ScalerFuture], payloa
     if cause is None:
         failed, error = "a task that it needs", load_failure(payload)
     else:
-        failed, error = _title(cause), cause.exception()  # type: ignore[assignment]
-    text = f"{_title(future)} was not run, because {failed} has failed: {type(error).__name__}: {error}"
+        failed, error = _label(cause), cause.exception()
+    text = f"{_label(future)} was not run, because {failed} has failed: {type(error).__name__}: {error}"
     dependent = DependencyError(text)
     dependent.__cause__ = error
     return dependent
 
 
-def _title(future: ScalerFuture) -> str:
+def _label(future: Any) -> str:
     name = f" of {future._function.name}" if future._function is not None and future._function.name else ""
     return f"task {future.task_id}{name}"

@@ -17,15 +17,16 @@ from __future__ import annotations
 import pickle
 from array import array
 from concurrent.futures import FIRST_EXCEPTION
-from concurrent.futures._base import FINISHED
-from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
 from scaler import blocking
+from scaler.client.core.commands import SubmitGraph
+from scaler.client.core.outbox import GraphRun
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.mapping import add_note
-from scaler.client.outgoing import GraphRun
 from scaler.client.progress import Bar, wait
+from scaler.client.submission import MAXIMUM_DEPENDENCIES, Submission
 from scaler.exceptions import (
     ArgumentTypeError,
     GraphKeyError,
@@ -56,11 +57,6 @@ from scaler.values.texts import description_of, repr_of
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
-if TYPE_CHECKING:
-    from scaler.client.submitting import Submitter
-
-MAXIMUM_DEPENDENCIES = 0xFFFF  # of one task, objects only
-
 
 class GraphFuture(ScalerFuture[Any]):
     """The future of a graph's task: its exception names the task that raised it."""
@@ -80,7 +76,7 @@ class GraphFuture(ScalerFuture[Any]):
             add_note(self._exception, f"(raised by node {repr_of(keys[position])} of the graph)")
 
 
-def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
+def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
     """The values of `keys`; raises the exception of the first task that failed."""
     futures = submit_graph(client, graph, keys)
     try:
@@ -94,16 +90,14 @@ def run_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict
         rest = [future for future in futures.values() if not future.done()]
         for future in rest:
             future._is_unwanted = True
-        unfinished = array("Q", [future.task_id for future in rest])
-        if unfinished:
-            with client._core.lock:
-                client._core.send(m.TaskCancel(ids=unfinished))
+        if rest:
+            client._shell.ask_to_cancel(rest)
 
 
-def submit_graph(client: Submitter, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
+def submit_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
     """Futures of `keys`, in their order."""
     _check_keys(graph, keys)
-    client._core.check_open()
+    client._shell.check_open()
     order = GraphOrder(graph, keys)
     futures: Dict[Any, ScalerFuture[Any]] = {}
     if len(order):
@@ -134,11 +128,10 @@ def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
         seen.add(key)
 
 
-def _done(client: Submitter, value: Any) -> ScalerFuture[Any]:
+def _done(client: Submission, value: Any) -> ScalerFuture[Any]:
     """The future of data: it has its result already."""
-    future: ScalerFuture[Any] = ScalerFuture(client, -1)
-    future._result = value
-    future._state = FINISHED
+    future: ScalerFuture[Any] = ScalerFuture(client)
+    future._set_result_loaded(value)
     return future
 
 
@@ -174,7 +167,7 @@ def _evaluate(value: Any) -> Any:
 class _Builder:
     """Makes the columns of one graph."""
 
-    def __init__(self, client: Submitter, graph: Graph, order: GraphOrder) -> None:
+    def __init__(self, client: Submission, graph: Graph, order: GraphOrder) -> None:
         self._client = client
         self._graph = graph
         self._order = order
@@ -284,7 +277,7 @@ class _Builder:
         return ObjectReference(repr_of(key), parts_size(content), self._send_object(content))
 
     def _send_object(self, parts: Parts) -> int:
-        object_id = self._client._core.send_object(parts, "", m.ObjectKind.VALUE)
+        object_id = self._client._shell.send_object(parts, "", m.ObjectKind.VALUE)
         self._objects.add(object_id)
         return object_id
 
@@ -293,7 +286,7 @@ class _Builder:
             raise ArgumentTypeError(
                 f"{function.name} is called by name, which nodes of graphs cannot be: submit it by itself"
             )
-        functions = self._client._core.functions
+        functions = self._client._shell.functions
         record = functions.find(function) or self._client._register(function)
         if record.object_id not in self._held:
             while not functions.hold(record):
@@ -328,7 +321,7 @@ class _Builder:
 
     def submit(self, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
         """Send the graph; returns the futures of those of `keys` that are tasks."""
-        core = self._client._core
+        shell = self._client._shell
         payload = b"".join(self._payloads)
         self._check_size(len(payload))
         order = self._order
@@ -338,7 +331,7 @@ class _Builder:
             position = order.find(key)
             if position is None:
                 continue
-            future = futures[key] = targets[position] = GraphFuture(self._client, -1, self._records[position])
+            future = futures[key] = targets[position] = GraphFuture(self._client, self._records[position])
             future._keys, future._position, future._functions = order.keys, position, self._records
         columns = m.GraphTask(
             payload_sizes=array("I", map(len, self._payloads)),
@@ -352,14 +345,14 @@ class _Builder:
             columns.dependency_counts = columns.dependency_counts or array("H", bytes(2 * len(order)))
             columns.dependency_counts[position] = len(dependencies)
             columns.dependencies.extend(dependencies)
-        with core.lock:
-            core.check_open()
-            run = GraphRun(columns, payload, list(map(core.objects.find, self._held)))
-            core.submit_graph(run, sorted(set(columns.dependencies)), targets)
+        shell.check_open()
+        kept = [shell.kept_object(object_id) for object_id in self._held]
+        run = GraphRun(columns, payload, kept)
+        shell.hand_over(SubmitGraph(run, sorted(set(columns.dependencies)), targets))  # type: ignore[arg-type]
         return futures
 
     def _check_size(self, payload_bytes: int) -> None:
-        limit = self._client._core.welcome.limits.maximum_message_bytes
+        limit = self._client._shell.welcome.limits.maximum_message_bytes
         dependency_count = sum(map(len, self._dependencies.values()))
         columns_bytes = 32 * len(self._payloads) + 4 * len(self._order.predecessors) + 8 * dependency_count
         count = len(self._payloads)
@@ -376,8 +369,8 @@ class _Builder:
 
     def let_go(self) -> None:
         """The scheduler alone holds what was made for the graph now."""
-        core = self._client._core
+        shell = self._client._shell
         for record in self._held.values():
-            core.functions.let_go(record)
+            shell.functions.let_go(record)
         for object_id in sorted(self._objects):
-            core.delete_object(object_id)
+            shell.delete_object(object_id)

@@ -5,17 +5,10 @@ Rules: the scheduler counts, and an answer lists a bounded number of workers; th
 
 from __future__ import annotations
 
-import itertools
-import queue
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Tuple
+from typing import Tuple
 
-from scaler.exceptions import DisconnectedError
 from scaler.values.texts import counted
-from scaler_protocol import messages as m
-
-if TYPE_CHECKING:
-    from scaler.client.core import ClientCore
 
 
 @dataclass(frozen=True)
@@ -90,52 +83,3 @@ class ClusterInfo:
         if self.workers_not_listed:
             lines.append(f"  and {self.workers_not_listed} more")
         return "\n".join(lines)
-
-
-class Informing:
-    """The questions of one client about its cluster that have no answer yet."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._answers: Dict[int, queue.SimpleQueue[m.Info]] = {}
-
-    def on_info(self, message: m.Info) -> None:
-        """The scheduler answers. Called by the I/O thread."""
-        answer = self._answers.get(message.request_id)  # SCL-CLT-012
-        if answer is not None:
-            answer.put(message)
-
-    def ask(self, core: ClientCore, address: str, maximum_workers: int, timeout_seconds: float) -> ClusterInfo:
-        """Ask, and wait for the answer."""
-        number = next(self._numbers)
-        answer = self._answers[number] = queue.SimpleQueue()
-        try:
-            with core.lock:
-                core.check_open()
-                core.send(m.InfoRequest(request_id=number, maximum_workers=maximum_workers))
-            info = answer.get(timeout=timeout_seconds)
-        except queue.Empty:
-            core.check_open()
-            raise DisconnectedError(
-                f"the scheduler at {address} has not answered for {timeout_seconds:g} s: it is down, busy, or too old"
-                " to be asked this"
-            ) from None
-        finally:
-            del self._answers[number]
-        return ClusterInfo(
-            address,
-            info.implementation.name,
-            info.implementation.version,
-            info.implementation.language,
-            info.uptime_milliseconds / 1000,
-            info.clients,
-            info.worker_count,
-            info.slots,
-            info.slots_free,
-            info.tasks_waiting,
-            info.tasks_running,
-            tuple(
-                WorkerInfo(each.session, each.name, each.host, each.process_id, each.slots, each.tasks)
-                for each in info.workers
-            ),
-        )

@@ -13,18 +13,16 @@ Rules:
 from __future__ import annotations
 
 import time
-from concurrent.futures import FIRST_COMPLETED, wait
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from concurrent.futures import FIRST_COMPLETED
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
-from scaler.client.progress import Bar
+from scaler.client.future import ScalerFuture
+from scaler.client.progress import NO_BAR, Bar, wait
+from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError, ScalerError, SerializeObjectError, TooManyReferences
 from scaler.values.coroutines import Runner, in_loop
-
-if TYPE_CHECKING:
-    from scaler.client.future import ScalerFuture
-    from scaler.client.submitting import Submitter
 
 TARGET_SECONDS = 0.05
 CHUNKS_AHEAD = 2  # for each slot
@@ -111,7 +109,7 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def run_map(
-    client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]], is_unpacked: bool = False
+    client: Submission, function: Callable[..., Any], items: List[Tuple[Any, ...]], is_unpacked: bool = False
 ) -> List[Any]:
     """Run `function(*item)` for each item in the cluster; returns the results in order."""
     if not items:
@@ -119,25 +117,25 @@ def run_map(
     chunk = Chunk(function, is_unpacked)
     # Once, and not with each chunk: every call sees the function as it is now.
     record = client._register(chunk)
-    while not client._core.functions.hold(record):
+    while not client._shell.functions.hold(record):
         record = client._register(chunk)
     try:
         with Bar(client._options.progress, len(items), function_name(function)) as bar:
             return _Map(client, chunk, record, items, bar).run()
     finally:
-        client._core.functions.let_go(record)
+        client._shell.functions.let_go(record)
 
 
 class _Map:
     def __init__(
-        self, client: Submitter, chunk: Chunk, record: FunctionRecord, items: List[Tuple[Any, ...]], bar: Bar
+        self, client: Submission, chunk: Chunk, record: FunctionRecord, items: List[Tuple[Any, ...]], bar: Bar
     ) -> None:
         self._client = client
         self._bar = bar
         self._chunk = chunk
         self._record = record
         self._items = items
-        client._core.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
+        client._shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
         # What may end a whole task, or must not run twice, concerns one item only where that is the task.
         is_fragile = client._options.timeout or client._options.at_most_once
         self._maximum_items = 1 if is_fragile else MAXIMUM_CHUNK_ITEMS
@@ -163,7 +161,7 @@ class _Map:
     @property
     def _slots(self) -> int:
         """How many calls run at once, as last heard: workers may join while the map runs."""
-        return max(1, self._client._core.slots)
+        return max(1, self._client._shell.slots)
 
     def _submit_more(self) -> None:
         while self._next < len(self._items) and len(self._running) < CHUNKS_AHEAD * self._slots:
@@ -202,7 +200,7 @@ class _Map:
 
     def _collect(self) -> None:
         with blocking.announced():
-            done = wait(self._running, return_when=FIRST_COMPLETED).done
+            done = wait(self._running, NO_BAR, return_when=FIRST_COMPLETED).done
         for future in done:
             first = self._running.pop(future)  # type: ignore[call-overload]
             try:

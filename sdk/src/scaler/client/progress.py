@@ -8,17 +8,17 @@ Rules:
 
 from __future__ import annotations
 
-import concurrent.futures
 import importlib
 import importlib.util
 import sys
-import threading
 import time
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, Future
 from types import TracebackType
-from typing import Any, Iterable, List, NamedTuple, Optional, Set, Type, Union
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Set, Type, Union
 
-from scaler.exceptions import ArgumentTypeError, MissingPackageError
+from scaler.client.shell.future_internals import add_waiter, forget_waiter
+from scaler.client.shell.waiting import Waiter
+from scaler.exceptions import ArgumentTypeError, InvalidArgumentError, MissingPackageError
 
 Wanted = Union[bool, str]
 ALWAYS = "always"
@@ -89,33 +89,28 @@ def _is_seen() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-class _Counter:
-    """A waiter of many futures, as `concurrent.futures` has them: notes who is done, wakes who waits."""
+NO_BAR = Bar(False, 0, "")
+
+
+class _Counter(Waiter):
+    """A waiter of many futures: notes who is done, once each, and wakes who waits."""
+
+    __slots__ = ("done", "has_failed")
 
     def __init__(self) -> None:
-        self.event = threading.Event()  # by this name, `scaler.blocking` finds it
-        self.done: List[Future[Any]] = []
+        super().__init__()
+        self.done: Dict[Future[Any], None] = {}
         self.has_failed = False
 
     def add_result(self, future: Future[Any]) -> None:
-        self.done.append(future)
-        if not self.event.is_set():
-            self.event.set()
+        self.done[future] = None
+        self.wake()
 
     add_cancelled = add_result
 
     def add_exception(self, future: Future[Any]) -> None:
         self.has_failed = True
         self.add_result(future)
-
-    def watch(self, future: Future[Any]) -> None:
-        with future._condition:
-            if not future.done():
-                _waiters_of(future).append(self)
-            elif not future.cancelled() and future.exception() is not None:
-                self.add_exception(future)
-            else:
-                self.add_result(future)
 
 
 def wait(
@@ -125,36 +120,29 @@ def wait(
     return_when: str = ALL_COMPLETED,
 ) -> DoneAndNotDone:
     """As `concurrent.futures.wait`, with a bar."""
-    if not bar.is_shown:
-        return DoneAndNotDone(*concurrent.futures.wait(futures, timeout_seconds, return_when))
+    if return_when not in (FIRST_COMPLETED, FIRST_EXCEPTION, ALL_COMPLETED):
+        raise InvalidArgumentError(f"return_when must be a constant of concurrent.futures, got {return_when!r}")
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     wanted = set(futures)
     counter = _Counter()
     seen = 0
     try:
         for future in wanted:
-            counter.watch(future)
+            add_waiter(future, counter)
         while True:
-            counter.event.clear()
             count = len(counter.done)
             bar.add(count - seen)
             seen = count
             left = None if deadline is None else deadline - time.monotonic()
             if _is_enough(counter, seen, len(wanted), return_when) or (left is not None and left <= 0):
                 break
-            counter.event.wait(left)
+            counter.wait(left)
     finally:
-        done = set(counter.done[:seen])
-        counter.done.clear()  # those that are done refer to the counter, and must not keep each other alive
-        for future in wanted - done:
-            with future._condition:
-                if counter in _waiters_of(future):
-                    _waiters_of(future).remove(counter)
+        done = set(list(counter.done)[:seen])
+        for future in wanted:
+            forget_waiter(future, counter)
+        counter.done = {}  # those that are done refer to the counter, and must not keep each other alive
     return DoneAndNotDone(done, wanted - done)
-
-
-def _waiters_of(future: Future[Any]) -> List[Any]:
-    return future._waiters  # whatever has the methods of a waiter is one
 
 
 def _is_enough(counter: _Counter, done: int, total: int, return_when: str) -> bool:

@@ -29,12 +29,10 @@ import cloudpickle
 
 from scaler.serializer import Serializer
 from scaler.values.pickling import Pickler
+from scaler.values.sizes import INLINE_BYTES as INLINE_BYTES
 
 Buffer = Union[bytes, bytearray, memoryview]
 Parts = List[Buffer]
-
-INLINE_BYTES = 64 * 1024
-"""A payload of this size or more travels as an object."""
 
 OUT_OF_BAND_BYTES = 4 * 1024
 """A buffer below this size stays inside its pickle: a separate buffer costs more than the copy."""

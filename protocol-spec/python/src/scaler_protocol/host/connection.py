@@ -167,6 +167,10 @@ class Connection:
             if len(self._unsent) == 1:
                 self.flush()
 
+    def send_encoded(self, data: Buffer) -> None:
+        """Send bytes of ZMTP, now or as soon as there is room. Raises OSError when the connection is over."""
+        self._write(data)
+
     def _write(self, data: Buffer) -> None:
         """Send the bytes of one message, or what belongs between messages."""
         if not self._unsent:

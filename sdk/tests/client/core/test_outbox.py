@@ -1,18 +1,16 @@
-"""Batches that are sent, and sent again in another session; how long that is waited for."""
+"""Batches that are sent, and sent again in another session."""
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any
 
-import pytest
-
-from scaler.client import recovery as recovery_module
-from scaler.client.future import ScalerFuture
-from scaler.client.objects import ObjectChannel
-from scaler.client.outgoing import ROOM_BYTES, Outbox, TaskRun
-from scaler.client.recovery import Recovery
+from scaler.client.core.client_core import ClientCore
+from scaler.client.core.effects import Failed, Send
+from scaler.client.core.handles import NOT_NUMBERED
+from scaler.client.core.outbox import ROOM_BYTES, Outbox, TaskRun
+from scaler.values.named_functions import NamedFunction
 from scaler_protocol import messages as m
 
 
@@ -71,48 +69,27 @@ def test_what_is_sent_again_fits_a_scheduler_that_takes_less() -> None:
     assert (outbox.task_count, outbox.task_bytes) == (5 + 4, 100 + 90)
 
 
-def test_a_task_that_may_run_once_is_not_sent_a_second_time() -> None:
-    objects = ObjectChannel(m.Welcome(session=1))
-    outbox = Outbox(objects.find)
-    recovery = Recovery(None, objects, outbox, {}, 60.0)  # type: ignore[arg-type]  # no connection is made
-    once = m.TaskOptions(at_most_once=True)
-    sent, unsent = TaskRun(7, once, 0), TaskRun(7, once, 1)
-    futures: Dict[int, ScalerFuture[Any]] = {}
-    for number, run in enumerate((sent, unsent)):
-        run.payloads.append(b"")
-        future = futures[number] = ScalerFuture(None, number, None)  # type: ignore[arg-type]  # of no client
-        future._source = run
-    sent.message(objects.wire_id)
-    ((lost, error),) = recovery.start_session(m.Welcome(session=2), futures)
-    assert lost.task_id == 0 and "at most once" in str(error)
-    assert list(futures) == [1]
-    (again,) = outbox.take()
-    assert again.message(objects.wire_id)[0].ids == array("Q", [1])  # type: ignore[union-attr]
+class Future:
+    """What a core knows of one."""
 
-
-class LosingTransport:
-    """Whose scheduler welcomes everybody, and drops them."""
-
-    address = "tcp://127.0.0.1:1"
+    _is_cancel_asked = False
 
     def __init__(self) -> None:
-        self.deadlines: List[float] = []
-
-    def connect_again(self, deadline: float, is_wanted: Any) -> m.Welcome:
-        self.deadlines.append(deadline)
-        return m.Welcome(session=2)
-
-    def came_to_stay(self) -> None:
-        self.deadlines.append(0.0)
+        self._task_id = NOT_NUMBERED
+        self._source: Any = None
 
 
-def test_time_without_a_scheduler_counts_until_a_session_is_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(recovery_module, "time", SimpleNamespace(monotonic=lambda: now))
-    transport, objects = LosingTransport(), ObjectChannel(m.Welcome(session=1))
-    recovery = Recovery(transport, objects, Outbox(objects.find), {}, 60.0)  # type: ignore[arg-type]  # no connection
-    for moment, outcomes in ((1000, 5), (1003, 5), (1006, 6), (1009, 6), (1020, 6)):
-        now = float(moment)
-        recovery.connect(outcomes, 1, lambda: True)
-    first_loss, an_outcome_came, it_lasted = [1060.0, 1060.0], [0.0, 1066.0, 1066.0], [0.0, 1080.0]
-    assert transport.deadlines == first_loss + an_outcome_came + it_lasted
+def test_a_task_that_may_run_once_is_not_sent_a_second_time() -> None:
+    core = ClientCore(m.Welcome(session=1), itertools.count(1))
+    function = NamedFunction("scaler.conformance/echo")
+    once = m.TaskOptions(at_most_once=True)
+    sent, unsent = Future(), Future()
+    core.apply([(sent, function, b"1", once)])
+    assert [type(effect) for effect in core.take_effects()] == [Send]
+    core.on_lost()
+    core.apply([(unsent, function, b"2", once)])
+    assert core.on_welcome(m.Welcome(session=2)) == 1
+    lost, again = core.take_effects()
+    assert isinstance(lost, Failed) and lost.futures == [sent] and "at most once" in str(lost.error)
+    assert isinstance(again, Send) and list(again.message.ids) == [unsent._task_id]  # type: ignore[union-attr]
+    assert list(core.futures.values()) == [unsent]

@@ -6,23 +6,18 @@ Rules:
 - A batch outlives its sending: until the last of its tasks has an outcome, each of them may have to be sent again. It
   holds all that this takes, its function included, as columns; the futures of its tasks hold the batch.
 - Ids in here are the client's own names of objects; a message has the session's (`wire_id`).
-- Not thread safe: its client's lock protects it.
 """
 
 from __future__ import annotations
 
 from array import array
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
-from scaler.client.objects import KeptObject
+from scaler.client.core.handles import Buffer, TaskHandle
+from scaler.client.core.kept_objects import KeptObject
 from scaler.values.codecs import PYTHON_CODEC
-from scaler.values.named_functions import NamedFunction
-from scaler.values.payload import Buffer
-from scaler_protocol import messages as m
-
-if TYPE_CHECKING:
-    from scaler.client.future import ScalerFuture
+from scaler_protocol.wire import messages as m
 
 MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
@@ -30,7 +25,18 @@ MAXIMUM_BATCH_DEPENDENCIES = 512 * 1024  # they are in the header, of which the 
 ROOM_BYTES = 256 * 1024
 """For the header, and for the one task by which a batch may be larger."""
 
-FunctionKey = Union[int, NamedFunction]
+
+class FunctionByName(Protocol):
+    """A function that workers serve."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def codec(self) -> str: ...
+
+
+FunctionKey = Union[int, FunctionByName]
 """What tells functions apart: the object that holds one, or its name and codec."""
 
 WireId = Callable[[int], int]
@@ -44,7 +50,7 @@ class TaskNeeds(List[int]):
         predecessors: in the order of their places in the task's arguments.
     """
 
-    def __init__(self, object_ids: Sequence[int], predecessors: Sequence[ScalerFuture]) -> None:
+    def __init__(self, object_ids: Sequence[int], predecessors: Sequence[TaskHandle]) -> None:
         super().__init__(object_ids)
         self.predecessors = tuple(predecessors)
 
@@ -69,7 +75,7 @@ class TaskRun:
         self.payload_bytes = 0
         self.dependency_counts: Optional[array[int]] = None
         self.dependencies: array[int] = array("Q")
-        self.futures_needed: Dict[int, Tuple[ScalerFuture, ...]] = {}  # by task that needs their results
+        self.futures_needed: Dict[int, Tuple[TaskHandle, ...]] = {}  # by task that needs their results
         self.predecessor_count = 0
         self._ids_needed: Dict[int, List[int]] = {}  # of their tasks, as these were numbered then
         self._payload: Optional[bytes] = None  # all payloads, once it was sent
@@ -92,14 +98,9 @@ class TaskRun:
         self.dependencies.extend(dependencies)
         if type(dependencies) is TaskNeeds:
             task_id = self.first_id + len(self.payloads) - 1
-            self._ids_needed[task_id] = [future.task_id for future in dependencies.predecessors]
+            self._ids_needed[task_id] = [future._task_id for future in dependencies.predecessors]
             self.futures_needed[task_id] = dependencies.predecessors
             self.predecessor_count += len(dependencies.predecessors)
-
-    def forget_predecessors(self, task_id: int) -> None:
-        """A task that was being added is taken back."""
-        self.futures_needed.pop(task_id, None)
-        self._ids_needed.pop(task_id, None)
 
     def sizes_of(self, task_ids: List[int]) -> List[int]:
         """The payload bytes of each of some tasks."""
@@ -107,22 +108,27 @@ class TaskRun:
             return [len(self.payloads[task_id - self.first_id]) for task_id in task_ids]
         return [self._sizes[task_id - self.first_id] for task_id in task_ids]
 
-    def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
-        """All tasks. From now on no task can be added."""
+    def close(self) -> None:
+        """The tasks are sent, or are about to be: none can be added."""
         if self._payload is None:
             self._sizes = array("I", map(len, self.payloads))
             self._payload = b"".join(self.payloads)
             self.payloads = []
+
+    def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
+        """All tasks. From now on no task can be added."""
+        self.close()
+        assert self._payload is not None
         # SCL-CLT-011, SCL-COD-001
         task = m.Task(
             ids=array("Q", range(self.first_id, self.first_id + len(self._sizes))),
             payload_sizes=self._sizes,
             codec=PYTHON_CODEC,
         )
-        if isinstance(self.function, NamedFunction):
-            task.function_name, task.codec = self.function.name, self.function.codec
-        else:
+        if isinstance(self.function, int):
             task.function = wire_id(self.function)
+        else:
+            task.function_name, task.codec = self.function.name, self.function.codec
         if self.options is not None:
             task.options = self.options
         if self.dependency_counts is not None:
@@ -221,6 +227,8 @@ class RunAgain(NamedTuple):
 
 
 class OutgoingMessage(NamedTuple):
+    """Any other message."""
+
     content: m.Member
     payload: Sequence[Buffer] = ()
 
@@ -228,7 +236,14 @@ class OutgoingMessage(NamedTuple):
         return self
 
 
-Outgoing = Union[TaskRun, GraphRun, RunAgain, OutgoingMessage]
+class OutgoingObject(NamedTuple):
+    """The announcement of an object that is not part of the message."""
+
+    instruction: m.ObjectInstruction
+    kept: KeptObject
+
+
+Outgoing = Union[TaskRun, GraphRun, RunAgain, OutgoingMessage, OutgoingObject]
 
 
 class Outbox:
@@ -239,40 +254,44 @@ class Outbox:
     def __init__(self, find_object: Callable[[int], Optional[KeptObject]]) -> None:
         self._find_object = find_object
         self._items: List[Outgoing] = []
-        self._open: Optional[TaskRun] = None
+        self.open_run: Optional[TaskRun] = None
         self._closed_tasks = self._closed_bytes = 0
-        self._batch_bytes = MAXIMUM_BATCH_BYTES
+        self.batch_bytes = MAXIMUM_BATCH_BYTES
 
     def set_limits(self, limits: m.Limits) -> None:
         """What is gathered from now on fits what the scheduler takes."""
         # SCL-SEC-007
         if limits.maximum_message_bytes:
-            self._batch_bytes = max(0, min(MAXIMUM_BATCH_BYTES, limits.maximum_message_bytes - ROOM_BYTES))
+            self.batch_bytes = max(0, min(MAXIMUM_BATCH_BYTES, limits.maximum_message_bytes - ROOM_BYTES))
 
     @property
     def task_count(self) -> int:
         """Tasks that were ever added."""
-        return self._closed_tasks + (0 if self._open is None else len(self._open.payloads))
+        return self._closed_tasks + (0 if self.open_run is None else len(self.open_run.payloads))
 
     @property
     def task_bytes(self) -> int:
         """The bytes of their payloads, and of objects that are their arguments."""
-        return self._closed_bytes + (0 if self._open is None else self._open.payload_bytes)
+        return self._closed_bytes + (0 if self.open_run is None else self.open_run.payload_bytes)
 
     def count_arguments(self, size: int) -> None:
         """An object of this size is the arguments of a task."""
         self._closed_bytes += size
 
-    def leave_out_id(self) -> None:
-        """The next id is that of no task to be sent: those of a run are consecutive."""
-        self._close_run()
+    def close_run(self) -> None:
+        """Nothing is added to the open run any more, whose tasks have consecutive ids."""
+        if self.open_run is not None:
+            self._closed_tasks += len(self.open_run.payloads)
+            self._closed_bytes += self.open_run.payload_bytes
+            self.open_run = None
 
-    def _close_run(self) -> None:
-        """Nothing is added to the open run any more."""
-        if self._open is not None:
-            self._closed_tasks += len(self._open.payloads)
-            self._closed_bytes += self._open.payload_bytes
-            self._open = None
+    def open(self, function: FunctionKey, task_id: int, options: Optional[m.TaskOptions]) -> TaskRun:
+        """Begin a run, which the next tasks may join."""
+        self.close_run()
+        run = self.open_run = TaskRun(function, options, task_id)
+        run.function_object = self.function_object(function)
+        self._items.append(run)
+        return run
 
     def add_task(
         self,
@@ -284,19 +303,16 @@ class Outbox:
     ) -> TaskRun:
         """Add a task; returns the run that it has joined."""
         # SCL-CLT-010
-        run = self._open
+        run = self.open_run
         if (
             run is None
             # SCL-CLT-013
             or run.function != function
             or run.options is not options  # equal options are one object
-            or run.payload_bytes > self._batch_bytes
+            or run.payload_bytes > self.batch_bytes
+            or len(run.payloads) >= MAXIMUM_BATCH_TASKS
         ):
-            self._close_run()
-            run = TaskRun(function, options, task_id)
-            run.function_object = None if isinstance(function, NamedFunction) else self._find_object(function)
-            self._open = run
-            self._items.append(run)
+            run = self.open(function, task_id, options)
         run.payloads.append(payload)
         run.payload_bytes += len(payload)
         if dependencies:
@@ -306,47 +322,54 @@ class Outbox:
         if len(run.payloads) >= MAXIMUM_BATCH_TASKS or (
             dependencies and len(run.dependencies) + run.predecessor_count >= MAXIMUM_BATCH_DEPENDENCIES
         ):
-            self._close_run()
+            self.close_run()
         return run
 
-    def forget(self, task_id: int) -> None:
-        """Take back a task that was being added, however much of it is here, unless it was taken to be sent."""
-        run = self._open
-        if run is None:
-            return
-        del run.payloads[task_id - run.first_id :]
-        run.payload_bytes = sum(map(len, run.payloads))
-        if run.dependency_counts is not None:
-            del run.dependency_counts[len(run.payloads) :]
-            del run.dependencies[sum(run.dependency_counts) :]
-        run.forget_predecessors(task_id)
-        if not run.payloads:
-            self._items = [item for item in self._items if item is not run]
-        self._close_run()
-
     def add(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
-        self._close_run()
+        self.close_run()
         self._items.append(OutgoingMessage(message, payload))
 
+    def add_object(self, instruction: m.ObjectInstruction, kept: KeptObject) -> None:
+        self.close_run()
+        self._items.append(OutgoingObject(instruction, kept))
+
+    def add_sent(
+        self, function: FunctionKey, task_id: int, payload: bytes, options: Optional[m.TaskOptions]
+    ) -> TaskRun:
+        """Count a task that has been sent already; returns its run."""
+        self.close_run()
+        run = TaskRun(function, options, task_id)
+        run.function_object = self.function_object(function)
+        run.payloads.append(payload)
+        run.payload_bytes = len(payload)
+        run.close()
+        self._closed_tasks += 1
+        self._closed_bytes += len(payload)
+        return run
+
+    def function_object(self, function: FunctionKey) -> Optional[KeptObject]:
+        """What is kept of a function; None of one that is called by name, or is here no more."""
+        return self._find_object(function) if isinstance(function, int) else None
+
     def add_graph(self, run: GraphRun) -> None:
-        self._close_run()
+        self.close_run()
         self._items.append(run)
 
     def add_again(self, run: Run, task_ids: List[int]) -> None:
         """Tasks that a session before this one knew, or would have."""
-        self._close_run()
+        self.close_run()
         if isinstance(run, TaskRun):
             sizes = run.sizes_of(task_ids)
             self._closed_tasks += len(task_ids)
             self._closed_bytes += sum(sizes)
-            for part in _parts(task_ids, sizes, self._batch_bytes):
+            for part in _parts(task_ids, sizes, self.batch_bytes):
                 self._items.append(RunAgain(run, part))
         else:
             self._items.append(RunAgain(run, task_ids))
 
     def take(self) -> List[Outgoing]:
         items, self._items = self._items, []
-        self._close_run()
+        self.close_run()
         return items
 
     def __bool__(self) -> bool:

@@ -9,22 +9,21 @@ Rules:
 from __future__ import annotations
 
 from concurrent.futures import FIRST_EXCEPTION
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from scaler import blocking
+from scaler.client.core.commands import SubmitTask
 from scaler.client.functions import FunctionRecord
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import is_future
 from scaler.client.mapping import add_note
 from scaler.client.progress import Bar, wait
+from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError, SerializeObjectError
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import INLINE_BYTES, Buffer
 from scaler.values.texts import description_of
 from scaler_protocol import messages as m
-
-if TYPE_CHECKING:
-    from scaler.client.submitting import Submitter
 
 
 class NamedFuture(ScalerFuture[Any]):
@@ -38,7 +37,7 @@ class NamedFuture(ScalerFuture[Any]):
 
 
 def submit_named(
-    client: Submitter, function: NamedFunction, args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    client: Submission, function: NamedFunction, args: Tuple[Any, ...], kwargs: Dict[str, Any]
 ) -> ScalerFuture[Any]:
     """Run a function on a worker that serves it.
 
@@ -46,8 +45,6 @@ def submit_named(
         TypeError: there are keyword arguments.
         SerializeObjectError: an argument is nothing that the codec can write.
     """
-    if "profiling" in kwargs:
-        return submit_named(client.options(profiling=kwargs.pop("profiling")), function, args, kwargs)
     if kwargs:
         names = ", ".join(kwargs)
         raise ArgumentTypeError(f"{function.name} is called by name, and takes no keyword arguments: {names}")
@@ -61,25 +58,23 @@ def submit_named(
         raise SerializeObjectError(
             f"an argument of {function.name} cannot be written in codec {function.codec!r}: {description_of(error)}"
         ) from error
-    core = client._core
+    shell = client._shell
     dependencies: List[int] = []
     if len(payload) >= INLINE_BYTES:  # SCL-COD-006: an empty payload, and the arguments as an object
-        with core.lock:  # before the arguments take room in the cluster
-            core.check_open()
-            core.credit.await_room(core)
-        dependencies = [core.send_object([payload], "", m.ObjectKind.ARGUMENTS, function.codec)]
-    future = NamedFuture(client, -1, FunctionRecord(0, function.name, b"", False))
+        shell.await_room()  # before the arguments take room in the cluster
+        dependencies = [shell.send_object([payload], "", m.ObjectKind.ARGUMENTS, function.codec)]
+    future = NamedFuture(client, FunctionRecord(0, function.name, b"", False))
     future._named = function
-    with core.lock:
-        core.check_open()
-        inline = b"" if dependencies else payload
-        core.submit(function, inline, dependencies, future, client._travelling_options())
-        if dependencies:
-            core.hand_over_arguments(dependencies[0], len(payload))
+    options = client._travelling_options()
+    if dependencies:
+        shell.submit(SubmitTask(future, function, b"", options, dependencies, arguments_bytes=len(payload)))
+    else:
+        shell.check_open()
+        shell.submit_plain(future, function, payload, options)
     return future
 
 
-def map_named(client: Submitter, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
+def map_named(client: Submission, function: Callable[..., Any], items: List[Tuple[Any, ...]]) -> List[Any]:
     """Run `function(*item)` for each item; returns the results in order."""
     assert isinstance(function, NamedFunction)
     futures: List[ScalerFuture[Any]] = []

@@ -1,7 +1,7 @@
 """Submitting tasks: what a client and its views with options have in common.
 
     client.submit(…)                   ─┐
-    client.options(retries=2).submit(…) ┴▶ Submitter ─▶ core
+    client.options(retries=2).submit(…) ┴▶ Submitter ─▶ shell ─▶ core
 
 Rules:
 - Keyword arguments belong to the function; options are given to `options`. The one exception is `profiling=True`, as in
@@ -35,39 +35,16 @@ from typing import (
 
 from scaler import blocking, nesting
 from scaler.arguments import Duration, Size, seconds
-from scaler.client.core import ClientCore
-from scaler.client.deferred import ends_at_once, submit_after
-from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
-from scaler.client.future_arguments import dump_with_futures
-from scaler.client.graph import MAXIMUM_DEPENDENCIES, run_graph, submit_graph
+from scaler.client.graph import run_graph, submit_graph
 from scaler.client.mapping import calls_of_map, run_map
-from scaler.client.naming import map_named, submit_named
+from scaler.client.named_calls import map_named, submit_named
 from scaler.client.options import Options
 from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
 from scaler.client.signatures import check_call
-from scaler.exceptions import (
-    ArgumentTypeError,
-    DisconnectedError,
-    MissingObjects,
-    ModuleUploadError,
-    SerializeObjectError,
-    TooManyReferences,
-)
-from scaler.serializer import Serializer
+from scaler.client.submission import Submission
 from scaler.values.named_functions import NamedFunction
-from scaler.values.payload import (
-    BY_DEPENDENCY,
-    INLINE_BYTES,
-    PROTOCOL,
-    SCALAR_TYPES,
-    ObjectReference,
-    is_plain,
-    join,
-    parts_size,
-)
-from scaler.values.texts import description_of
-from scaler_protocol import messages as m
+from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, is_plain
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -77,13 +54,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Submitter:
-    """Submits tasks with certain options to one client's core."""
-
-    _core: ClientCore
-    _serializer: Optional[Serializer]
-    _options: Options
-    _task_options: Optional[m.TaskOptions]  # of `_options`, as they travel; None: nothing out of the ordinary
+class Submitter(Submission):
+    """Submits tasks with certain options to one client."""
 
     def options(
         self,
@@ -169,11 +141,11 @@ class Submitter:
             MissingObjects: an object reference is stale.
             DisconnectedError: this client is closed, or has lost its scheduler.
         """
-        core = self._core
-        record = core.functions.find(fn)
+        shell = self._shell
+        record = shell.functions.find(fn)
         if record is None:
             if isinstance(fn, NamedFunction):
-                return submit_named(self, fn, args, kwargs)
+                return self._submit_named(fn, args, kwargs)
             record = self._register(fn)
         is_simple = self._serializer is None and not kwargs
         for value in args:
@@ -186,18 +158,15 @@ class Submitter:
             return self._submit_checked(record, fn, args, kwargs)
         if not record.fewest <= len(args) <= record.most:
             check_call(fn, args, kwargs)
-        future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
+        future: ScalerFuture[Any] = ScalerFuture(self, record)
         options = self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
         payload = pickle.dumps(args, PROTOCOL) if args else b""
         if len(payload) >= INLINE_BYTES:
             return self._submit_general(record, fn, args, kwargs)
-        with core.lock:
-            if core.closed_because is not None:
-                core.check_open()
-            if not record.is_deleted:
-                core.submit(record.object_id, payload, (), future, options)
-                return future
-        return self.submit(fn, *args)  # another thread has submitted the function with other captures meanwhile
+        shell.submit_plain(future, record.object_id, payload, options)
+        if record.is_deleted and shell.was_refused(future):
+            return self.submit(fn, *args)  # another thread has submitted the function with other captures meanwhile
+        return future
 
     def submit_verbose(
         self,
@@ -219,97 +188,15 @@ class Submitter:
         if capabilities is not None:
             return self.options(capabilities=capabilities).submit_verbose(fn, args, kwargs, None, reserialize)
         if isinstance(fn, NamedFunction):
-            return submit_named(self, fn, tuple(args), dict(kwargs))
-        record = (None if reserialize else self._core.functions.find(fn)) or self._register(fn)
+            return self._submit_named(fn, tuple(args), dict(kwargs))
+        record = (None if reserialize else self._shell.functions.find(fn)) or self._register(fn)
         return self._submit_checked(record, fn, tuple(args), dict(kwargs))
 
-    def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
-        if not callable(fn):
-            raise ArgumentTypeError(f"a task needs a function to call, not {type(fn).__name__}")
-        self._core.check_open()
-        try:
-            return self._core.functions.add(fn)
-        except (DisconnectedError, ModuleUploadError, OSError):
-            raise
-        except Exception as error:
-            raise SerializeObjectError(
-                f"function {function_name(fn)} cannot be serialised: {description_of(error)};"
-                " what it closes over must be picklable (locks, sockets and open files are not)"
-            ) from error
-
-    def _submit_checked(
-        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
-    ) -> ScalerFuture[Any]:
-        if kwargs or not record.fewest <= len(args) <= record.most:
-            check_call(fn, args, kwargs)
-        return self._submit_general(record, fn, args, kwargs)
-
-    def _submit_general(
-        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
-    ) -> ScalerFuture[Any]:
-        """Any arguments at all: large ones become an object of their own."""
-        core = self._core
-        while not core.functions.hold(record):
-            record = self._register(fn)
-        try:
-            return self._submit_held(record, fn, args, kwargs)
-        finally:
-            core.functions.let_go(record)
-
-    def _submit_held(
-        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
-    ) -> ScalerFuture[Any]:
-        core = self._core
-        references: List[ObjectReference] = []
-        try:
-            parts, needed = dump_with_futures(core, args, kwargs, self._serializer, references)
-        except Exception as error:
-            raise SerializeObjectError(
-                f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
-            ) from error
-        future: ScalerFuture[Any] = ScalerFuture(self, -1, record)
-        if needed and ends_at_once(core, future, needed):
-            return future
-        count = len(references) + len(needed)
-        if count >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
-            raise TooManyReferences(
-                f"the arguments of {function_name(fn)} refer to {count} objects and futures, and a task can have at"
-                f" most {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
-            )
-        dependencies = [self._check_reference(reference) for reference in references]
-        arguments_id = 0
-        # SCL-CLT-009
-        if parts_size(parts) >= INLINE_BYTES:
-            with core.lock:  # before the arguments take room in the cluster
-                core.check_open()
-                core.credit.await_room(core)
-            arguments_id = core.send_object(parts, "", m.ObjectKind.ARGUMENTS)
-            dependencies.insert(0, arguments_id)
-            payload = BY_DEPENDENCY
-        else:
-            payload = join(parts)
-        options = self._travelling_options()
-        if needed:
-            size = parts_size(parts) if arguments_id else 0
-            submit_after(core, record.object_id, payload, dependencies, future, options, needed, size)
-            return future
-        with core.lock:
-            core.check_open()
-            core.submit(record.object_id, payload, dependencies, future, options)
-            if arguments_id:
-                core.hand_over_arguments(arguments_id, parts_size(parts))
-        return future
-
-    def _travelling_options(self) -> Optional[m.TaskOptions]:
-        return self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
-
-    def _check_reference(self, reference: ObjectReference) -> int:
-        core = self._core
-        if core.objects.is_own(reference.object_id) and reference.object_id not in core.value_objects:
-            raise MissingObjects(
-                f"object {reference.name!r} does not exist any more: it was cleared, send it again with send_object()"
-            )
-        return reference.object_id
+    def _submit_named(self, fn: NamedFunction, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> ScalerFuture[Any]:
+        submission: Submission = self
+        if "profiling" in kwargs:
+            submission = self.options(profiling=kwargs.pop("profiling"))
+        return submit_named(submission, fn, args, kwargs)
 
     def map(
         self,
@@ -435,11 +322,11 @@ class SubmitterWithOptions(Submitter):
     It lives no longer than the client is connected, and can be passed to tasks, as the client can.
     """
 
-    __slots__ = ("_client", "_core", "_serializer", "_options", "_task_options")
+    __slots__ = ("_client", "_shell", "_serializer", "_options", "_task_options")
 
     def __init__(self, client: Submitter, options: Options) -> None:
         self._client = getattr(client, "_client", client)
-        self._core = client._core
+        self._shell = client._shell
         self._serializer = client._serializer
         self._options = options
         self._task_options = options.message()

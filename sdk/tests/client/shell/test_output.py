@@ -11,7 +11,7 @@ from sdk_tasks import identity
 
 from scaler import Client
 from scaler.client import TaskOutput
-from scaler.client.output import OutputChannel
+from scaler.client.shell.output import OutputChannel
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
@@ -118,7 +118,7 @@ def test_a_callback_may_use_the_client(any_address: str) -> None:
 
 
 def test_output_that_nobody_takes_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr("scaler.client.output.MAXIMUM_WAITING_BYTES", 1000)
+    monkeypatch.setattr("scaler.client.shell.output.MAXIMUM_WAITING_BYTES", 1000)
     may_go_on = threading.Event()
     taken: List[str] = []
 

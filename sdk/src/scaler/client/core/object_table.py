@@ -1,0 +1,213 @@
+"""The objects of a client in its present session, and large results that are being fetched.
+
+Rules:
+- What a client has placed it keeps, as long as it holds the object or an unfinished task needs it: with its
+  session, the scheduler lets go of an object, and the next session needs it again.
+- An object's id, as this client and its user know it, never changes. On the wire it carries the session's number in
+  its upper bits (`wire_id`), its number among the client's objects stays.
+"""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from scaler.client.core.effects import DiscardObject, Effect, FollowToDisk, Outcome, Send, SendChunk
+from scaler.client.core.handles import Buffer
+from scaler.client.core.kept_objects import KeptObject
+from scaler.exceptions import MissingObjects, ObjectStorageFullError
+from scaler.values.sizes import INLINE_BYTES
+from scaler_protocol.session.fetching import FetchWindow
+from scaler_protocol.session.ids import number_of, object_id_of, session_of
+from scaler_protocol.wire import messages as m
+
+Emit = Callable[[Effect], None]
+
+
+class _Fetch:
+    def __init__(self, outcome: Outcome, chunk_bytes: int) -> None:
+        self.outcome = outcome
+        self.window = FetchWindow(chunk_bytes)
+        self.content: Optional[bytearray] = None  # its size comes with the first chunk
+
+
+class Fetched(NamedTuple):
+    """A large result, or why there is none."""
+
+    outcome: Outcome
+    error: Optional[Exception] = None
+
+
+class ObjectTable:
+    """Parameters:
+    numbers: for new objects, each another one.
+    emit: takes effects, in order.
+    """
+
+    def __init__(self, welcome: m.Welcome, numbers: Iterator[int], emit: Emit) -> None:
+        self._numbers = numbers
+        self._emit = emit
+        self._sessions: Set[int] = set()  # all that this client has had
+        self._kept: Dict[int, KeptObject] = {}  # by number: what is held, or an argument of unfinished tasks
+        self._by_number: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
+        self._fetching: Dict[int, _Fetch] = {}
+        self.start_session(welcome)
+
+    def start_session(self, welcome: m.Welcome) -> None:
+        """From now on ids carry this session's number; nothing is placed in it, and nothing is being fetched."""
+        self._sessions.add(welcome.session)
+        self._session = welcome.session
+        self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
+        self._maximum_object_bytes = welcome.limits.maximum_object_bytes
+        self._fetching.clear()
+
+    def close(self) -> None:
+        self._kept.clear()
+        self._fetching.clear()
+
+    # Placing and keeping --------------------------------------------------------------------------------------------
+
+    def hold(self, kept: KeptObject) -> None:
+        """From now on an object is held, until `let_go`."""
+        # SCL-OBJ-001
+        kept.is_held = True
+        self._kept[kept.number] = self._by_number[kept.number] = kept
+
+    def copy(self, kept: KeptObject) -> KeptObject:
+        """Another object with the same content, which is not held yet."""
+        number = next(self._numbers)
+        kind = m.ObjectKind.VALUE if kept.kind == m.ObjectKind.ARGUMENTS else kept.kind  # it is charged for already
+        object_id = object_id_of(self._session, number)
+        copy = KeptObject(number, object_id, kept.name, kind, kept.size, kept.codec, kept.content)
+        copy.needs = kept.needs
+        copy.sharers = kept.sharers
+        copy.sharers.append(number)
+        return copy
+
+    def is_taken(self, kept: KeptObject) -> bool:
+        """Whether the scheduler of the present session takes an object so large."""
+        return kept.size <= self._maximum_object_bytes or not self._maximum_object_bytes
+
+    def announcement(self, kept: KeptObject) -> Tuple[m.ObjectInstruction, Tuple[Buffer, ...]]:
+        """Message and payload that place an object in the present session, as one that stays here if it is large."""
+        is_inline = kept.size < INLINE_BYTES
+        instruction = m.ObjectInstruction(
+            action=m.ObjectAction.CREATE,
+            ids=array("Q", [self.wire_id(kept.object_id)]),
+            sizes=array("Q", [kept.size]),
+            storages=bytes([m.ObjectStorage.INLINE if is_inline else m.ObjectStorage.REMOTE]),
+            kinds=bytes([kept.kind]),
+            names=[kept.name],
+            codec=kept.codec,
+        )
+        return instruction, (kept.content,) if is_inline else ()
+
+    def wire_id(self, object_id: int) -> int:
+        """What the scheduler calls an object now; those of other peers keep their ids."""
+        if session_of(object_id) in self._sessions:
+            return object_id_of(self._session, number_of(object_id))
+        return object_id
+
+    def is_own(self, object_id: int) -> bool:
+        return session_of(object_id) in self._sessions
+
+    def find(self, object_id: int) -> Optional[KeptObject]:
+        """An object of this client, while anybody needs it."""
+        return self._by_number.get(number_of(object_id)) if self.is_own(object_id) else None
+
+    def kept(self) -> List[KeptObject]:
+        """Objects that the client holds, and those that are arguments of unfinished tasks."""
+        return list(self._kept.values())
+
+    def let_go(self, object_id: int) -> None:
+        """The client does not need the object any more; its unfinished tasks may."""
+        kept = self.find(object_id)
+        if kept is not None:
+            kept.is_held = False
+            self._drop_unneeded(kept)
+
+    def need(self, object_ids: Iterable[int], tasks: int = 1) -> Tuple[KeptObject, ...]:
+        """So many tasks have these objects among their arguments; returns those of them that are kept here."""
+        found = tuple(filter(None, map(self.find, object_ids)))
+        for kept in found:
+            kept.references += tasks
+        return found
+
+    def release(self, needed: Iterable[KeptObject]) -> None:
+        """A task has its outcome."""
+        for kept in needed:
+            kept.references -= 1
+            self._drop_unneeded(kept)
+
+    def _drop_unneeded(self, kept: KeptObject) -> None:
+        if not kept.is_held and not kept.references:
+            self._kept.pop(kept.number, None)
+            if kept.number in kept.sharers:
+                kept.sharers.remove(kept.number)
+            # That of a function lives as long as batches that call it.
+            if kept.kind != m.ObjectKind.FUNCTION and not kept.sharers:
+                self._emit(DiscardObject(kept))
+
+    def on_instruction(self, message: m.ObjectInstruction) -> None:
+        """Files that the scheduler shares with us are on disk now."""
+        # SCL-OBJ-016
+        for object_id in message.ids if message.action == m.ObjectAction.SPILL else ():
+            kept = self.find(object_id)
+            if kept is not None:
+                self._emit(FollowToDisk(kept, object_id))
+
+    # SCL-OBJ-009
+    def on_request(self, request: m.ObjectRequest) -> None:
+        """The scheduler fetches a part of an object that is here."""
+        kept = self.find(request.id)
+        if kept is not None and request.id == self.wire_id(request.id) and request.offset <= kept.size:
+            self._emit(SendChunk(kept, request))
+        else:
+            self._emit(Send(missing(request)))
+
+    # Large results --------------------------------------------------------------------------------------------------
+
+    def fetch(self, object_id: int, outcome: Outcome) -> None:
+        """Begin to fetch a large result."""
+        fetch = self._fetching[object_id] = _Fetch(outcome, self._chunk_bytes)
+        self._request_more(object_id, fetch)
+
+    def _request_more(self, object_id: int, fetch: _Fetch) -> None:
+        # SCL-OBJ-011
+        for offset, length in fetch.window.requests():
+            self._emit(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
+
+    def on_response(self, response: m.ObjectResponse, chunk: bytes) -> Optional[Fetched]:
+        """A chunk arrived; returns what was fetched when that was the last one.
+
+        Raises MalformedMessageError if the chunk is not one that was requested.
+        """
+        fetch = self._fetching.get(response.id)
+        if fetch is None:
+            return None
+        if response.status != m.ObjectResponseStatus.OK or (not chunk and response.size):
+            del self._fetching[response.id]
+            return Fetched(fetch.outcome, MissingObjects("the task's large result was lost before it was fetched"))
+        fetch.window.accept(response.offset, len(chunk), response.size)
+        if fetch.content is None:
+            try:
+                fetch.content = bytearray(response.size)
+            except (MemoryError, OverflowError):
+                del self._fetching[response.id]
+                text = (
+                    f"the result ({response.size} bytes) does not fit in this process's memory;"
+                    " return less data or write it to a file"
+                )
+                return Fetched(fetch.outcome, ObjectStorageFullError(text))
+        fetch.content[response.offset : response.offset + len(chunk)] = chunk
+        self._request_more(response.id, fetch)
+        if not fetch.window.is_complete:
+            return None
+        del self._fetching[response.id]
+        return Fetched(fetch.outcome._replace(payload=memoryview(fetch.content)))
+
+
+def missing(request: m.ObjectRequest) -> m.ObjectResponse:
+    """The answer to a request for what is not here."""
+    return m.ObjectResponse(id=request.id, offset=request.offset, status=m.ObjectResponseStatus.MISSING)

@@ -1,0 +1,385 @@
+"""What a client's user threads do: hand commands over to the I/O thread, and wait for what comes of them.
+
+    user thread ──command──▶ Mailbox ──▶ IoThread ──▶ core ──effects──▶ scheduler, files
+         ▲                                                    │
+         └──── Waiter, future ◀───────────────────────────────┘
+
+Rules:
+- A user thread changes nothing in the core, and takes no lock that the I/O thread takes: it makes one complete command
+  and hands it over. So Ctrl-C comes before a command or after it, and leaves nothing half done.
+- Bad arguments have failed before; a client that is closed says so here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import weakref
+from typing import Any, Iterable, List, Optional, Sequence, Set
+
+from scaler import blocking
+from scaler.client.archives import CodeSource
+from scaler.client.code import ClientCode
+from scaler.client.core import commands as c
+from scaler.client.core.deferring import PREDECESSORS
+from scaler.client.core.handles import NOT_NUMBERED, REFUSED
+from scaler.client.core.kept_objects import KeptObject
+from scaler.client.core.outbox import FunctionKey
+from scaler.client.functions import FunctionRegistry
+from scaler.client.shell.deferred_sender import DeferredSender
+from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, forget_waiter
+from scaler.client.shell.io_thread import IoThread
+from scaler.client.shell.mailbox import CLOSED
+from scaler.client.shell.transport import described
+from scaler.client.shell.waiting import Waiter
+from scaler.exceptions import DisconnectedError
+from scaler.serializer import Serializer
+from scaler.values.codecs import CODECS, PYTHON_CODEC
+from scaler.values.payload import Parts, parts_size
+from scaler_protocol.session.ids import object_id_of
+from scaler_protocol.session.peer_session import SessionSettings
+from scaler_protocol.wire import messages as m
+
+ANSWER_TIMEOUT_SECONDS = 10.0
+SHORT_WAIT_SECONDS = 0.05  # a longer one is worth giving the slot to other tasks
+MAXIMUM_DEFERRED_CANCEL_SECONDS = 1.0
+
+
+class ClientShell:
+    """The running part of one client.
+
+    Parameters:
+        timeout_seconds: how long to be without a scheduler.
+        connect_timeout_seconds: how long to wait for the first one.
+
+    Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        serializer: Optional[Serializer],
+        timeout_seconds: float,
+        connect_timeout_seconds: float,
+        heartbeat_interval_seconds: float,
+        code_sources: Sequence[CodeSource] = (),
+    ) -> None:
+        self.serializer = serializer
+        self.address = address
+        self.value_objects: Set[int] = set()
+        self._numbers = itertools.count(1)
+        self._kept: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
+        self._is_abandoned = False
+        deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.hand_over(each))
+        hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS])
+        settings = SessionSettings(
+            heartbeat_interval_seconds,
+            silence_timeout_seconds=timeout_seconds,
+            give_up_seconds=timeout_seconds,
+            first_timeout_seconds=connect_timeout_seconds,
+            lasting_seconds=5.0,
+        )
+        self.io = IoThread(address, described(hello), settings, self._numbers, self._on_heartbeat, deferred.send)
+        self.core = self.io.core
+        self.mailbox = self.io.mailbox
+        self.commands = self.mailbox.commands
+        self.hand_over = self.mailbox.hand_over
+        self.output = self.io.output
+        self.condition = self.io.settling.condition
+        self.code = ClientCode(code_sources, self._send_archive, self.delete_object, self._kept.get)
+        self.functions = FunctionRegistry(serializer, self._send_function, self.delete_object, self.code)
+        self.io.start()
+
+    # What is known ---------------------------------------------------------------------------------------------------
+
+    @property
+    def welcome(self) -> m.Welcome:
+        """Of the present session."""
+        return self.io.welcome
+
+    @property
+    def closed_because(self) -> Optional[Exception]:
+        """What ended this client, if something has."""
+        return self.io.closed_because
+
+    @property
+    def is_connected(self) -> bool:
+        return self.core.is_connected
+
+    @property
+    def unfinished_count(self) -> int:
+        """How many tasks have no outcome, roughly: what was just submitted may be missing."""
+        return len(self.core.futures)
+
+    @property
+    def slots(self) -> int:
+        """How many tasks the cluster runs at once, as last heard."""
+        return self.core.slots
+
+    def check_open(self) -> None:
+        """Raise what ended this client, if something has."""
+        if self.io.closed_because is not None:
+            raise DisconnectedError(str(self.io.closed_because))
+
+    def wait_for_slots(self, timeout_seconds: float) -> int:
+        """How many tasks the cluster runs at once, after the first word about it."""
+        self.io.first_echo.wait(timeout_seconds)
+        return self.core.slots
+
+    def is_own_object(self, object_id: int) -> bool:
+        return self.core.objects.is_own(object_id)
+
+    # Submitting -----------------------------------------------------------------------------------------------------
+
+    def submit_plain(
+        self, future: AnyFuture, function: FunctionKey, payload: bytes, options: Optional[m.TaskOptions]
+    ) -> None:
+        """Submit a task that needs nothing but its payload; wait while the scheduler takes no more.
+
+        Raises DisconnectedError when the client is closed.
+        """
+        commands, mailbox = self.commands, self.mailbox
+        if len(commands) >= mailbox.room:
+            self.submit(c.SubmitTask(future, function, payload, options))
+            return
+        slot = self.io.slot
+        task = (future, function, payload, options)
+        if slot is not None and not commands:
+            was_sent = slot.use(task, commands)
+            if was_sent:
+                return
+            if was_sent is None:
+                commands.append(task)
+        else:
+            commands.append(task)
+        if mailbox.sleeping:
+            mailbox.wake()
+
+    def submit(self, task: c.SubmitTask) -> None:
+        """Submit any task; wait while the scheduler takes no more.
+
+        Raises DisconnectedError when the client is closed.
+        """
+        if not task.arguments_bytes and len(self.commands) < self.mailbox.room:
+            self.hand_over(task)
+        else:
+            waiter = Waiter()
+            self._wait_for(task._replace(asker=waiter), waiter)
+
+    def await_room(self) -> None:
+        """Return as soon as the scheduler takes a task more. Raises DisconnectedError when the client is closed."""
+        waiter = Waiter()
+        self._wait_for(c.AwaitRoom(waiter), waiter)
+
+    def _wait_for(self, command: c.Command, waiter: Waiter) -> None:
+        self.check_open()
+        try:
+            self.hand_over(command)
+            if not waiter.wait(SHORT_WAIT_SECONDS):
+                with blocking.announced():
+                    waiter.wait()
+        except BaseException:
+            self.hand_over(c.ForgetQuestion(waiter))
+            raise
+        if waiter.answer is None:
+            self.check_open()
+
+    def was_refused(self, future: AnyFuture) -> bool:
+        """Whether a task that was submitted was not taken, since its function had been let go before."""
+        self.await_number(future)
+        return future._task_id == REFUSED
+
+    def await_number(self, future: AnyFuture) -> None:
+        """Return as soon as a future has its number, or never will have."""
+        if future._task_id == NOT_NUMBERED and self.io.closed_because is None:
+            self.flush(None)
+
+    def flush(self, timeout_seconds: Optional[float]) -> None:
+        """Return as soon as all that this thread has handed over before was taken."""
+        waiter = Waiter()
+        self.hand_over(c.Barrier(waiter))
+        waiter.wait(timeout_seconds)
+
+    # Objects --------------------------------------------------------------------------------------------------------
+
+    def send_object(
+        self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.VALUE, codec: str = PYTHON_CODEC
+    ) -> int:
+        """Place an object in the cluster and return its id.
+
+        Raises ObjectStorageFullError if there is no room for it, DisconnectedError when the client is closed.
+        """
+        number = next(self._numbers)
+        content = self.io.files.store(parts, number)
+        self.check_open()
+        # SCL-OBJ-001
+        object_id = object_id_of(self.io.welcome.session, number)
+        kept = KeptObject(number, object_id, name, kind, parts_size(parts), codec, content)
+        self._kept[object_id] = kept
+        self.hand_over(c.HoldObject(kept))
+        return object_id
+
+    def _send_function(self, parts: Parts, name: str) -> int:
+        return self.send_object(parts, name, m.ObjectKind.FUNCTION)
+
+    def _send_archive(self, parts: Parts, name: str) -> int:
+        return self.send_object(parts, name)
+
+    def delete_object(self, object_id: int) -> None:
+        """Let go of an object; it lives on while unfinished tasks need it."""
+        self.hand_over(c.LetGo([object_id]))
+
+    def kept_object(self, object_id: int) -> Optional[KeptObject]:
+        """An object of this client, while anybody needs it."""
+        return self._kept.get(object_id)
+
+    # Cancelling -----------------------------------------------------------------------------------------------------
+
+    def cancel(self, future: AnyFuture, timeout_seconds: float, force: bool) -> bool:
+        """Ask for a task's cancellation and wait for the answer; whether the future is cancelled now.
+
+        By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
+        """
+        waiter = CancelWaiter()
+        future._waiters.append(waiter)
+        try:
+            self.hand_over(c.Cancel([future], force))
+            is_answered = _await_answer(future, waiter, time.monotonic() + timeout_seconds, force)
+        finally:
+            forget_waiter(future, waiter)
+        if is_answered or not force:
+            return future.cancelled()
+        self.give_up([future])
+        return future.cancelled()
+
+    def give_up(self, futures: Sequence[AnyFuture]) -> None:
+        """Cancel futures here, unless they have an outcome."""
+        self.hand_over(c.GiveUp(futures))
+        self.flush(MAXIMUM_DEFERRED_CANCEL_SECONDS)
+
+    def cancel_unfinished(self, timeout_seconds: float) -> int:
+        """Cancel all unfinished tasks; how many were cancelled that nobody had asked to cancel before.
+
+        A task that has ended on its worker keeps its outcome: it is on its way here, and arrives before the answer.
+        """
+        if self.io.closed_because is not None:
+            return 0
+        asker = Waiter()
+        self.hand_over(c.CancelAll(asker))
+        asker.wait()
+        futures: List[Any] = asker.answer or []
+        deadline = time.monotonic() + (timeout_seconds if self.is_connected else 0.0)
+        rest = [future for future in futures if not self._is_answered(future, deadline)]
+        if rest:
+            self.give_up(rest)
+        return sum(future.cancelled() and not future._is_unwanted for future in futures)
+
+    def _is_answered(self, future: AnyFuture, deadline: float) -> bool:
+        waiter = CancelWaiter()
+        future._waiters.append(waiter)
+        try:
+            return _await_answer(future, waiter, deadline, force=True)
+        finally:
+            forget_waiter(future, waiter)
+
+    def ask_to_cancel(self, futures: Iterable[AnyFuture]) -> None:
+        """Ask for the cancellation of what has not begun, and wait for nothing."""
+        self.hand_over(c.Cancel(list(futures), False))
+
+    def clear(self) -> None:
+        """Cancel all unfinished tasks and let go of all objects but functions."""
+        self.check_open()
+        objects = sorted(self.value_objects)
+        self.hand_over(c.Clear(objects))
+        self.value_objects.difference_update(objects)
+        self.flush(None)
+
+    # Questions ------------------------------------------------------------------------------------------------------
+
+    def ask(self, question: m.Member, timeout_seconds: float) -> Optional[Any]:
+        """Send the scheduler a question; returns its answer, or None if there is none in time.
+
+        Raises DisconnectedError when the client is closed.
+        """
+        self.check_open()
+        waiter = Waiter()
+        return self._answer(c.Ask(question, waiter), waiter, timeout_seconds)
+
+    def ask_where(self, future: AnyFuture, timeout_seconds: float) -> Optional[Any]:
+        """What `core.commands.Explain` tells; TimeoutError if the scheduler does not answer in time."""
+        waiter = Waiter()
+        return self._answer(c.Explain(future, waiter), waiter, timeout_seconds, TimeoutError())
+
+    def _answer(
+        self, command: c.Command, waiter: Waiter, timeout_seconds: float, otherwise: Optional[Any] = None
+    ) -> Optional[Any]:
+        is_answered = False
+        try:
+            self.hand_over(command)
+            is_answered = waiter.wait(timeout_seconds)
+        finally:
+            if not is_answered:
+                self.hand_over(c.ForgetQuestion(waiter))
+        return waiter.answer if is_answered else otherwise
+
+    # Ending ---------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave the scheduler; all unfinished futures are cancelled. Idempotent."""
+        self._start_leaving()
+        self.mailbox.wake()
+        self.io.join()
+
+    def _start_leaving(self) -> None:
+        if self.io.closed_because is None:
+            self.io.closed_because = DisconnectedError("this client is disconnected: make a new Client")
+        self.mailbox.room = CLOSED
+        self.io.is_leaving = True
+
+    def abandon(self) -> None:
+        """Nobody can use this client any more, for nobody has a reference to it: leave, at the next heartbeat.
+
+        Its unfinished futures refer to it, so there are none. Called by the garbage collector, at any moment in any
+        thread.
+        """
+        self._is_abandoned = True
+
+    def _on_heartbeat(self) -> None:
+        """What is looked at now and then. I/O thread."""
+        self.functions.forget_dead()
+        self.code.delete_unneeded()
+        if self._is_abandoned and not self.value_objects:  # of which others may have references
+            self._start_leaving()
+
+    def after_fork_in_child(self) -> None:
+        """In a fork of the client's process: leave everything to the parent, say nothing to the scheduler, wait for no
+        lock that a thread of the parent held, and end what would never end here.
+        """
+        self.io.after_fork_in_child(
+            DisconnectedError(
+                "this client belongs to the process that made it, and this one is a fork of that: make a new Client"
+                " here"
+            )
+        )
+        self.code.after_fork_in_child()
+        self.functions.after_fork_in_child()
+
+
+def _await_answer(future: AnyFuture, waiter: CancelWaiter, deadline: float, force: bool) -> bool:
+    """Wait until a future is done or its cancellation was answered; whether it was.
+
+    A task that ends as it is stopped is answered as running, and its outcome follows.
+    """
+    while not future.done():
+        outcome = future._cancel_outcome
+        if outcome is not None and not (force and outcome == m.CancelOutcome.RUNNING):
+            future._cancel_outcome = None
+            return True
+        remaining_seconds = deadline - time.monotonic()
+        if remaining_seconds <= 0:
+            future._cancel_outcome = None
+            return outcome is not None and not force
+        waiter.wait(remaining_seconds)
+    future._cancel_outcome = None
+    return True

@@ -1,0 +1,85 @@
+"""Sends tasks that waited here for the results of others: their results go in front of their payloads, as they came.
+
+Rules: sending may take time, since large results are written to files; that is done by a thread of its own, which is
+there while there is something to send.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from array import array
+from collections import deque
+from typing import Any, Callable, Deque, List, Tuple
+
+from scaler.client.core.commands import Command, EndDeferred, SubmitDeferred
+from scaler.client.core.deferring import DeferredTask
+from scaler.client.shell.future_internals import content_of, has_failed, is_cancelled
+from scaler.exceptions import DisconnectedError
+from scaler.values.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, Buffer
+
+
+class DeferredSender:
+    """Parameters:
+    send_object: places content in the cluster; returns its id.
+    hand_over: takes commands to the core.
+    """
+
+    def __init__(self, send_object: Callable[[Buffer], int], hand_over: Callable[[Command], None]) -> None:
+        self._send_object = send_object
+        self._hand_over = hand_over
+        self._ready: Deque[DeferredTask] = deque()
+        self._lock = threading.Lock()
+        self._is_working = False
+
+    def send(self, task: DeferredTask) -> None:
+        """All that the task needs has ended. I/O thread."""
+        with self._lock:
+            self._ready.append(task)
+            if self._is_working:
+                return
+            self._is_working = True
+        threading.Thread(target=self._work, name="scaler-client-deferred", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._ready:
+                    self._is_working = False
+                    return
+                task = self._ready.popleft()
+            try:
+                self._hand_over(self._command(task))
+            except DisconnectedError:
+                pass  # which ends its future as well
+            except Exception as error:  # no room for a large result, for instance: nobody may wait for ever
+                self._hand_over(EndDeferred(task, error=error))
+
+    def _command(self, task: DeferredTask) -> Command:
+        predecessors: Any = task.predecessors
+        if any(map(is_cancelled, predecessors)):
+            return EndDeferred(task)
+        failed = next(filter(has_failed, predecessors), None)
+        if failed is not None:
+            return EndDeferred(task, failed=failed)
+        payload, objects = self._results_in_front(task)
+        return SubmitDeferred(task, payload, objects, objects)
+
+    def _results_in_front(self, task: DeferredTask) -> Tuple[bytes, List[int]]:
+        """The payload with what fits of its predecessors' results, and the objects that the others were made."""
+        parts: List[Buffer] = []
+        sizes = array("I")
+        objects: List[int] = []
+        inline_bytes = len(task.payload)
+        for each in task.predecessors:
+            content = content_of(each)  # type: ignore[arg-type]
+            assert content is not None, f"the result of task {each._task_id} was not kept"
+            if inline_bytes + len(content) < INLINE_BYTES:
+                inline_bytes += len(content)
+                parts.append(content)
+                sizes.append(len(content))
+            else:
+                objects.append(self._send_object(content))
+                sizes.append(RESULT_IS_OBJECT)
+        header = struct.pack("<II", RESULTS_MARK, len(sizes)) + struct.pack(f"<{len(sizes)}I", *sizes)
+        return b"".join([header, *parts, task.payload]), objects

@@ -1,0 +1,342 @@
+"""What relies on the private fields of `concurrent.futures`: all of it is here.
+
+    _state, _result, _exception     as the base class has them, but class attributes until they are set
+    _waiters, _done_callbacks       made when they are first asked for; then the future is watched
+    _condition                      one for all futures of a client
+
+Rules:
+- The I/O thread gives futures their states, with the condition held, because `concurrent.futures.wait` and
+  `as_completed` count on it. Whoever holds it runs no user code and does not block.
+- User threads of ours never take it: they add themselves to a list, and look at the state again afterwards. The state
+  is set before the list is read, so nobody is missed; and Ctrl-C leaves no lock behind.
+- A future has one outcome: the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Type
+
+from scaler import blocking
+from scaler.client.core.handles import NOT_NUMBERED, Buffer
+from scaler.client.shell.waiting import Waiter
+from scaler.exceptions import DeserializeObjectError, RemoteTraceback
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)  # of the function
+    _Future = Future
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
+
+    class _Future(Future):
+        """Subscriptable on every Python: the standard library's is so only from 3.9.2 on."""
+
+        def __class_getitem__(cls, result):
+            return cls
+
+
+logger = logging.getLogger("scaler")
+
+_NOT_LOADED = DeserializeObjectError("the exception has not been loaded yet: ask again without the condition held")
+
+DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
+
+
+class _Waiters(List[Any]):
+    """The waiters of a future: ours, and those of `concurrent.futures`."""
+
+    def append(self, waiter: Any) -> None:
+        blocking.announce_waiter(waiter)
+        super().append(waiter)
+
+
+class _ListMadeWhenAsked:
+    """A list attribute that does not exist before its first use, which marks the future as watched."""
+
+    def __init__(self, kind: Type[List[Any]]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, owner: Type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, future: Any, owner: Type[Any]) -> List[Any]:
+        made: List[Any] = future.__dict__.setdefault(self._name, self._kind())  # another thread may be faster
+        future._is_watched = True
+        return made
+
+
+class FutureWaiter(Waiter):
+    """One thread that waits for one future; woken the way in which `concurrent.futures` wakes its own."""
+
+    __slots__ = ()
+
+    def add_result(self, future: Future[Any]) -> None:
+        self.wake()
+
+    add_exception = add_cancelled = add_result
+
+
+class CancelWaiter(FutureWaiter):
+    """It waits for the answer to a cancellation, too."""
+
+    __slots__ = ()
+
+
+class FutureWithSharedCondition(_Future[R]):
+    """A future that costs little: everything that only some need is made when it is asked for."""
+
+    _state: str = PENDING
+    _result: Any = None
+    _exception: Optional[BaseException] = None
+    _payload: Optional[Buffer] = None  # of the outcome, until it is loaded
+    _has_failed = False
+    _is_watched = False
+    _task_id: int = NOT_NUMBERED
+    _cancel_outcome: Optional[int] = None
+    _profile: Tuple[int, ...] = ()
+    _stack = ""  # where the task was when it was cancelled
+    _is_cancel_asked: bool = False  # and not answered
+    _source: Any = None  # what its task is sent again from; while it has no outcome
+    _content: Optional[Buffer] = None
+    _inherited_from: Optional[Tuple[Optional[FutureWithSharedCondition[Any]]]] = None
+    """Whose failure this is, for a task that needed it."""
+    _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
+    _waiters = _ListMadeWhenAsked(_Waiters)
+    _done_callbacks = _ListMadeWhenAsked(list)
+
+    # The base class's would make a lock for each future.
+    def __init__(self) -> None:
+        pass
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._state in DONE_STATES
+
+    def cancelled(self) -> bool:
+        """Whether the task was cancelled."""
+        return self._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a result or an exception."""
+        return self._state == FINISHED
+
+    def result(self, timeout: Optional[float] = None) -> R:
+        """The task's result.
+
+        Parameters:
+            timeout: how long to wait at most, in seconds; None waits for ever.
+
+        Raises the task's own exception, CancelledError, TimeoutError, or an error of `scaler.exceptions`.
+        """
+        if self._state != FINISHED:
+            self._wait(timeout)
+        if self._payload is not None:
+            self._load()
+        if self._exception is not None:
+            try:
+                raise self._exception
+            finally:
+                self = None  # type: ignore[assignment]  # break the cycle with the traceback, as the base class does
+        result: R = self._result
+        return result
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """The task's exception, or None when it has a result; waits and raises as `result` does."""
+        if self._state != FINISHED:
+            self._wait(timeout)
+        if self._payload is not None:
+            if self._condition._is_owned():  # type: ignore[attr-defined]
+                # `concurrent.futures.wait` asks with the condition held, where no user code may run: loading could take
+                # long, or wait for another future, and nobody could tell this client anything meanwhile.
+                return _NOT_LOADED if self._has_failed else None
+            self._load()
+        return self._exception
+
+    def _load(self) -> None:
+        """Turn the payload into the result or the exception; subclasses know how."""
+
+    def _wait(self, timeout: Optional[float]) -> None:
+        """Wait until the outcome is known. Raises TimeoutError, and CancelledError if it is that."""
+        waiter = FutureWaiter()
+        self._waiters.append(waiter)
+        if self._state not in DONE_STATES:
+            with blocking.announced():
+                if not waiter.wait(timeout) and self._state not in DONE_STATES:
+                    forget_waiter(self, waiter)
+                    raise FutureTimeoutError()
+        if self._state != FINISHED:
+            raise CancelledError() from (RemoteTraceback(self._stack) if self._stack else None)
+
+    def _set_result_loaded(self, value: Any) -> None:
+        """Of a future that nobody has yet: this is its result."""
+        self._result = value
+        self._state = FINISHED
+
+    def _set_cancelled(self) -> None:
+        """Of a future that nobody has yet."""
+        self._state = CANCELLED_AND_NOTIFIED
+
+    def _set_failed_after(self, failed: FutureWithSharedCondition[Any]) -> None:
+        """Of a future that has no outcome: a task that it needs has failed."""
+        self._inherited_from = (origin_of(failed),)
+        self._has_failed = True
+        self._payload = b""  # what the exception is, is found out by who asks for it
+        self._state = FINISHED
+
+    # Called by the I/O thread ---------------------------------------------------------------------------------------
+
+    def _notify_watchers(self) -> None:
+        for waiter in tuple(self._waiters):
+            if self._state == CANCELLED_AND_NOTIFIED:
+                waiter.add_cancelled(self)
+            elif self._has_failed or self._exception is not None:
+                waiter.add_exception(self)
+            else:
+                waiter.add_result(self)
+
+    def _run_callbacks(self) -> None:
+        for callback in self._done_callbacks:
+            try:
+                callback(self)
+            # Whatever it raises, SystemExit included, must not keep others' callbacks from running.
+            except BaseException:
+                logger.exception("a callback of task %d raised an exception", self._task_id)
+
+    def _has_callbacks(self) -> bool:
+        return "_done_callbacks" in self.__dict__
+
+
+AnyFuture = FutureWithSharedCondition[Any]
+
+
+def shared_condition() -> threading.Condition:
+    """A condition that Ctrl-C leaves as it is: either entered, and then left, or neither.
+
+    One of the standard library is entered by Python code, which may be interrupted when it has the lock already. All
+    futures share it: then nobody would hear of an outcome any more.
+    """
+    lock: Any = threading.RLock()
+    methods = {"__enter__": staticmethod(lock.__enter__), "__exit__": staticmethod(lock.__exit__)}
+    kind = type("_Condition", (threading.Condition,), methods)
+    condition: threading.Condition = kind(lock)
+    return condition
+
+
+# Giving outcomes; with the condition held ---------------------------------------------------------------------------
+
+
+def settle_results(futures: Sequence[Optional[AnyFuture]], payload: bytes, sizes: Sequence[int]) -> List[AnyFuture]:
+    """Give futures consecutive parts of a payload as their results; returns those that are watched."""
+    watched = []
+    offset = 0
+    for future, size in zip(futures, sizes):
+        end = offset + size
+        if future is not None:
+            future._source = None
+            future._payload = payload[offset:end]
+            future._state = FINISHED
+            if future._is_watched:
+                watched.append(future)
+        offset = end
+    return watched
+
+
+def settle_outcome(future: AnyFuture, payload: Optional[Buffer], watched: List[AnyFuture]) -> None:
+    """Give a future the payload of its outcome, whatever that is; it joins those that are watched, if it is."""
+    future._source = None
+    future._payload = payload
+    future._state = FINISHED
+    if future._is_watched:
+        watched.append(future)
+
+
+def settle_cancelled(futures: Sequence[AnyFuture]) -> List[AnyFuture]:
+    """Cancel futures that have no outcome; returns those that are watched."""
+    return _settle(futures, CANCELLED_AND_NOTIFIED, None)
+
+
+def settle_failed(futures: Sequence[AnyFuture], error: Exception) -> List[AnyFuture]:
+    """End futures that have no outcome with an error; returns those that are watched."""
+    return _settle(futures, FINISHED, error)
+
+
+def _settle(futures: Sequence[AnyFuture], state: str, error: Optional[Exception]) -> List[AnyFuture]:
+    watched = []
+    for future in futures:
+        if future._state == PENDING:
+            future._source = None
+            future._exception = error
+            future._state = state
+            if future._is_watched:
+                watched.append(future)
+    return watched
+
+
+# Looking at futures -------------------------------------------------------------------------------------------------
+
+
+def add_waiter(future: Future[Any], waiter: Any) -> None:
+    """Have a waiter told of a future's outcome: at least once, also if that is known already."""
+    if isinstance(future, FutureWithSharedCondition):
+        future._waiters.append(waiter)
+        if future._state in DONE_STATES:
+            _tell(waiter, future)
+        return
+    with future._condition:
+        if future._state in (CANCELLED_AND_NOTIFIED, FINISHED):
+            _tell(waiter, future)
+        else:
+            future._waiters.append(waiter)
+
+
+def _tell(waiter: Any, future: Future[Any]) -> None:
+    failed = isinstance(future, FutureWithSharedCondition) and future._has_failed
+    if future._state != FINISHED:
+        waiter.add_cancelled(future)
+    elif failed or future._exception is not None:
+        waiter.add_exception(future)
+    else:
+        waiter.add_result(future)
+
+
+def forget_waiter(future: Future[Any], waiter: Any) -> None:
+    """A waiter waits no more."""
+    try:
+        future._waiters.remove(waiter)
+    except ValueError:
+        pass
+
+
+def wake_cancel_waiters(future: AnyFuture) -> None:
+    """The answer to a cancellation is there."""
+    for waiter in tuple(future._waiters):
+        if type(waiter) is CancelWaiter:
+            waiter.wake()
+
+
+def is_cancelled(future: AnyFuture) -> bool:
+    return future._state in (CANCELLED, CANCELLED_AND_NOTIFIED)
+
+
+def has_failed(future: AnyFuture) -> bool:
+    """Whether a future that is done has an exception, without loading it."""
+    return future._has_failed or future._exception is not None
+
+
+def content_of(future: AnyFuture) -> Any:
+    """The bytes of a future's result as they came, if they are still here."""
+    return future._content if future._payload is None else future._payload
+
+
+def origin_of(failed: AnyFuture) -> Optional[AnyFuture]:
+    """Whose failure it is that a future has: its own, or that of a task which it needed; None: of one unknown here."""
+    return failed if failed._inherited_from is None else failed._inherited_from[0]

@@ -1,0 +1,139 @@
+"""A task that is alone is sent by the thread that submits it: a hand-over costs more than the sending.
+
+    user thread                                              I/O thread
+    slot.task_id, slot.send ◀── offered while nothing is unfinished, and nothing waits to be sent
+    commands.append(LoneTask)          (1)
+    claim the slot, send, note it      (2) ──▶ scheduler
+                                               withdraw the slot, before anything else is applied or sent
+                                               was it claimed? apply that task first, as sent; the others as usual
+
+Rules:
+- (1) and (2) are one call of C each, so Ctrl-C comes before, between or after them. Between them the task waits like
+  any other that was handed over.
+- A slot is claimed once: by the user thread that sends, or by the I/O thread that withdraws it. So the task's number
+  and the socket belong to one of them at a time.
+- Claiming, sending and noting what was sent cannot be told apart from outside but for a moment, while the system takes
+  the bytes; the I/O thread waits for its end. If there were none, what was sent would be unknown, and the session would
+  be given up: the next one has everything again.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import deque
+from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple
+
+from scaler.client.core.commands import Command, PlainTask
+from scaler.client.core.object_table import ObjectTable
+from scaler.values.codecs import PYTHON_CODEC
+from scaler_protocol.wire import messages as m
+from scaler_protocol.wire.codec import encode
+from scaler_protocol.wire.zmtp import encode as encode_frames
+
+_CLAIM_TIMEOUT_SECONDS = 1.0
+
+
+class LoneTask:
+    """A task that its own thread may have sent.
+
+    Parameters:
+        data: the whole message, as it travels.
+    """
+
+    __slots__ = ("task", "data", "sent")
+
+    def __init__(self, task: PlainTask, data: bytes) -> None:
+        self.task = task
+        self.data = data
+        self.sent: Deque[int] = deque()  # how many bytes of it the system took, once it was sent
+
+
+class Slot:
+    """The right to send one task at once.
+
+    Parameters:
+        task_id: of that task.
+        send: sends bytes; the socket's own.
+        objects: knows what the scheduler calls the function.
+    """
+
+    __slots__ = ("_task_id", "_send", "_objects", "_claims")
+
+    def __init__(self, task_id: int, send: Callable[[bytes, int], int], objects: ObjectTable) -> None:
+        self._task_id = task_id
+        self._send = send
+        self._objects = objects
+        self._claims: List[int] = [0]  # who pops it has the slot; it is the flags of `send`, too
+
+    def use(self, task: PlainTask, commands: Deque[Any]) -> Optional[bool]:
+        """Hand a task over and send it: True; or hand it over for the I/O thread to send: False; or neither: None."""
+        data = self._encoded(task)
+        if data is None:
+            return None
+        lone = LoneTask(task, data)
+        commands.append(lone)
+        try:
+            # One call of C: claim, send, note how much was sent.
+            lone.sent.extend(map(self._send, (data,), map(self._claims.pop, (-1,))))
+        except IndexError:
+            return False  # somebody else has the slot
+        except OSError:
+            lone.sent.append(0)
+            return False
+        return lone.sent[0] == len(data)
+
+    def _encoded(self, task: PlainTask) -> Optional[bytes]:
+        _, function, payload, options = task
+        message = m.Task(ids=array("Q", (self._task_id,)), payload_sizes=array("I", (len(payload),)))
+        message.codec = PYTHON_CODEC
+        if isinstance(function, int):
+            message.function = self._objects.wire_id(function)
+        else:
+            message.function_name, message.codec = function.name, function.codec
+        if options is not None:
+            message.options = options
+        buffers = encode_frames([encode(message), payload])
+        return bytes(buffers[0]) if len(buffers) == 1 else None
+
+    def withdraw(self) -> bool:
+        """Nobody can use the slot from now on; whether somebody has."""
+        try:
+            self._claims.pop()
+        except IndexError:
+            return True
+        return False
+
+
+def plain_command(command: Any) -> Command:
+    """What a LoneTask is to the core; any other command is as it is."""
+    return command.task if type(command) is LoneTask else command
+
+
+def sort_out(commands: List[Any], was_claimed: bool) -> Tuple[Optional[LoneTask], List[Command]]:
+    """The task that was sent, if one was, and the other commands, in order.
+
+    Parameters:
+        was_claimed: what withdrawing the slot has said.
+
+    Raises TimeoutError when it is unknown what was sent.
+    """
+    lone = [command for command in commands if type(command) is LoneTask]
+    if not lone:
+        return None, commands
+    sent = _sent(lone) if was_claimed else None
+    others = [plain_command(command) for command in commands if command is not sent]
+    if sent is not None and not sent.sent[0]:
+        return None, [sent.task, *others]
+    return sent, others
+
+
+def _sent(lone: Iterable[LoneTask]) -> LoneTask:
+    deadline = time.monotonic() + _CLAIM_TIMEOUT_SECONDS
+    while True:
+        for each in lone:
+            if each.sent:
+                return each
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0)

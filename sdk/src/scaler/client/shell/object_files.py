@@ -1,0 +1,148 @@
+"""The content of a client's objects: in memory, or in files that the scheduler's host shares.
+
+Rules:
+- On the scheduler's host a large object is a file in a directory of the client's own, written once; the scheduler's
+  directory gets a hard link, so that keeping costs no memory and placing again no copy. What the scheduler spills to
+  disk is linked to there.
+- Elsewhere its bytes stay here, and the scheduler fetches them chunk by chunk; large results are fetched likewise.
+- Objects are stored by user threads; all else is the I/O thread's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import Any, Optional, Union
+
+from scaler.client.shell.forks import reset_lock
+from scaler.exceptions import ObjectStorageFullError
+from scaler.values.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
+from scaler.values.texts import too_large
+from scaler_protocol.host.segments import SPILL_NAME, ObjectDirectory, map_object, object_name, read_chunk
+from scaler_protocol.host.segments import shares_directory as shares_directory
+from scaler_protocol.host.spill import (
+    NoRoomError,
+    follow_to_disk,
+    is_on_disk,
+    remove_file,
+    share_file,
+    write_where_room_is,
+)
+from scaler_protocol.wire import messages as m
+
+
+class FileContent:
+    """A file that belongs to this process, until it is removed or nobody refers to this."""
+
+    __slots__ = ("path", "_owner")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._owner = os.getpid()
+
+    def remove(self) -> None:
+        path, self.path = self.path, ""
+        if path and self._owner == os.getpid():  # and not a fork of it
+            with contextlib.suppress(OSError):
+                remove_file(path)
+
+    def __del__(self) -> None:
+        self.remove()
+
+
+Content = Union[bytes, FileContent]
+
+
+class ObjectFiles:
+    """The files of one client."""
+
+    def __init__(self, welcome: m.Welcome) -> None:
+        self.own: Optional[ObjectDirectory] = None
+        self._own_lock = threading.Lock()
+        self.start_session(welcome)
+
+    def start_session(self, welcome: m.Welcome) -> None:
+        """From now on files are shared with this scheduler."""
+        self._directory = welcome.object_directory
+        self._maximum_object_bytes = welcome.limits.maximum_object_bytes
+        self._is_shared = shares_directory(welcome.object_directory, welcome.object_directory_token)
+
+    def store(self, parts: Parts, number: int) -> Content:
+        """Keep serialised parts, for the object of this number. User threads.
+
+        Raises ObjectStorageFullError when there is no room, or the scheduler takes no object so large.
+        """
+        size = parts_size(parts)
+        if 0 < self._maximum_object_bytes < size:
+            raise ObjectStorageFullError(f"nothing was sent: {too_large(size, self._maximum_object_bytes)}")
+        if size < INLINE_BYTES or not self._is_shared:
+            return join(parts)
+        path = os.path.join(self.own_directory(), object_name(number))
+        try:
+            write_where_room_is(path, parts)
+        except NoRoomError as error:
+            raise ObjectStorageFullError(f"nothing was sent: {error.strerror}") from error
+        return FileContent(path)
+
+    def own_directory(self) -> str:
+        """The directory of this client's files, made when it is first needed."""
+        with self._own_lock:
+            if self.own is None:
+                try:  # beside the scheduler's: links do not cross file systems
+                    self.own = ObjectDirectory(os.path.dirname(self._directory))
+                except OSError:
+                    self.own = ObjectDirectory()
+                spill = os.path.join(self._directory, SPILL_NAME)
+                if os.path.islink(spill):
+                    with contextlib.suppress(OSError):
+                        self.own.open_spill(os.path.dirname(os.path.realpath(spill)))
+            return self.own.path
+
+    def share(self, content: Content, object_id: int) -> bool:
+        """Link a file into the scheduler's directory; False if the scheduler has to fetch it."""
+        if self._is_shared and isinstance(content, FileContent) and content.path:
+            with contextlib.suppress(OSError):  # another file system
+                # SCL-OBJ-008
+                share_file(content.path, os.path.join(self._directory, object_name(object_id)))
+                return True
+        return False
+
+    def follow_to_disk(self, content: Content, object_id: int) -> None:
+        """The scheduler's copy is on disk now: ours shall not stay in memory."""
+        if isinstance(content, FileContent) and content.path and not is_on_disk(content.path):
+            with contextlib.suppress(OSError):  # it is gone there, or we have no place on that disk
+                follow_to_disk(os.path.join(self._directory, object_name(object_id)), content.path)
+
+    def open_result(self, object_id: int) -> Optional[Buffer]:
+        """The content of an object in the shared directory; None when it must be fetched."""
+        if not self._is_shared:
+            return None
+        try:
+            return map_object(os.path.join(self._directory, object_name(object_id)))
+        except OSError:
+            return None
+
+    def after_fork_in_child(self) -> None:
+        """In a fork of the client's process: files stay, and end with the parent."""
+        reset_lock(self._own_lock)
+        if self.own is not None:
+            self.own.disown()
+
+    def close(self) -> None:
+        with self._own_lock:
+            if self.own is not None:
+                self.own.remove()
+
+
+def read(content: Any, offset: int, length: int) -> Buffer:
+    """A part of a content. Raises OSError when its file is gone."""
+    if isinstance(content, FileContent):
+        return read_chunk(content.path, offset, length)
+    return memoryview(content)[offset : offset + length]
+
+
+def discard(content: Any) -> None:
+    """Nobody needs the content any more."""
+    if isinstance(content, FileContent):
+        content.remove()

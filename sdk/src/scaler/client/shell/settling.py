@@ -1,0 +1,127 @@
+"""Giving futures their outcomes, a batch at a time.
+
+Rules:
+- The condition is held for as long as states change; callbacks run afterwards, in a thread of their own, in the order
+  in which futures were done.
+- Nothing is loaded here: that would run user code.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any, List, Optional, Sequence
+
+from scaler.client.core.effects import Outcome
+from scaler.client.shell.forks import reset_lock
+from scaler.client.shell.future_internals import (
+    AnyFuture,
+    has_failed,
+    origin_of,
+    settle_cancelled,
+    settle_failed,
+    settle_outcome,
+    settle_results,
+    shared_condition,
+    wake_cancel_waiters,
+)
+
+
+class Settling:
+    """Gives the futures of one client their outcomes. I/O thread."""
+
+    def __init__(self) -> None:
+        self.condition = shared_condition()
+        self._callbacks: Optional[queue.SimpleQueue[Optional[AnyFuture]]] = None
+
+    def results(self, futures: Sequence[Optional[Any]], payload: bytes, sizes: Sequence[int]) -> None:
+        """Futures have consecutive parts of the payload as their results."""
+        with self.condition:
+            watched = settle_results(futures, payload, sizes)
+            for future in watched:
+                future._notify_watchers()
+        if watched:
+            self._run_callbacks(watched)
+
+    def outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Futures have outcomes of any kind."""
+        watched: List[AnyFuture] = []
+        with self.condition:
+            for outcome in outcomes:
+                future: Any = outcome.future
+                _prepare(future, outcome)
+                settle_outcome(future, outcome.payload, watched)
+            for future in watched:
+                future._notify_watchers()
+        self._run_callbacks(watched)
+
+    def cancelled(self, futures: Sequence[Any]) -> None:
+        """Futures are cancelled, unless they have an outcome."""
+        with self.condition:
+            watched = settle_cancelled(futures)
+            for future in watched:
+                future._notify_watchers()
+        self._run_callbacks(watched)
+
+    def failed(self, futures: Sequence[Any], error: Exception) -> None:
+        """Futures fail, unless they have an outcome."""
+        with self.condition:
+            watched = settle_failed(futures, error)
+            for future in watched:
+                future._notify_watchers()
+        self._run_callbacks(watched)
+
+    def failed_after(self, future: Any, failed: Any) -> None:
+        """A future ends since a task that it needs has failed."""
+        with self.condition:
+            future._source = None
+            future._set_failed_after(failed)
+            if future._is_watched:
+                future._notify_watchers()
+        self._run_callbacks([future])
+
+    def cancel_answered(self, future: Any, outcome: int) -> None:
+        """The scheduler has answered a cancellation, and the task goes on or has ended."""
+        future._cancel_outcome = outcome
+        if future._is_watched:
+            wake_cancel_waiters(future)
+
+    def _run_callbacks(self, watched: Sequence[AnyFuture]) -> None:
+        for future in watched:
+            if future._has_callbacks():
+                if self._callbacks is None:
+                    self._callbacks = queue.SimpleQueue()
+                    name = "scaler-client-callbacks"
+                    threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True).start()
+                self._callbacks.put(future)
+
+    def close(self) -> None:
+        """No future will be added any more; callbacks that are due are run."""
+        if self._callbacks is not None:
+            self._callbacks.put(None)
+
+    def after_fork_in_child(self, futures: Sequence[Any], error: Exception) -> None:
+        """In a fork of the client's process, which will hear of no outcome: the futures end, without callbacks."""
+        reset_lock(self.condition)
+        settle_failed(futures, error)
+
+
+def _prepare(future: Any, outcome: Outcome) -> None:
+    if outcome.profile:
+        future._profile = outcome.profile
+    if outcome.cause:
+        future._cause = outcome.cause
+        if outcome.needed:
+            failed: Any = next(filter(has_failed, outcome.needed), None)  # type: ignore[arg-type]
+            future._inherited_from = (None if failed is None else origin_of(failed),)
+    future._has_failed = outcome.has_failed
+
+
+def _run_callbacks(futures: queue.SimpleQueue[Optional[AnyFuture]]) -> None:
+    """Run user's callbacks, in the order in which futures were done; errors are logged by `_run_callbacks`."""
+    while True:
+        future = futures.get()
+        if future is None:
+            return
+        future._run_callbacks()
+        del future  # nobody else may have it any more

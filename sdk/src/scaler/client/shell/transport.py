@@ -1,0 +1,248 @@
+"""A client's connection to its scheduler: one at a time, made and used without blocking.
+
+Rules:
+- Sending never blocks and never raises: what the scheduler does not take at once waits here, in order. The end of the
+  connection is an error of `receive`, and of nothing else.
+- One thread does everything, but for `task_sender`, which hands out what sends a single message from another thread.
+- What a connection is for, and when to make another, is the session's business.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import select
+import socket
+from typing import Callable, List, Optional, Sequence
+
+from scaler.exceptions import (
+    DisconnectedError,
+    NotASchedulerError,
+    ProtocolVersionError,
+    SchedulerRefusedError,
+    SchedulerShuttingDownError,
+    SchedulerUnreachableError,
+)
+from scaler.values.payload import Buffer
+from scaler.version import __version__
+from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
+from scaler_protocol.host.connection import Connection, connect_by_shortcut, first_words
+from scaler_protocol.wire import messages as m
+from scaler_protocol.wire.codec import encode
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
+
+LINGER_SECONDS = 1.0
+MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
+FIRST_WORDS_TIMEOUT_SECONDS = 0.5
+_READABLE = ~select.POLLOUT  # data, the end of the stream, errors
+
+
+class Transport:
+    """Parameters:
+    address: of the scheduler.
+    wake_reader: a descriptor that ends `wait` when there is something to read.
+    """
+
+    def __init__(self, address: str, wake_reader: int) -> None:
+        self.address = address
+        self.is_connecting = False
+        self._parsed = parse_address(address)
+        self._connection: Optional[Connection] = None
+        self._stream: Optional[socket.socket] = None
+        self._wake_reader = wake_reader
+        self._poll = select.poll()
+        self._poll.register(wake_reader, select.POLLIN)
+        self._events = 0  # that are waited for at the connection
+        self._has_spoken = False  # who took the last connection
+        self._is_scheduler = False  # what is connected to, as its name tells
+
+    # Connecting -----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> bool:
+        """Begin to connect; whether that is done already. If not, `finish_connecting` follows. Raises OSError."""
+        stream = connect_by_shortcut(self._parsed)
+        self._is_scheduler = stream is not None
+        self._has_spoken = False
+        if stream is None:
+            family, target = resolve(self._parsed)
+            stream = socket.socket(family, socket.SOCK_STREAM)
+            stream.setblocking(False)
+            error_number = stream.connect_ex(target)
+            if error_number not in (0, errno.EINPROGRESS):
+                stream.close()
+                raise OSError(error_number, os.strerror(error_number))
+            self.is_connecting = error_number == errno.EINPROGRESS
+        self._stream = stream
+        self._events = select.POLLOUT if self.is_connecting else select.POLLIN
+        self._poll.register(stream.fileno(), self._events)
+        if not self.is_connecting:
+            self._start()
+        return not self.is_connecting
+
+    def finish_connecting(self) -> bool:
+        """Whether the connection is there now, after `wait` said that there is news. Raises OSError."""
+        stream = self._stream
+        assert stream is not None
+        poll = select.poll()
+        poll.register(stream, select.POLLOUT)
+        if not poll.poll(0):
+            return False
+        error_number = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error_number:
+            raise OSError(error_number, os.strerror(error_number))
+        self.is_connecting = False
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        assert self._stream is not None
+        self._connection = Connection(self._stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        self._connection.start()
+
+    # Messages -------------------------------------------------------------------------------------------------------
+
+    def send(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
+        """Send a message; without a connection it is lost."""
+        # SCL-TRN-003
+        frames: List[Buffer] = [encode(message)]
+        if payload:
+            frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
+        try:
+            if self._connection is not None:
+                self._connection.send(frames)
+        except OSError:
+            pass  # `receive` will say so
+
+    def task_sender(self) -> Optional[Callable[[bytes, int], int]]:
+        """What sends bytes of ZMTP at once, unless something has to leave before."""
+        connection, stream = self._connection, self._stream
+        is_free = connection is not None and connection.is_ready and not connection.has_unsent
+        return stream.send if is_free and stream is not None else None
+
+    def send_rest(self, data: Buffer) -> None:
+        """Send the rest of what a `task_sender` has begun."""
+        try:
+            if self._connection is not None:
+                self._connection.send_encoded(data)
+        except OSError:
+            pass  # `receive` will say so
+
+    def receive(self) -> List[List[bytes]]:
+        """The messages that have come, as lists of frames. Raises DisconnectedError when the connection has ended."""
+        connection = self._connection
+        if connection is None:
+            return []
+        try:
+            return connection.receive()
+        except (OSError, ZmtpError) as error:
+            raise DisconnectedError(
+                f"the connection to the scheduler at {self.address} ended ({error}):"
+                " the scheduler was stopped, or the network was cut"
+            ) from error
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until something arrives, the wake descriptor is written to, or the time is over; whether to receive,
+        or to finish connecting."""
+        connection = self._connection
+        if connection is not None:
+            events = select.POLLIN | select.POLLOUT if connection.has_unsent else select.POLLIN
+            if events != self._events:
+                self._events = events
+                self._poll.modify(connection.fileno(), events)
+        is_readable = False
+        for descriptor, events in self._poll.poll(max(0, int(min(timeout_seconds, 1e6) * 1000) + 1)):
+            if descriptor == self._wake_reader:
+                os.read(descriptor, 4096)
+                continue
+            if self.is_connecting:
+                return True
+            if events & select.POLLOUT:
+                self._flush()
+            is_readable = bool(events & _READABLE)
+        return is_readable
+
+    def _flush(self) -> None:
+        try:
+            if self._connection is not None:
+                self._connection.flush()
+        except OSError:
+            pass  # `receive` will say so
+
+    def after_fork_in_child(self) -> None:
+        """In a fork of the client's process: close its copies, so that the connection ends with the parent."""
+        stream, self._stream, self._connection = self._stream, None, None
+        if stream is not None:
+            stream.close()
+
+    def drop(self) -> None:
+        """Close the connection as it is; what is sent from now on is lost."""
+        stream, connection = self._stream, self._connection
+        self._stream = self._connection = None
+        self.is_connecting = False
+        if connection is not None:
+            self._has_spoken = connection.peer_has_spoken
+        if stream is not None:
+            self._poll.unregister(stream.fileno())
+            stream.close()
+
+    def close(self, linger_seconds: float, now: Callable[[], float]) -> None:
+        """Close the connection for good; what was sent has some time to leave."""
+        deadline = now() + linger_seconds
+        connection = self._connection
+        try:
+            while connection is not None and not connection.flush() and now() < deadline:
+                self.wait(deadline - now())
+        except OSError:
+            pass  # nobody is there to be told
+        self.drop()
+
+    # Why there is no connection -------------------------------------------------------------------------------------
+
+    def unreachable_error(self, error: OSError) -> SchedulerUnreachableError:
+        """Nobody can be connected to."""
+        return SchedulerUnreachableError(f"{why_not_connected(self._parsed, error)}; {self._what_to_do(error)}")
+
+    def _what_to_do(self, error: OSError) -> str:
+        if isinstance(error, PermissionError):
+            return "run as the user that the scheduler runs as, or let it listen at a tcp:// address"
+        if isinstance(error, ConnectionRefusedError) or error.errno == errno.ENOENT:
+            return f"start a scheduler there with `scaler_scheduler {self.address}`, or check the address"
+        return "check the address, and the firewalls in between"
+
+    def silence_error(self) -> ConnectionError:
+        """Who took the connection has not said Welcome in time: a scheduler that is busy, or another kind of server."""
+        has_spoken = self._has_spoken
+        is_unknown = not has_spoken and not self._is_scheduler
+        foreign = first_words(self._parsed, FIRST_WORDS_TIMEOUT_SECONDS) if is_unknown else b""
+        if foreign:
+            return NotASchedulerError(f"{why_foreign(self._parsed, foreign)}; check the address and the port")
+        why = why_not_greeted(self._parsed, has_spoken, self._is_scheduler)
+        return SchedulerUnreachableError(f"{why}; try again later, or look at its log")
+
+    def foreign_error(self, why: object) -> NotASchedulerError:
+        """What answers is not a scheduler of ours."""
+        return NotASchedulerError(
+            f"the program at {self.address} is not a Scaler scheduler, or speaks an incompatible protocol: {why};"
+            " check address and port, and that the scheduler speaks version 1 of the protocol"
+        )
+
+    def refusal_error(self, refusal: m.Refusal) -> ConnectionError:
+        """The exception that says what a Refusal says."""
+        if refusal.reason == m.RefusalReason.VERSION_MISMATCH:
+            return ProtocolVersionError(f"the scheduler at {self.address} cannot be used: {refusal.message}")
+        is_ending = refusal.reason == m.RefusalReason.SHUTTING_DOWN
+        kind = SchedulerShuttingDownError if is_ending else SchedulerRefusedError
+        return kind(f"the scheduler at {self.address} refused this client: {refusal.message}")
+
+
+def described(hello: m.Hello) -> m.Hello:
+    """A Hello that says which implementation this is."""
+    hello.implementation = m.Implementation(
+        name="scaler-sdk",
+        version=__version__,
+        language=f"Python {platform.python_version()} ({platform.python_implementation()})",
+    )
+    hello.host = socket.gethostname()
+    hello.process_id = os.getpid()
+    return hello

@@ -1,0 +1,137 @@
+"""One task, from a call to what is handed over: its function, its payload and what it needs.
+
+Rules: nothing that cannot be sent is handed over; bad arguments fail here, with a named error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from scaler import nesting
+from scaler.client.core.commands import Number, SubmitTask
+from scaler.client.functions import FunctionRecord, function_name
+from scaler.client.future import ScalerFuture
+from scaler.client.future_arguments import dump_with_futures
+from scaler.client.options import Options
+from scaler.client.shell.client_shell import ClientShell
+from scaler.client.shell.future_internals import has_failed
+from scaler.client.signatures import check_call
+from scaler.exceptions import (
+    ArgumentTypeError,
+    DisconnectedError,
+    MissingObjects,
+    ModuleUploadError,
+    SerializeObjectError,
+    TooManyReferences,
+)
+from scaler.serializer import Serializer
+from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, ObjectReference, join, parts_size
+from scaler.values.texts import description_of
+from scaler_protocol.wire import messages as m
+
+MAXIMUM_DEPENDENCIES = 0xFFFF  # of one task
+
+
+class Submission:
+    """Submits tasks with certain options through one client's shell."""
+
+    _shell: ClientShell
+    _serializer: Optional[Serializer]
+    _options: Options
+    _task_options: Optional[m.TaskOptions]  # of `_options`, as they travel; None: nothing out of the ordinary
+
+    def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
+        if not callable(fn):
+            raise ArgumentTypeError(f"a task needs a function to call, not {type(fn).__name__}")
+        self._shell.check_open()
+        try:
+            return self._shell.functions.add(fn)
+        except (DisconnectedError, ModuleUploadError, OSError):
+            raise
+        except Exception as error:
+            raise SerializeObjectError(
+                f"function {function_name(fn)} cannot be serialised: {description_of(error)};"
+                " what it closes over must be picklable (locks, sockets and open files are not)"
+            ) from error
+
+    def _submit_checked(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
+        if kwargs or not record.fewest <= len(args) <= record.most:
+            check_call(fn, args, kwargs)
+        return self._submit_general(record, fn, args, kwargs)
+
+    def _submit_general(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
+        """Any arguments at all: large ones become an object of their own."""
+        shell = self._shell
+        while not shell.functions.hold(record):
+            record = self._register(fn)
+        try:
+            return self._submit_held(record, fn, args, kwargs)
+        finally:
+            shell.functions.let_go(record)
+
+    def _submit_held(
+        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> ScalerFuture[Any]:
+        shell = self._shell
+        references: List[ObjectReference] = []
+        try:
+            parts, needed = dump_with_futures(shell, args, kwargs, self._serializer, references)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
+            ) from error
+        future: ScalerFuture[Any] = ScalerFuture(self, record)
+        if needed and self._ends_at_once(future, needed):
+            return future
+        count = len(references) + len(needed)
+        if count >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
+            raise TooManyReferences(
+                f"the arguments of {function_name(fn)} refer to {count} objects and futures, and a task can have at"
+                f" most {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
+            )
+        dependencies = [self._check_reference(reference) for reference in references]
+        arguments_id = 0
+        # SCL-CLT-009
+        if parts_size(parts) >= INLINE_BYTES:
+            shell.await_room()  # before the arguments take room in the cluster
+            arguments_id = shell.send_object(parts, "", m.ObjectKind.ARGUMENTS)
+            dependencies.insert(0, arguments_id)
+            payload = BY_DEPENDENCY
+        else:
+            payload = join(parts)
+        options = self._travelling_options()
+        if dependencies or needed:
+            size = parts_size(parts) if arguments_id else 0
+            shell.submit(SubmitTask(future, record.object_id, payload, options, dependencies, needed, size))
+        else:
+            shell.submit_plain(future, record.object_id, payload, options)
+        return future
+
+    def _ends_at_once(self, future: ScalerFuture[Any], predecessors: Sequence[ScalerFuture[Any]]) -> bool:
+        """Whether a task has its outcome already, since one that it needs has failed or was cancelled."""
+        is_cancelled = any(each.cancelled() for each in predecessors)
+        failed = next((each for each in predecessors if each.done() and has_failed(each)), None)
+        if failed is None and not is_cancelled:
+            return False
+        self._shell.check_open()
+        if is_cancelled or failed is None:
+            future._set_cancelled()
+        else:
+            future._set_failed_after(failed)
+        self._shell.hand_over(Number(future))
+        return True
+
+    def _travelling_options(self) -> Optional[m.TaskOptions]:
+        return self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
+
+    def _check_reference(self, reference: ObjectReference) -> int:
+        shell = self._shell
+        if shell.is_own_object(reference.object_id) and reference.object_id not in shell.value_objects:
+            raise MissingObjects(
+                f"object {reference.name!r} does not exist any more: it was cleared, send it again with send_object()"
+            )
+        return reference.object_id
