@@ -16,9 +16,9 @@ from typing import Dict, List
 
 from scaler.programs.scaler_options import SCALER
 from scaler.worker.worker_options import CLUSTER
-from scaler_appliance.shell.options import SCHEDULER
-from scaler_appliance.top.options import TOP
-from scaler_appliance.ui.options import UI
+from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler_appliance.top.top_options import TOP
+from scaler_appliance.ui.ui_options import UI
 from scaler_protocol.programs.options import Option, Program, Switch
 from scaler_protocol.programs.options.command_line import default_of
 

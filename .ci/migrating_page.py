@@ -16,9 +16,9 @@ from typing import Callable, Dict, Iterable, List
 
 from scaler.compat.table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
 from scaler.worker.worker_options import CLUSTER
-from scaler_appliance.shell.options import SCHEDULER
-from scaler_appliance.top.options import TOP
-from scaler_appliance.ui.options import UI
+from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler_appliance.top.top_options import TOP
+from scaler_appliance.ui.ui_options import UI
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/migrating.md"
 PROGRAMS = (SCHEDULER, CLUSTER, UI, TOP)

@@ -26,7 +26,7 @@ import yaml
 
 from scaler.worker import exit_codes
 from scaler.worker.worker_options import CLUSTER
-from scaler_appliance.shell.options import SCHEDULER
+from scaler_appliance.shell.scheduler_options import SCHEDULER
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 PROGRAMS = Path(sys.executable).parent
