@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from agent_core_bench import Bench
+from task_flow_bench import Bench
 
 from scaler.worker import frames
 from scaler_protocol import decode_struct
@@ -25,8 +25,7 @@ TIME_LIMIT_SECONDS = 5.0
 class Scene:
     def __init__(self) -> None:
         self.bench = Bench(slots=1)
-        self.bench.objects.shared = False
-        self.core = self.bench.core
+        self.core = self.bench.flow
         self.places: Dict[int, Tuple[int, frames.TaskChunk]] = {}  # processor and chunk of tasks that were dealt
 
     # States ---------------------------------------------------------------------------------------------------------

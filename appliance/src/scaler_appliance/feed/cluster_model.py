@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Optional, Sequence, Sized, Tuple, TypeVar, Union
+from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from scaler_appliance.feed.cluster_entities import (
     ClientRecord,
@@ -71,6 +71,10 @@ class ClusterModel:
 
         Raises MalformedMessageError when columns do not fit each other, or speak of what was never named.
         """
+        for batch in (
+            status.workers, status.processors, status.clients, status.functions, status.graphs, status.large_objects
+        ):  # fmt: skip
+            batch.check_columns()
         if self.scheduler is None or self.scheduler.scheduler_id != status.scheduler_id:
             self._clear()
             self.generation += 1
@@ -132,7 +136,7 @@ class ClusterModel:
         for (
             session, tasks, queued, sent, finished, failed, cpu_permille, resident, free, latency, bits,
             processors,
-        ) in _rows(
+        ) in zip(
             c.sessions, c.tasks, c.queued, c.sent, c.finished, c.failed, c.cpu_permille, c.resident_bytes,
             c.free_bytes, c.latency_microseconds, c.states, c.processors,
         ):  # fmt: skip
@@ -157,7 +161,7 @@ class ClusterModel:
 
     def _apply_processors(self, c: m.ProcessorColumns, now: int) -> None:
         by_worker: Dict[int, List[ProcessorRecord]] = {}
-        for worker_session, *figures, microseconds in _rows(
+        for worker_session, *figures, microseconds in zip(
             c.workers, c.process_ids, c.states, c.cpu_permille, c.resident_bytes, c.queued, c.task_clients,
             c.task_ids, c.task_functions, c.task_microseconds,
         ):  # fmt: skip
@@ -180,7 +184,7 @@ class ClusterModel:
         for identity in status.new_clients:
             self.clients.setdefault(identity.session, ClientRecord(identity))
         c = status.clients
-        for session, *figures in _rows(
+        for session, *figures in zip(
             c.sessions, c.tasks, c.finished, c.failed, c.canceled, c.bytes_in_flight, c.objects, c.object_bytes
         ):
             _known(self.clients, session, "client").take(*figures)
@@ -193,7 +197,7 @@ class ClusterModel:
         busy: Dict[int, FunctionRecord] = {}
         c = status.functions
         histograms = _histograms(c)
-        for number, finished, failed, busy_microseconds, running, waiting in _rows(
+        for number, finished, failed, busy_microseconds, running, waiting in zip(
             c.numbers, c.finished, c.failed, c.busy_microseconds, c.running, c.waiting
         ):
             function = _known(self.functions, number, "function")
@@ -214,7 +218,7 @@ class ClusterModel:
 
     def _apply_graphs(self, status: m.SchedulerStatus) -> None:
         c = status.graphs
-        for number, *figures in _rows(
+        for number, *figures in zip(
             c.numbers, c.clients, c.first_tasks, c.nodes, c.waiting, c.queued, c.running, c.succeeded, c.failed,
             c.canceled, c.started_unix_microseconds,
         ):  # fmt: skip
@@ -228,33 +232,14 @@ class ClusterModel:
         for identity in status.new_objects:
             self.objects.setdefault(identity.id, SharedObjectRecord(identity))
         c = status.large_objects
-        for object_id, owner, size, bits in _rows(c.ids, c.owners, c.sizes, c.states):
+        for object_id, owner, size, bits in zip(c.ids, c.owners, c.sizes, c.states):
             _known(self.objects, object_id, "object").take(owner, size, bits)
         for object_id in status.objects_gone:
             self.objects.pop(object_id, None)
 
 
-def _rows(first: Sequence[int], *others: Sequence[int]) -> Iterator[Tuple[int, ...]]:
-    """The rows of columns, all of which must be of the same length."""
-    for column in others:
-        _check(len(column) == len(first), first, column)
-    return zip(first, *others)
-
-
-def _check(is_right: bool, *columns: Sized) -> None:
-    if not is_right:
-        raise MalformedMessageError(f"SchedulerStatus: columns of {' and '.join(str(len(c)) for c in columns)} entries")
-
-
 def _histograms(c: m.FunctionColumns) -> Iterator[Dict[int, int]]:
     """For each function in turn how many tasks fell into which bucket."""
-    _check(len(c.duration_counts) == len(c.numbers), c.duration_counts, c.numbers)
-    _check(len(c.duration_buckets) == len(c.duration_tasks), c.duration_buckets, c.duration_tasks)
-    _check(sum(c.duration_counts) == len(c.duration_tasks), c.duration_counts, c.duration_tasks)
-    return _cut(c)
-
-
-def _cut(c: m.FunctionColumns) -> Iterator[Dict[int, int]]:
     start = 0
     for count in c.duration_counts:
         yield dict(zip(c.duration_buckets[start : start + count], c.duration_tasks[start : start + count]))

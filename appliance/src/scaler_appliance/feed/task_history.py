@@ -14,7 +14,6 @@ from collections import deque
 from itertools import islice
 from typing import Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 
 BLOCK_BYTES = 1500  # of a block without rows
@@ -77,12 +76,7 @@ class Found(NamedTuple):
 class _Block:
     def __init__(self, message: m.TaskRuns) -> None:
         count = len(message.end_microseconds)
-        columns: Sequence[Sequence[int]] = (
-            message.workers, message.processors, message.clients, message.functions, message.first_tasks,
-            message.counts, message.statuses, message.busy_microseconds, message.peak_memory_bytes, message.attempts,
-        )  # fmt: skip
-        if any(len(column) != count for column in columns):
-            raise MalformedMessageError("TaskRuns: columns are not of the same length")
+        message.check_columns()
         self.message = message
         self.failures = {each.entry: each.failure for each in message.failures}
         self.end = message.unix_microseconds / 1e6

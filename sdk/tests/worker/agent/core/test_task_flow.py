@@ -21,7 +21,7 @@ from scaler.worker.agent.core.processor_pool import BLOCKED_SLOT_SECONDS, MAXIMU
 from scaler.worker.agent.core.task_queue import HeldTasks, TaskTraits
 from scaler.worker.frames import FrameError, FrameKind
 from scaler.worker.progress import FINISHED
-from scaler_protocol import decode_struct
+from scaler_protocol import MalformedMessageError, decode_struct
 from scaler_protocol import messages as m
 
 # Dealing --------------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_deleted_objects_are_dropped_by_those_who_have_them():
 )
 def test_a_message_that_contradicts_itself_is_named(fields):
     message = m.Task(**{"ids": [1], "payload_sizes": [4], "function": FUNCTION, "codec": "c", **fields})
-    with pytest.raises(ValueError, match="agree"):
+    with pytest.raises(MalformedMessageError, match=r"^Task: "):
         Bench().flow.on_tasks(message, b"1234")
 
 

@@ -9,6 +9,7 @@ import pytest
 from worker_objects_bench import CHUNK, CREATE, INLINE, REMOTE, SHARED, Bench
 
 from scaler.worker.frames import ContentPlace
+from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory, object_name
 from scaler_protocol.host.spill import NoRoomError
@@ -153,7 +154,7 @@ def test_clearing_forgets_everything(bench):
     ],
 )
 def test_an_instruction_that_contradicts_itself_is_named(bench, fields, payload):
-    with pytest.raises(ValueError, match="ObjectInstruction"):
+    with pytest.raises(MalformedMessageError, match="ObjectInstruction"):
         bench.objects.on_instruction(m.ObjectInstruction(action=CREATE, ids=[9], **fields), payload)
 
 

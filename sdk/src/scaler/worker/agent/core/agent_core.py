@@ -48,6 +48,7 @@ from scaler.worker.exit_codes import EXIT_ERROR, EXIT_NO_SCHEDULER, EXIT_OK, EXI
 from scaler.worker.frames import Frame, FrameError, FrameKind
 from scaler.worker.served_functions import ServedFunctions
 from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Disconnect, EndCause, Ended, Interrupted, Opened, SessionEffect, Transmit
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
@@ -272,7 +273,7 @@ class AgentCore:
             return
         try:
             handler(message, payload)
-        except ValueError as error:
+        except MalformedMessageError as error:
             text = f"the scheduler's messages contradict each other ({error})"
             self._log(ERROR, f"Worker: {text}, reconnecting")
             self.session.interrupt(now, text)

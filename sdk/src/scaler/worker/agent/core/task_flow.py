@@ -85,7 +85,7 @@ class TaskFlow(ObjectListener):
     # From the scheduler -------------------------------------------------------------------------------------
 
     def on_tasks(self, message: m.Task, payload: Buffer) -> None:
-        """Tasks to run. Raises ValueError when the message contradicts itself."""
+        """Tasks to run. Raises MalformedMessageError if the message contradicts itself."""
         batch = batch_from_message(message, payload, self._settings.task_timeout_seconds)
         understood = CODECS if message.function_name else (PYTHON_CODEC,)
         if message.codec and message.codec not in understood:  # SCL-COD-004

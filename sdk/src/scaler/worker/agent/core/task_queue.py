@@ -167,15 +167,11 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
     Parameters:
         default_time_limit_seconds: for tasks that have none of their own; 0: none.
 
-    Raises ValueError when the columns and the payload disagree.
+    Raises MalformedMessageError if the columns and the payload disagree.
     """
-    count = len(message.ids)
     # SCL-WRK-015
-    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
-        raise ValueError("a Task message's ids, payload sizes and payload do not agree")
+    message.check_columns(len(payload))
     counts = message.dependency_counts
-    if len(counts) not in (0, count) or sum(counts) != len(message.dependencies):
-        raise ValueError("a Task message's dependency counts do not agree with its dependencies")
     options = message.options
     flags = 0
     if options.profiling:

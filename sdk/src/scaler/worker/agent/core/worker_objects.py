@@ -376,7 +376,7 @@ class WorkerObjects(ObjectSource):
     def on_instruction(self, message: m.ObjectInstruction, payload: bytes) -> List[int]:
         """Objects to come are announced, or others are gone; returns the ids of the latter.
 
-        Raises ValueError when the message contradicts itself.
+        Raises MalformedMessageError if the message contradicts itself.
         """
         if message.action == m.ObjectAction.CREATE:
             self._create(message, payload)
@@ -393,17 +393,15 @@ class WorkerObjects(ObjectSource):
         return gone
 
     def _create(self, message: m.ObjectInstruction, payload: bytes) -> None:
-        count = len(message.ids)
-        kinds = message.kinds or bytes(count)  # ObjectKind.VALUE is 0
-        if not count == len(message.sizes) == len(message.storages) == len(kinds):
-            raise ValueError("the columns of an ObjectInstruction do not agree")
+        message.check_columns()
+        kinds = message.kinds or bytes(len(message.ids))  # ObjectKind.VALUE is 0
         start = 0
         columns = zip(message.ids, message.sizes, message.storages, kinds)
         for object_id, size, storage, kind in columns:
             self._kinds[object_id] = kind
             if storage == m.ObjectStorage.INLINE or size == 0:
                 if start + size > len(payload):
-                    raise ValueError("an ObjectInstruction's payload is shorter than its sizes")
+                    raise MalformedMessageError("an ObjectInstruction's payload is shorter than its sizes")
                 self._inline[object_id] = payload[start : start + size]
                 start += size
             elif storage == m.ObjectStorage.SHARED and self.is_shared:
