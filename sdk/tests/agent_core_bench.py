@@ -19,6 +19,7 @@ from scaler.worker.agent.core.effects import (
     MeasureProcesses,
     OpenObjects,
     ReadChunk,
+    RemoveFiles,
     Send,
     SpawnProcessor,
     StopProcessor,
@@ -99,7 +100,7 @@ class Agent:
             self.logs.append(effect.text)
         elif isinstance(effect, Finish):
             self.exit_code = effect.exit_code if self.exit_code is None else self.exit_code
-        elif isinstance(effect, (OpenObjects, FindObject, WriteChunk, ReadChunk, KeepResult)):
+        elif isinstance(effect, (OpenObjects, FindObject, WriteChunk, ReadChunk, KeepResult, RemoveFiles)):
             if self.answers_files:
                 self.answer(effect)
             else:
@@ -110,7 +111,11 @@ class Agent:
     def answer(self, effect: Any) -> None:
         """Carry a file operation out."""
         core = self.core
-        if isinstance(effect, OpenObjects):
+        if isinstance(effect, RemoveFiles):
+            self.performed.append(effect)
+            for path in effect.paths:
+                self.files.pop(path, None)
+        elif isinstance(effect, OpenObjects):
             core.on_objects_opened(self.is_shared, PREFIX, self.now)
         elif isinstance(effect, FindObject):
             core.on_object_found(effect.object_id, effect.path in self.files)
@@ -122,7 +127,7 @@ class Agent:
             file[effect.offset : effect.offset + len(effect.chunk)] = effect.chunk
             core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
         elif isinstance(effect, ReadChunk):
-            chunk = bytes(self.files[effect.path][effect.offset : effect.offset + effect.length])
+            chunk = bytes(self.files.get(effect.path, b"")[effect.offset : effect.offset + effect.length])
             core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)
         elif effect.path in self.files:
             self.files[effect.target] = self.files.pop(effect.path)
@@ -132,9 +137,10 @@ class Agent:
 
     def answer_files(self) -> None:
         """Carry out what waits."""
+        self.turn()
         while self.unanswered:
             self.answer(self.unanswered.pop(0))
-        self.turn()
+            self.turn()
 
     def wait(self, seconds: float) -> None:
         """Time passes; the core is called whenever it wants to be."""

@@ -23,7 +23,7 @@ import time
 from array import array
 from itertools import accumulate, chain
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Sequence, TextIO, Tuple, Union, cast
+from typing import Any, Callable, Iterator, List, Optional, Protocol, Sequence, TextIO, Tuple, Union, cast
 
 from scaler.exceptions import CodecNotTakenError, MissingObjects, ObjectStorageFullError, WrongArgumentsError
 from scaler.values import coroutines
@@ -34,13 +34,10 @@ from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, du
 from scaler.values.texts import description_of
 from scaler.worker import resident_memory
 from scaler.worker.frames import TaskChunk, TasksFlag, large_result
-from scaler.worker.processor.defined_objects import Reader
+from scaler.worker.processor.defined_objects import DefinedObjects, Reader
 from scaler.worker.progress import LOADING
 from scaler_protocol.host.spill import NoRoomError, write_where_room_is
 from scaler_protocol.wire.messages import FailureKind
-
-if TYPE_CHECKING:
-    from scaler.worker.processor.processor import Processor
 
 logger = logging.getLogger("scaler")
 
@@ -67,6 +64,24 @@ class LargePayload(bytes):
     """The outcome of a task whose result went to a file: names the file."""
 
 
+class TaskHost(Protocol):
+    """What running tasks needs of the processor that it happens in."""
+
+    progress: memoryview
+    objects: DefinedObjects
+    name: str
+    process_id: int
+
+    def flush(self, chunk: RunningChunk) -> None:
+        """Send the outcomes that are there."""
+
+    def send_log(self, position: int, stream: int, text: str) -> None:
+        """Send what the task at `position` printed."""
+
+    def next_object_path(self) -> str:
+        """A path for the next large result."""
+
+
 class RunningChunk:
     """A chunk being run, shared by the main thread, which appends outcomes, and whoever flushes them."""
 
@@ -88,7 +103,7 @@ class RunningChunk:
         return len(list(self.remaining))
 
 
-def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
+def run_chunk(processor: TaskHost, chunk: RunningChunk) -> None:
     """Run what nobody else takes of a chunk."""
     objects, function_id = processor.objects, chunk.tasks.function
     first = None
@@ -121,7 +136,7 @@ def run_chunk(processor: Processor, chunk: RunningChunk) -> None:
         run_general(processor, chunk, function, serializer)
 
 
-def _send_notices(processor: Processor, position: int) -> None:
+def _send_notices(processor: TaskHost, position: int) -> None:
     """Say what the client of a task should know about the code that was loaded for it."""
     notices, processor.objects.notices = processor.objects.notices, []
     for notice in notices:
@@ -129,7 +144,7 @@ def _send_notices(processor: Processor, position: int) -> None:
         processor.send_log(position, NOTICE_STREAM, notice.to_log())
 
 
-def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[..., Any]) -> None:
+def run_plain(processor: TaskHost, chunk: RunningChunk, function: Callable[..., Any]) -> None:
     """The path of ordinary tasks: pickled arguments, nothing asked for but the result."""
     body = chunk.tasks.body
     start = offset = chunk.tasks.payload_offset
@@ -174,7 +189,7 @@ def run_plain(processor: Processor, chunk: RunningChunk, function: Callable[...,
 
 
 def run_general(
-    processor: Processor, chunk: RunningChunk, function: Callable[..., Any], serializer: Optional[Reader]
+    processor: TaskHost, chunk: RunningChunk, function: Callable[..., Any], serializer: Optional[Reader]
 ) -> None:
     """The path of tasks with dependencies, a Serializer, profiling or captured output."""
     tasks = chunk.tasks
@@ -208,7 +223,7 @@ def run_general(
 
 
 def _run_one(
-    processor: Processor,
+    processor: TaskHost,
     chunk: RunningChunk,
     function: Callable[..., Any],
     serializer: Optional[Reader],
@@ -238,7 +253,7 @@ def _run_one(
 
 
 def _run_served(
-    processor: Processor, chunk: RunningChunk, served: ServedFunction, content: Buffer, dependencies: Sequence[int]
+    processor: TaskHost, chunk: RunningChunk, served: ServedFunction, content: Buffer, dependencies: Sequence[int]
 ) -> bytes:
     """One call by name, in a neutral codec."""
     try:
@@ -258,7 +273,7 @@ def _run_served(
     return _dump_result(processor, chunk, result, served)
 
 
-def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, serializer: Optional[Reader]) -> bytes:
+def _dump_result(processor: TaskHost, chunk: RunningChunk, result: Any, serializer: Optional[Reader]) -> bytes:
     try:
         data: Union[bytes, Parts]
         if isinstance(serializer, ServedFunction):
@@ -279,7 +294,7 @@ def _dump_result(processor: Processor, chunk: RunningChunk, result: Any, seriali
         return _failure(processor, chunk, FailureKind.RESULT_NOT_SERIALIZABLE, error)
 
 
-def _failure(processor: Processor, chunk: RunningChunk, kind: FailureKind, error: BaseException) -> FailurePayload:
+def _failure(processor: TaskHost, chunk: RunningChunk, kind: FailureKind, error: BaseException) -> FailurePayload:
     frames = error.__traceback__
     while frames is not None and frames.tb_next is not None and _is_own(frames.tb_frame):
         frames = frames.tb_next
@@ -305,7 +320,7 @@ def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.endswith(_OWN_FILES)
 
 
-def _fail_all(processor: Processor, chunk: RunningChunk, payload: FailurePayload) -> None:
+def _fail_all(processor: TaskHost, chunk: RunningChunk, payload: FailurePayload) -> None:
     for position, _ in chunk.remaining:
         processor.progress[0] = position
         if chunk.tasks.flags & TasksFlag.PROFILING:
@@ -357,7 +372,7 @@ class _Profile:
 class _CapturedOutput:
     """Sends what one task prints to the agent, by lines, instead of to the worker's own output."""
 
-    def __init__(self, processor: Processor, position: int) -> None:
+    def __init__(self, processor: TaskHost, position: int) -> None:
         self._saved = (sys.stdout, sys.stderr)
         self._streams = (_TaskStream(processor, position, 1), _TaskStream(processor, position, 2))
         sys.stdout, sys.stderr = cast("Tuple[TextIO, TextIO]", self._streams)
@@ -374,8 +389,8 @@ class _TaskStream(io.TextIOBase):
     _MAXIMUM_CHARACTERS = 8192
     _MAXIMUM_FRAME_CHARACTERS = 64 * 1024  # however much is written at once: the scheduler takes no endless messages
 
-    def __init__(self, processor: Processor, position: int, stream: int) -> None:
-        self._processor: Optional[Processor] = processor
+    def __init__(self, processor: TaskHost, position: int, stream: int) -> None:
+        self._processor: Optional[TaskHost] = processor
         self._position = position
         self._stream = stream
         self._pending: List[str] = []
