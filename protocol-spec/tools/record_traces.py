@@ -7,7 +7,7 @@ traces/README.md.
 
 Rules:
 - A scenario waits for what it has caused, so that each line follows from the lines before it.
-- Names of the host and of directories are replaced: they say nothing about the protocol.
+- Names of the host and of directories are replaced, in tracebacks too: they say nothing about the protocol.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 from scaler_protocol.wire.zmtp import encode as lay_out
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
+TREE = str(TRACES.parents[1]).encode()
+TREE_SHOWN = b"/home/scaler".ljust(len(TREE), b"_")[: len(TREE)]  # as long: texts say how long they are
 MAXIMUM_MESSAGE_BYTES = 1 << 30
 DEADLINE_SECONDS = 20.0
 LONG_RUN = re.compile(rb"(.)\1{63,}", re.DOTALL)
@@ -132,7 +134,7 @@ def _line(name: str, is_peer: bool, frames: List[bytes]) -> Dict[str, Any]:
     if isinstance(message, m.Heartbeat):
         for processor in message.processors:
             processor.process_id = 2
-    all_frames = [encode(message), *frames[1:]]
+    all_frames = [encode(message), *(frame.replace(TREE, TREE_SHOWN) for frame in frames[1:])]
     return {**direction, "message": type(message).__name__, "frames": [shown(frame) for frame in all_frames]}
 
 
