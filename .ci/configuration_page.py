@@ -1,8 +1,8 @@
-"""The tables in docs/configuration.md, made from the programs' tables of options.
+"""The tables in docs/configuration.md, generated from the programs' option tables.
 
     .venv/bin/python .ci/configuration_page.py --write      (make configuration-page)
 
-Rules: what stands between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is made here; the rest is written
+Rules: the text between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is generated here; the rest is written
 by people. A test fails when what is there is not what is made.
 """
 
@@ -28,7 +28,7 @@ MARKED = re.compile(r"(<!-- options: (?P<program>[\w ]+) -->\n).*?(<!-- end -->)
 
 
 def page_of(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables regenerated."""
     return MARKED.sub(lambda marked: f"{marked[1]}{table_of(PROGRAMS[marked['program']])}{marked[3]}", text)
 
 
