@@ -2,8 +2,8 @@
 
     .venv/bin/python .ci/configuration_page.py --write      (make configuration-page)
 
-Rules: the text between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is generated here; the rest is written
-by people. A test fails when what is there is not what is made.
+Rules: the text between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is generated here; people write the
+    rest. A test fails if the generated text is out of date.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def table_of(program: Program) -> str:
 
 
 def row_of(program: Program, option: Option) -> List[str]:
-    flags = [f"`{flag}`" for flag in option.flags] or [f"`{option.title}`"]
+    flags = [f"`{flag}`" for flag in option.flags] or [f"`{option.label}`"]
     is_flag = isinstance(option.kind, Switch) and not option.kind.has_negation
     if isinstance(option.kind, Switch) and not is_flag:
         flags.append(f"`--no-{option.flags[-1][2:]}`")

@@ -115,7 +115,7 @@ def test_what_has_another_name_has_its_value_and_what_has_no_effect_is_told() ->
 
 def test_an_option_by_both_names_and_a_bad_value_are_faults() -> None:
     both = read("scaler_cluster tcp://127.0.0.1:1 -qs 1 -wtqs 2")
-    assert both.faults == ["-wtqs: this option is here twice, as -qs/--per-worker-queue-size too"]
+    assert both.faults == ["-wtqs: this option is set twice, also as -qs/--per-worker-queue-size"]
     assert "-wtqs: " in read("scaler_cluster tcp://127.0.0.1:1 -wtqs none").faults[0]
     assert read("scaler_ui tcp://127.0.0.1:1 --gui-address nonsense").faults == [
         "--gui-address: expected HOST:PORT, got 'nonsense'"
@@ -149,7 +149,7 @@ def test_workers_of_a_cloud_are_a_fault_that_says_what_to_do(
 ) -> None:
     code, fault = check_file(tmp_path, capsys, kind="aws_raw_ecs", count=1)[:2]
     assert code == "code 1"
-    assert "type: 'aws_raw_ecs' cannot be had, only baremetal_native: start scaler_cluster on the machines" in fault
+    assert "type: 'aws_raw_ecs' is not supported, only baremetal_native: start scaler_cluster on the machines" in fault
 
 
 def test_the_worker_manager_is_scaler_cluster_and_knows_one_kind() -> None:

@@ -42,7 +42,7 @@ from scaler_protocol import (
 )
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
-from scaler_protocol.host.connection import Connection, connect_by_shortcut, first_words
+from scaler_protocol.host.connection import Connection, connect_to_local_socket, first_words
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 
 LINGER_SECONDS = 1.0
@@ -159,7 +159,7 @@ class Transport:
 
     def _connect(self, deadline: float, is_wanted: Callable[[], bool]) -> None:
         """Connect to who listens. Raises OSError, NotWantedError."""
-        stream = connect_by_shortcut(self._parsed)
+        stream = connect_to_local_socket(self._parsed)
         self._is_scheduler = stream is not None
         if stream is None:
             family, target = resolve(self._parsed)
