@@ -162,7 +162,7 @@ def test_the_worker_manager_is_scaler_cluster_and_knows_one_kind() -> None:
     assert "-wmi has no effect: workers connect to the scheduler themselves" in checked.stdout
     refused = run("aws_hpc", "tcp://127.0.0.1:1")
     assert refused.returncode == 2
-    assert "workers of kind 'aws_hpc' cannot be started, only baremetal_native" in refused.stderr
+    assert "workers of kind 'aws_hpc' are not supported, only baremetal_native" in refused.stderr
 
 
 def test_an_earlier_option_of_files_alone_has_no_flag() -> None:

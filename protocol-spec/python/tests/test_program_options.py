@@ -328,7 +328,7 @@ def test_one_of_several_sections_is_chosen_by_its_number(file: Any) -> None:
     path = file("[[top]]\ncount = 1\n[[top]]\ncount = 2\n")
     assert read_file(path, "--config-entry", "2")[0].count == 2
     assert read_file(path, "--config-entry", "3")[1] == [
-        f"{path}: --config-entry 3 is above the number of sections [top], 2"
+        f"{path}: --config-entry 3 is above the number of [top] sections, 2"
     ]
 
 

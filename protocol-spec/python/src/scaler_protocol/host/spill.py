@@ -2,7 +2,7 @@
 
     scaler-…/token
              0000000000000001          in memory: a file
-                      0000000000000002 ─┐       on disk: a link, through the link below
+             0000000000000002 ─┐       on disk: a link, through the link below
              spill ────────────┴────▶  scaler-…/token, 3fa9…
 
 Rules:

@@ -12,7 +12,7 @@
         ],
     )
 
-        options = PROGRAM.read()  # exits for -h, --check and so on, and for errors
+    options = PROGRAM.read()  # exits for -h, --check and so on, and for errors
     options.timeout_seconds
 
 Rules:

@@ -1,7 +1,7 @@
 """Options of earlier generations: accepted, hidden from the help, and reported.
 
-        --per-worker-task-queue-size 10     was renamed: it sets the new option
-        --load-balance-seconds 1            no longer has an effect: a warning says why
+    --per-worker-task-queue-size 10     was renamed: it sets the new option
+    --load-balance-seconds 1            no longer has an effect: a warning says why
 
 Rules:
 - A command line or a file of an earlier generation never fails because of an option's name.
