@@ -1,4 +1,4 @@
-"""docs/migrating.md says what the code accepts of earlier generations, and the programs do accept it."""
+"""docs/migrating.md matches the compatibility tables, and the programs accept what it lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_page_tool() -> ModuleType:
 
 page = load_page_tool()
 
-# The command lines of the programs' documentation in either generation, with every option that they had.
+# The command lines in the documentation of both generations, with every option.
 COMMAND_LINES = """
 scaler_scheduler tcp://127.0.0.1:8516 --io-threads 1 -mt -1 -ct 60 -wt 60 -ot 60 -ls 1 -lbt 2 -qs 1000 -e builtin -p
 scaler_scheduler tcp://127.0.0.1:8516 -lp /dev/stdout -ll INFO -ma tcp://127.0.0.1:8518 --load-balance-seconds=-1
@@ -44,7 +44,7 @@ scaler_ui tcp://127.0.0.1:8518 --host 127.0.0.1 --port 50001
 scaler_ui tcp://127.0.0.1:8518 --gui-address 127.0.0.1:50001 -bi 0.5 -tl 500 -sri 1 -tc cert.pem -tk key.pem
 """.strip().splitlines()
 
-# The example of the second generation's README, with a few keys more.
+# The example of the second generation's README, with a few more keys.
 FILE = """
 [object_storage_server]
 bind_address = "tcp://127.0.0.1:8517"
