@@ -1,7 +1,7 @@
-# Every command of the tree. Each sets up what it needs by itself, once; `make` alone lists them.
+# All commands of the tree. Each sets up what it needs, once; `make` alone lists them.
 #
-# The set-up is in .ci/prepare. A stamp file in each virtual environment says that it is done; it is done again when a
-# pyproject.toml or a list of tools changes, or when the tree has moved, since the environments hold absolute paths.
+# The set-up is in .ci/prepare. A stamp file in each virtual environment marks it as complete. It runs again when a
+# pyproject.toml or a list of tools changes, or when the tree has moved, because the environments contain absolute paths.
 
 PYTHON ?= python3
 PYPY ?= pypy3
@@ -22,10 +22,10 @@ MAKEFLAGS += --no-print-directory
 help:  ## list the commands
 	@echo 'make COMMAND, where COMMAND is one of:'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
-	@echo "ARGS='...' is passed on: make test ARGS='sdk/tests -k cancel'; JOBS=1 runs one test at a time"
+	@echo "ARGS='...' adds arguments: make test ARGS='sdk/tests -k cancel'; JOBS=1 runs one test at a time"
 
 .PHONY: demo
-demo: .venv/.packages  ## start a cluster on this machine and give it work
+demo: .venv/.packages  ## start a cluster on this machine and run tasks on it
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
@@ -44,32 +44,32 @@ pythons:  ## run the SDK's fast tests on every CPython that is here (ARGS='3.9 3
 	@$(PYTHON) .ci/pythons.py $(ARGS)
 
 .PHONY: dropin
-dropin: .venv/.packages  ## run the tests of parfun and pargraph against this tree, from GitHub (ARGS='--sources FOLDER')
+dropin: .venv/.packages  ## run the test suites of parfun and pargraph, from GitHub, against this tree (ARGS='--sources FOLDER')
 	@$(IN_VENV) .ci/dropin $(ARGS)
 
 .PHONY: conformance
-conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol here: dist/conformance/index.html
+conformance: .venv/.tools cpp-worker  ## test all implementations of the protocol in this tree: dist/conformance/index.html
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
 
 .PHONY: mutants
-mutants: .venv/.tools  ## run all wrong peers against all conformance cases, and record who catches whom (ARGS=--anew: all of it)
+mutants: .venv/.tools  ## run all mutants against all conformance cases, and record which case catches which (ARGS=--anew: all of it)
 	@mkdir -p build
 	@cd conformance-tests && nice $(CURDIR)/$(IN_VENV) -m mutants.record $(ARGS) 2> $(CURDIR)/build/mutants.log
 
 .PHONY: cpp-worker
-cpp-worker:  ## build the worker in C++ in build/cpp-worker
+cpp-worker:  ## build the C++ worker in build/cpp-worker
 	@$(PREPARE) cpp_worker
 
 .PHONY: browser
-browser:  ## set up what the tests of scaler_ui's pages need, in build/browser
+browser:  ## set up the browser for the tests of scaler_ui's pages, in build/browser
 	@$(PREPARE) browser
 
 .PHONY: screenshots
-screenshots: .venv/.tools browser  ## take the pictures of docs/monitoring.md anew, in some minutes
+screenshots: .venv/.tools browser  ## retake the screenshots of docs/monitoring.md; takes minutes
 	@$(IN_VENV) docs/take_screenshots.py $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
+simulate: .venv/.tools  ## simulate SEEDS=100000 histories of a cluster, starting with seed FIRST=0
 	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
 
 .PHONY: bench
@@ -77,58 +77,58 @@ bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tre
 	@$(IN_VENV) benchmarks/run.py $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: .venv/.tools .venv-pypy/.packages  ## measure it beside comparable systems
+bench-peers: .venv/.tools .venv-pypy/.packages  ## measure this tree and comparable systems
 	@$(IN_VENV) benchmarks/run_peers.py $(ARGS)
 
 .PHONY: situations
-situations: .venv-situations/.packages  ## run everyday situations against comparable engines, and write docs/situations.md
+situations: .venv-situations/.packages  ## run everyday situations on comparable engines, and write docs/situations.md
 	@.venv-situations/bin/python sdk/tests/situations/run_situations.py --page docs/situations.md $(ARGS)
 
 .PHONY: dist
-dist: dist-wheels dist-pypy dist-pex dist-nuitka  ## build all forms that users download, in dist (nuitka takes minutes)
+dist: dist-wheels dist-pypy dist-pex dist-nuitka  ## build all downloadable forms, in dist (nuitka takes minutes)
 
 .PHONY: dist-wheels
 dist-wheels: dist/wheels/.built  ## build wheels and source archives of the four packages in dist/wheels
 
 .PHONY: dist-pypy
-dist-pypy: .venv/.tools .venv-pypy/.packages  ## build the scheduler with PyPy in one file (PYPY_HOME=... for a PyPy of yours)
+dist-pypy: .venv/.tools .venv-pypy/.packages  ## build the scheduler with PyPy as one file (PYPY_HOME=... selects a PyPy)
 	@$(IN_VENV) packaging/pypy/build.py --pypy '$(if $(PYPY_HOME),$(PYPY_HOME)/bin/pypy3,$(PYPY))'
 
 .PHONY: dist-pex
 dist-pex: dist/pex/scaler_scheduler.pex  ## build one file for machines with PyPy or Python
 
 .PHONY: dist-nuitka
-dist-nuitka: dist/nuitka/scaler_scheduler  ## build one file for machines without, compiled from CPython; takes minutes
+dist-nuitka: dist/nuitka/scaler_scheduler  ## build one file for machines without Python, compiled from CPython; takes minutes
 
 .PHONY: measure-packaging
-measure-packaging: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## measure the forms that are built in dist
+measure-packaging: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## measure the forms in dist
 	@$(IN_VENV) packaging/measure.py $(ARGS)
 
 .PHONY: release-files
-release-files:  ## gather what `make dist` built in dist/release, with a bill of materials and checksums
+release-files:  ## collect the files of `make dist` in dist/release, with a bill of materials and checksums
 	@$(PYTHON) packaging/release.py collect checksums
 
 .PHONY: checksums
-checksums:  ## write the checksums of all files in dist/release anew
+checksums:  ## rewrite the checksums of all files in dist/release
 	@$(PYTHON) packaging/release.py checksums
 
 .PHONY: venv
-venv: .venv/.tools  ## set up .venv: the four packages, editable, and the tools of development
+venv: .venv/.tools  ## set up .venv: the four packages, editable, and the development tools
 
 .PHONY: configuration-page
-configuration-page: .venv/.packages  ## write the tables in docs/configuration.md anew, from the programs' options
+configuration-page: .venv/.packages  ## regenerate the tables in docs/configuration.md from the programs' options
 	@$(IN_VENV) .ci/configuration_page.py --write
 
 .PHONY: migrating-page
-migrating-page: .venv/.packages  ## write the tables in docs/migrating.md anew, from what the code accepts
+migrating-page: .venv/.packages  ## regenerate the tables in docs/migrating.md from the compatibility tables
 	@$(IN_VENV) .ci/migrating_page.py --write
 
 .PHONY: clean
-clean:  ## remove what was built, and caches; the environments stay (rm -rf .venv*)
+clean:  ## remove build results and caches, but keep the environments (rm -rf .venv*)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name '.venv*' -prune -o -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 -r rm -rf
 
-# What is built, anew when its sources have changed.
+# Build results, rebuilt when their sources have changed.
 
 PACKAGE_SOURCES := $(shell find $(DISTRIBUTIONS:=/src) -type f ! -path '*/__pycache__/*') \
 	$(foreach file,pyproject.toml README.md LICENSE,$(DISTRIBUTIONS:=/$(file)))
@@ -143,7 +143,7 @@ dist/pex/scaler_scheduler.pex: dist/wheels/.built packaging/pins.txt $(wildcard 
 dist/nuitka/scaler_scheduler: dist/wheels/.built packaging/pins.txt $(wildcard packaging/nuitka/*.py) .venv-packaging/.nuitka
 	@.venv-packaging/bin/python packaging/nuitka/build.py dist/wheels $@
 
-# The stamps. The first line of each is the folder that the environment was made in.
+# The stamps. The first line of each is the folder in which the environment was created.
 
 MADE_HERE = $(filter $(CURDIR),$(shell head -n 1 $(1) 2>/dev/null))
 PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)

@@ -1,9 +1,9 @@
-"""The tables in docs/configuration.md, made from the programs' tables of options.
+"""The tables in docs/configuration.md, generated from the programs' option tables.
 
     .venv/bin/python .ci/configuration_page.py --write      (make configuration-page)
 
-Rules: what stands between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is made here; the rest is written
-by people. A test fails when what is there is not what is made.
+Rules: the text between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is generated here; people write the
+    rest. A test fails if the generated text is out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MARKED = re.compile(r"(<!-- options: (?P<program>[\w ]+) -->\n).*?(<!-- end -->)
 
 
 def page_of(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables regenerated."""
     return MARKED.sub(lambda marked: f"{marked[1]}{table_of(PROGRAMS[marked['program']])}{marked[3]}", text)
 
 
@@ -43,7 +43,7 @@ def table_of(program: Program) -> str:
 
 
 def row_of(program: Program, option: Option) -> List[str]:
-    flags = [f"`{flag}`" for flag in option.flags] or [f"`{option.title}`"]
+    flags = [f"`{flag}`" for flag in option.flags] or [f"`{option.label}`"]
     is_flag = isinstance(option.kind, Switch) and not option.kind.has_negation
     if isinstance(option.kind, Switch) and not is_flag:
         flags.append(f"`--no-{option.flags[-1][2:]}`")

@@ -2,8 +2,8 @@
 
     .venv/bin/python .ci/migrating_page.py --write      (make migrating-page)
 
-Rules: what stands between the markers `<!-- table: NAME -->` and `<!-- end -->` is made here; the rest is written by
-people. A test fails when what is there is not what is made.
+Rules: the text between the markers `<!-- table: NAME -->` and `<!-- end -->` is generated here; people write the rest.
+    A test fails if the generated text is out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MANY_NAMES = 12
 
 
 def page_of(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables regenerated."""
     return MARKED.sub(lambda marked: f"{marked[1]}{TABLES[marked['name']]()}{marked[3]}", text)
 
 

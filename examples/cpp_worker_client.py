@@ -1,7 +1,7 @@
-"""Use a worker in C++ beside one in Python: tasks go where their function, and what they need, is found.
+"""Use a C++ worker beside a Python worker: a task goes to a worker that serves its function and has its capabilities.
 
-The worker in C++ is built by `make cpp-worker`. It knows nothing of Python: its functions have names, and their
-arguments travel as JSON or as bytes.
+`make cpp-worker` builds the C++ worker. It contains no Python: its functions have names, and their arguments travel as
+JSON or as bytes.
 
 Prints:
     ........:::::::::::::::::::::::::::::::
@@ -39,13 +39,13 @@ LANGUAGE = NamedFunction("example.org/language")
 
 
 def draw(steps: List[int]) -> str:
-    """A row of the picture: the later a point leaves the circle, the darker it is."""
+    """A row of the picture: the longer a point stays in the circle, the darker it is."""
     return "".join(".:-=+*%"[min(count.bit_length() - 1, 6)] for count in steps)
 
 
 def main() -> None:
     if not CPP_WORKER.exists():
-        sys.exit("There is no worker in C++. To build it: make cpp-worker")
+        sys.exit(f"no C++ worker at {CPP_WORKER}: build it with `make cpp-worker`")
     with contextlib.ExitStack() as stack:
         scheduler = Scheduler(logging_level="WARNING")
         scheduler.start()
@@ -64,7 +64,7 @@ def main() -> None:
 
 def use(address: str) -> None:
     with Client(address=address) as client:
-        # Only the worker in C++ serves this function, and only Python workers can load `draw`.
+        # Only the C++ worker serves this function, and only Python workers can load `draw`.
         rows = client.map(MANDELBROT_ROW, *zip(*((y / 5, -2.2, 1.0, 39, 500) for y in range(-6, 7))))
         lines = [client.submit(draw, row) for row in rows]
         print("\n".join(line.result() for line in lines))
@@ -72,7 +72,7 @@ def use(address: str) -> None:
         digest = client.submit(SHA256, bytes(1_000_000)).result()
         print(f"SHA-256 of a megabyte: {digest.hex()[:16]}...")
 
-        # Both serve this one: what the task needs decides.
+        # Both serve this function: the capability decides.
         for capability in ("native", "python"):
             future = client.submit_verbose(LANGUAGE, (), {}, capabilities={capability: 0})
             print(f"with the capability {capability}: {future.result()}")

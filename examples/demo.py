@@ -1,9 +1,9 @@
-"""Start a scheduler and a worker on this machine, give it work, and tell what happened.
+"""Start a scheduler and a worker on this machine, run tasks, and report the results.
 
     python examples/demo.py [--workers N]
 
-First some hundred tasks of real work through `submit`, taken as they complete; then 100 000 small ones
-through `map`. Both answers are checked. Ctrl-C ends everything.
+First some hundred tasks of real work through `submit`, collected as they complete; then 100 000 small ones
+through `map`. The demo checks both results. Ctrl-C ends everything.
 """
 
 import argparse
@@ -26,7 +26,7 @@ INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 
 
 def count_primes(start: int, stop: int) -> Tuple[int, int]:
-    """Count the primes from `start` up to `stop`; also tell which process did it."""
+    """Count the primes from `start` up to `stop`; also return the id of this process."""
     divisors = [n for n in range(2, int(stop**0.5) + 1) if all(n % d for d in range(2, int(n**0.5) + 1))]
     count = 0
     for number in range(max(start, 2), stop):
@@ -46,7 +46,7 @@ def square(value: int) -> int:
 
 
 def show_progress(done: int, total: int) -> None:
-    """Draw a bar that replaces the last one, where somebody can see it."""
+    """Draw a progress bar over the last one, on a terminal."""
     if sys.stdout.isatty():
         bar = "#" * (BAR_WIDTH * done // total)
         print(f"\r  [{bar:<{BAR_WIDTH}}] {done}/{total}", end="\n" if done == total else "", flush=True)
@@ -67,7 +67,7 @@ def run_prime_tasks(client: Client) -> None:
         show_progress(done, PRIME_TASKS)
 
     assert primes == HOW_MANY_PRIMES, f"counted {primes} primes instead of {HOW_MANY_PRIMES}"
-    print(f"  {primes:,} primes; {told(PRIME_TASKS, started)}; processors used: {len(processes)}\n")
+    print(f"  {primes:,} primes; {rate(PRIME_TASKS, started)}; processors used: {len(processes)}\n")
 
 
 def run_small_tasks(client: Client) -> None:
@@ -76,17 +76,17 @@ def run_small_tasks(client: Client) -> None:
     squares = client.map(square, range(SMALL_TASKS))
 
     assert squares == [value * value for value in range(SMALL_TASKS)], "a square is wrong"
-    print(f"  all correct; {told(SMALL_TASKS, started)}\n")
+    print(f"  all correct; {rate(SMALL_TASKS, started)}\n")
 
 
-def told(tasks: int, started: float) -> str:
+def rate(tasks: int, started: float) -> str:
     seconds = time.monotonic() - started
     return f"{tasks:,} tasks in {seconds:.2f} s = {tasks / seconds:,.0f} tasks/s"
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    parser = argparse.ArgumentParser(description="Start a local cluster, give it work, tell what happened.")
-    parser.add_argument("--workers", type=int, help="slots of the worker; by default usable CPUs less one")
+    parser = argparse.ArgumentParser(description="Start a local cluster, run tasks on it, and report the results.")
+    parser.add_argument("--workers", type=int, help="slots of the worker; by default usable CPUs minus one")
     workers = parser.parse_args(arguments).workers
 
     cluster = None
@@ -100,12 +100,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
             run_prime_tasks(client)
             run_small_tasks(client)
     except KeyboardInterrupt:
-        print("\ninterrupted, ending the cluster", file=sys.stderr)
+        print("\ninterrupted, stopping the cluster", file=sys.stderr)
         return INTERRUPTED
     finally:
         if cluster is not None:
             cluster.shutdown()
-    print("The cluster has ended. Next: docs/quickstart.md, and examples/ for shorter programs.")
+    print("The cluster has stopped. Next: docs/quickstart.md, and examples/ for shorter programs.")
     return 0
 
 

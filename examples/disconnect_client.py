@@ -1,9 +1,9 @@
-"""Give up what a client has asked for, and leave.
+"""Cancel a client's tasks, then disconnect it.
 
 Prints:
     the unfinished task is cancelled
-    the client works on: 3
-    the client has left
+    the client still works: 3
+    the client has disconnected
 """
 
 import time
@@ -24,15 +24,15 @@ def main() -> None:
     except CancelledError:
         print("the unfinished task is cancelled")
 
-    # The client itself can go on.
-    print("the client works on:", client.submit(max, 1, 3).result())
+    # The client remains usable.
+    print("the client still works:", client.submit(max, 1, 3).result())
 
-    # disconnect() is for good: this client takes no more tasks. Scheduler, workers and other clients stay.
+    # disconnect() is final: this client accepts no more tasks. Scheduler, workers and other clients keep running.
     client.disconnect()
-    print("the client has left")
+    print("the client has disconnected")
 
-    # Where the scheduler is not protected, client.shutdown() would end it and all workers, for every client.
-    # A local cluster is protected unless made with protected=False, and ends with its own shutdown().
+    # If the scheduler is not protected, client.shutdown() stops it and all workers, for every client.
+    # A local cluster is protected unless created with protected=False, and its own shutdown() stops it.
     cluster.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""Run tasks that depend on each other as a graph: the cluster runs what is ready, results in between stay there.
+"""Run a graph of tasks: the cluster runs tasks as they become ready, and keeps the intermediate results.
 
 Prints:
     {'report': 'north: 60, south: 15'}
@@ -23,7 +23,7 @@ def report(north: int, south: int) -> str:
 def main() -> None:
     cluster = SchedulerClusterCombo(n_workers=2)
 
-    # A tuple that begins with a callable is a task; what equals a key stands for that key's value.
+    # A tuple whose first item is callable is a task; an argument that equals a key stands for that key's value.
     graph = {
         "home": "north",
         "north prices": (load, "home"),
@@ -36,7 +36,7 @@ def main() -> None:
     with Client(address=cluster.get_address()) as client:
         print(client.get(graph, ["report"]))
 
-        # Or futures, one for each key that is asked for. Nothing that these do not need is run.
+        # Or futures, one for each requested key. Only tasks that these keys need are run.
         futures = client.get(graph, ["north sum"], block=False)
         print(futures["north sum"].result())
 

@@ -19,14 +19,14 @@ def main() -> None:
     cluster = SchedulerClusterCombo(n_workers=2)
 
     with Client(address=cluster.get_address()) as client:
-        # One iterable: an argument each. The result is a list, in the order of the arguments.
+        # One iterable: one argument per call. The result is a list, in the order of the arguments.
         roots = client.map(math.sqrt, range(100))
         print(roots[81])
 
         # Tuples in a single iterable are unpacked: a tuple holds the arguments of one call.
         print(client.map(pow, [(1, 5), (2, 3), (3, 2)]))
 
-        # More iterables: the first arguments, the second arguments, as with the builtin `map`.
+        # Several iterables: the first arguments, the second arguments, as with the builtin `map`.
         print(client.map(add, [1, 2, 3], [10, 20, 30]))
 
     cluster.shutdown()

@@ -1,4 +1,4 @@
-"""Tasks that submit tasks and wait for them, to any depth, however few workers there are.
+"""Tasks that submit tasks and wait for them, to any depth, on any number of workers.
 
 Prints:
     55
@@ -11,8 +11,7 @@ from scaler import Client, SchedulerClusterCombo
 def fibonacci(client: Client, n: int) -> int:
     if n < 2:
         return n
-    # The client that was passed in works inside a task as it does outside. While a task waits for others,
-    # somebody else has its place.
+    # A client passed to a task works as it does outside. While a task waits for others, its slot runs other tasks.
     smaller = [client.submit(fibonacci, client, n - 1), client.submit(fibonacci, client, n - 2)]
     return sum(future.result() for future in smaller)
 

@@ -1,4 +1,4 @@
-"""Say how a task is to be run: how often, how long, where, and how early.
+"""Task options: retries, time limits, capabilities and priorities.
 
 Prints:
     a thumbnail of cat.png
@@ -25,8 +25,8 @@ def main() -> None:
     cluster = SchedulerClusterCombo(n_workers=2, per_worker_capabilities={"gpu": 1})
 
     with Client(address=cluster.get_address()) as client:
-        # A view of the client: its tasks run again when their process dies, and may take a minute each.
-        # The function's own `timeout` stays its own.
+        # A view of the client: its tasks are retried if their process dies, and may take a minute each.
+        # The keyword `timeout` of `submit` belongs to the function.
         careful = client.options(retries=2, timeout=60)
         print(careful.submit(thumbnail, "cat.png", timeout=5).result())
 
@@ -35,7 +35,7 @@ def main() -> None:
         except TaskTimeoutError as error:
             print(type(error).__name__)
 
-        # Only workers that offer a GPU get it, and before other tasks that wait.
+        # Only workers that offer a GPU run it, ahead of other waiting tasks.
         on_gpu = client.options(capabilities={"gpu": 1}, priority=10)
         print(on_gpu.submit(draw, 1).result())
 

@@ -23,7 +23,7 @@ def main() -> None:
     table = list(range(1_000_000))
 
     with Client(address=cluster.get_address()) as client:
-        # The reference stands for the object. The name is for people who watch the cluster, and optional.
+        # The reference stands for the object. The optional name is shown by monitors.
         table_reference = client.send_object(table, name="table")
 
         # A task that gets the reference as an argument sees the object itself.

@@ -21,7 +21,7 @@ def divide(dividend: int, *, by: int) -> float:
 
 
 def main() -> None:
-    # A scheduler and two workers on this machine, each in a process of its own.
+    # A scheduler, and a worker with two slots, as processes on this machine.
     cluster = SchedulerClusterCombo(n_workers=2)
 
     with Client(address=cluster.get_address()) as client:
@@ -30,11 +30,11 @@ def main() -> None:
         futures = [client.submit(square, value) for value in range(5)]
         print([future.result() for future in futures])
 
-        # What works with the futures of concurrent.futures works with these.
+        # The functions of concurrent.futures accept these futures.
         futures = [client.submit(divide, value, by=2) for value in (4, 6, 10)]
         print(sum(future.result() for future in as_completed(futures)))
 
-        # An exception of the task is raised where its result is asked for.
+        # result() raises the exception of the task.
         try:
             client.submit(divide, 1, by=0).result()
         except ZeroDivisionError as error:

@@ -1,4 +1,4 @@
-"""What the tree-wide tests share: a local cluster, made when a test first needs it, and a word on PyPy."""
+"""Shared by the tree-wide tests: a local cluster, started on demand, and the summary of the PyPy suites."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster_address() -> Iterator[str]:
 
 @pytest.fixture
 def lines_but_log_lines(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], List[str]]:
-    """What a program printed by itself, in lines; a cluster that it started logs to the same place.
+    """The lines that a program printed itself; a cluster that it started logs to the same stream.
 
     A line is written at once: a log line comes before or after it, and not before its end.
     """
@@ -35,7 +35,7 @@ def lines_but_log_lines(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], List
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the suites that ran on PyPy counted: here each of them is a single test."""
+    """Show the counts of the PyPy suites: here each of them is a single test."""
     for report in terminalreporter.getreports("passed"):
         for name, text in report.user_properties:
             if name == "on PyPy":

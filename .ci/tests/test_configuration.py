@@ -1,6 +1,6 @@
-"""The tables of options and all that is made from them say the same.
+"""The option tables and everything generated from them agree.
 
-Rules: each program is asked by its own command, not only its table; examples of files in the documentation are valid.
+Rules: each program's command is checked, not only its table; example files in the documentation are valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 TOML_FENCE = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "tcp://127.0.0.1:2345"
 EVERY_PROGRAMS = {"--help", "--version", "--print-completion"}
-SECRETS = {"SCALER_UI_TOKEN"}  # which have a variable, and no option that others could read
+SECRETS = {"SCALER_UI_TOKEN"}  # have a variable, but no option, which other users could read
 CONFIGURED = {"--config", "--check", "--print-config"}
 
 

@@ -1,15 +1,15 @@
-"""The documentation says nothing that does not run.
+"""The documentation runs: its programs, commands, links and error names are checked.
 
 Rules, for README.md, the README.md of each distribution, and docs/:
-- Every ```python fence is a whole program. It runs by itself, in a process of its own, and must not fail.
-  An address in it, or none, stands for that of a cluster which the test has ready; where the program starts a cluster
-  itself, for one that is free.
+- Every ```python fence is a whole program. It runs in a separate process, and must not fail.
+  The address in it, or its absence, stands for that of a cluster that the test has started; if the program starts a
+  cluster itself, for a free one.
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
-- `<!-- example: output -->` above a fence of any kind: this is exactly what the last program prints,
-  but for the log lines of a cluster that it started.
+- `<!-- example: output -->` above a fence of any kind: this is the exact output of the last program,
+  except for the log lines of a cluster that it started.
 - A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options.
-- A link to a file leads to one, and docs/README.md has a link to every page.
-- The client's page names all errors, and none that there are not. (For options see test_configuration.py.)
+- Every link to a file is valid, and docs/README.md links to every page.
+- The client's page names exactly the errors that exist. (For options see test_configuration.py.)
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROGRAM_FENCES = [fence for fence in PYTHON_FENCES if fence.marker != "compile o
 
 
 def expected_output(program: Fence) -> str:
-    """What the fence right after a program's says it prints; nothing when none does."""
+    """The expected output, from the fence right after the program; empty if there is none."""
     following = FENCES[FENCES.index(program) + 1 :]
     if following and following[0].marker == "output" and following[0].page == program.page:
         return following[0].text

@@ -57,7 +57,7 @@ def test_demo_checks_its_own_answers() -> None:
     assert finished.returncode == 0, finished.stderr
     assert "348,513 primes; 400 tasks in" in finished.stdout
     assert "100,000 tasks in" in finished.stdout
-    assert "The cluster has ended." in finished.stdout
+    assert "The cluster has stopped." in finished.stdout
 
 
 def test_interrupted_demo_leaves_no_process_behind() -> None:
@@ -82,6 +82,6 @@ def test_interrupted_demo_leaves_no_process_behind() -> None:
         _, errors = demo.communicate(timeout=30)
 
     assert demo.returncode == 130
-    assert errors.strip() == "interrupted, ending the cluster"
+    assert errors.strip() == "interrupted, stopping the cluster"
     with pytest.raises(ProcessLookupError):
         os.killpg(demo.pid, 0)

@@ -1,14 +1,14 @@
-"""Who may import whom, read from the sources; nothing is imported to find out.
+"""Import rules between packages, checked on the sources without importing them.
 
 Rules:
-- Of our own packages, `scaler` and `scaler_appliance` may import `scaler_protocol`; there is no other arrow.
-  `scaler_conformance` imports none of ours: it must not judge an implementation by code of that same one.
-- A core decides and never does: clock, randomness, sockets, threads, files and processes are outside. It imports itself
-  and what `CORES` says, and whatever it reaches there is as pure as the core must be. Of the packages around it counts
-  what importing them runs: what their functions import when they are called is not the core's doing.
-- The web stack is `scaler_appliance.ui`'s alone, and nobody imports that: a scheduler starts without either. In turn it
-  imports nothing of the scheduler, which it only listens to.
-- A rule nobody has seen bite is no rule: the second half of this file breaks each of them on made-up sources.
+- Of our own packages, `scaler` and `scaler_appliance` may import `scaler_protocol`; other imports between packages are
+  forbidden. `scaler_conformance` imports none of ours: it must not judge an implementation by its own code.
+- A core has no side effects: clock, randomness, sockets, threads, files and processes are outside. It imports only
+  itself and what `CORES` says, and the modules that it reaches there are equally pure. For packages around these, what
+  importing them runs counts; what their functions import when they are called does not.
+- Only `scaler_appliance.ui` imports the web stack, and no module imports `ui`: a scheduler starts without either. In
+  turn it imports nothing of the scheduler, whose status it subscribes to.
+- Every rule is tested: the second half of this file breaks each of them on made-up sources.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def test_the_ui_imports_nothing_of_the_scheduler(tree: Sources) -> None:
     assert scheduler_in_the_ui(tree) == []
 
 
-# The rules bite.
+# The rules find violations.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""docs/migrating.md says what the code accepts of earlier generations, and the programs do accept it."""
+"""docs/migrating.md matches the compatibility tables, and the programs accept what it lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_page_tool() -> ModuleType:
 
 page = load_page_tool()
 
-# The command lines of the programs' documentation in either generation, with every option that they had.
+# The command lines in the documentation of both generations, with every option.
 COMMAND_LINES = """
 scaler_scheduler tcp://127.0.0.1:8516 --io-threads 1 -mt -1 -ct 60 -wt 60 -ot 60 -ls 1 -lbt 2 -qs 1000 -e builtin -p
 scaler_scheduler tcp://127.0.0.1:8516 -lp /dev/stdout -ll INFO -ma tcp://127.0.0.1:8518 --load-balance-seconds=-1
@@ -44,7 +44,7 @@ scaler_ui tcp://127.0.0.1:8518 --host 127.0.0.1 --port 50001
 scaler_ui tcp://127.0.0.1:8518 --gui-address 127.0.0.1:50001 -bi 0.5 -tl 500 -sri 1 -tc cert.pem -tk key.pem
 """.strip().splitlines()
 
-# The example of the second generation's README, with a few keys more.
+# The example of the second generation's README, with a few more keys.
 FILE = """
 [object_storage_server]
 bind_address = "tcp://127.0.0.1:8517"
@@ -115,7 +115,7 @@ def test_what_has_another_name_has_its_value_and_what_has_no_effect_is_told() ->
 
 def test_an_option_by_both_names_and_a_bad_value_are_faults() -> None:
     both = read("scaler_cluster tcp://127.0.0.1:1 -qs 1 -wtqs 2")
-    assert both.faults == ["-wtqs: this option is here twice, as -qs/--per-worker-queue-size too"]
+    assert both.faults == ["-wtqs: this option is set twice, also as -qs/--per-worker-queue-size"]
     assert "-wtqs: " in read("scaler_cluster tcp://127.0.0.1:1 -wtqs none").faults[0]
     assert read("scaler_ui tcp://127.0.0.1:1 --gui-address nonsense").faults == [
         "--gui-address: expected HOST:PORT, got 'nonsense'"
@@ -149,7 +149,7 @@ def test_workers_of_a_cloud_are_a_fault_that_says_what_to_do(
 ) -> None:
     code, fault = check_file(tmp_path, capsys, kind="aws_raw_ecs", count=1)[:2]
     assert code == "code 1"
-    assert "type: 'aws_raw_ecs' cannot be had, only baremetal_native: start scaler_cluster on the machines" in fault
+    assert "type: 'aws_raw_ecs' is not supported, only baremetal_native: start scaler_cluster on the machines" in fault
 
 
 def test_the_worker_manager_is_scaler_cluster_and_knows_one_kind() -> None:
@@ -162,7 +162,7 @@ def test_the_worker_manager_is_scaler_cluster_and_knows_one_kind() -> None:
     assert "-wmi has no effect: workers connect to the scheduler themselves" in checked.stdout
     refused = run("aws_hpc", "tcp://127.0.0.1:1")
     assert refused.returncode == 2
-    assert "workers of kind 'aws_hpc' cannot be started, only baremetal_native" in refused.stderr
+    assert "workers of kind 'aws_hpc' are not supported, only baremetal_native" in refused.stderr
 
 
 def test_an_earlier_option_of_files_alone_has_no_flag() -> None:

@@ -1,10 +1,10 @@
 """The flake evaluates, builds and runs, with a stand-in for nixpkgs that is made from this host's programs.
 
 Rules:
-- Nothing comes from a network but PyPy's wheels, by pip, and nothing is left: store, state and cache are in a temporary
-  folder. What is built is what git knows of this tree, changes included.
-- Where there is no Nix, or no PyPy to stand in with, these tests are skipped, and say so.
-- packaging/nix/README.md says what this proves.
+- The network is used only for PyPy's wheels, by pip, and no files remain: store, state and cache are in a temporary
+  folder. The build uses the files tracked by git, including changes.
+- Without Nix, or without a PyPy to stand in, these tests are skipped with a message.
+- packaging/nix/README.md says what the tests show.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def flake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flake]:
     if shutil.which("nix") is None:
         pytest.skip("no Nix here (Debian: apt-get install nix-bin)")
     if not (TREE / ".venv-pypy/.packages").exists():
-        pytest.skip("no PyPy here that could stand in for nixpkgs' (make test says why)")
+        pytest.skip("no PyPy here to stand in for nixpkgs' (make test says why)")
     if not (TREE / ".git").exists():
-        pytest.skip("this tree is no clone, so it is not clear which files are the flake's")
+        pytest.skip("this tree is not a git clone, so the files of the flake are unknown")
     folder = tmp_path_factory.mktemp("flake")
     yield Flake(folder)
     for path in (folder / "nix").rglob("*"):  # a store is read-only

@@ -1,6 +1,6 @@
-"""The tests of what also runs on PyPy, run there: the protocol's and the scheduler's.
+"""The tests of the protocol and the scheduler, run on PyPy.
 
-Rule: `make test` sets up .venv-pypy. Where there is no PyPy to be had, these tests are skipped, and say so.
+Rule: `make test` sets up .venv-pypy. Without PyPy, these tests are skipped with a message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The workflows that test and publish this tree, and the files of a release.
 
-Rules: the workflows can run on GitHub alone; here they are read, and what they call is called or looked for: targets of
-make, files, and the steps that make checksums and a bill of materials.
+Rules: the workflows run only on GitHub. Here they are parsed, and everything they use is checked: make targets, files,
+and the steps that create checksums and a bill of materials.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_jobs_end_and_may_do_no_more_than_they_need(workflow: Path) -> None:
     assert all(job["timeout-minutes"] <= 90 for job in document["jobs"].values())
     for name, job in document["jobs"].items():
         may_write = {what for what, how in job.get("permissions", {}).items() if how == "write"}
-        assert not may_write or "environment" in job, f"{name} writes, and nobody is asked"
+        assert not may_write or "environment" in job, f"{name} has write permissions without an approval"
     # A script with text of the event's in it would run that text.
     assert "${{" not in scripts_of(workflow)
     assert "pull_request_target" not in workflow.read_text(encoding="utf-8")

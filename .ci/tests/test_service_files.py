@@ -1,8 +1,8 @@
-"""The files by which users run the programs on systemd, in containers, on Kubernetes and under Slurm.
+"""The service files for systemd, containers, Kubernetes and Slurm.
 
-Rules: what a file says is held against the programs themselves: each command line is read by the parser of the program
-that it starts, each exit code is one that the program gives. Nothing here needs the engines; what only they can tell is
-asked where they are, and skipped, with a word, where they are not.
+Rules: the files are compared with the programs themselves: the program's own parser reads each command line, and each
+exit code is one that the program uses. Checks that need an engine, such as systemd, are skipped with a message if it is
+not installed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Unit = Dict[str, List[str]]
 
 
 def options_of(command: List[str]) -> argparse.Namespace:
-    """What the program that a command starts makes of the rest of it."""
+    """The options that the program of a command reads from it."""
     return PARSERS[Path(command[0]).name]().parse_args(command[1:])
 
 

@@ -1,6 +1,6 @@
-"""The tree stays readable: what a reader would stumble over is a failing test.
+"""The tree stays readable: formal faults are failing tests.
 
-Rule: each check names the file and the line, so that the message is all one needs.
+Rule: each check names the file and the line.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_every_distribution_carries_the_licence(folder: str) -> None:
 
 
 def test_helpers_of_tests_have_names_of_their_own() -> None:
-    # One run of pytest imports them all by their bare names, and so one would hide the other.
+    # One run of pytest imports them all by their bare names, so one would hide the other.
     folders = [*((TREE / folder).parent / "tests" for folder in SOURCE_FOLDERS), TREE / "benchmarks"]
     helpers = [
         path

@@ -54,7 +54,7 @@ def test_a_firewall_gives_no_answer() -> None:
 
 def test_who_takes_a_connection_and_says_nothing_may_be_busy(listener: socket.socket) -> None:
     said = why_silent(address_of(listener), TIMEOUT_SECONDS)
-    assert said.endswith("said nothing in time: a scheduler that is busy or stopped, or another program")
+    assert said.endswith("sent nothing in time: a scheduler that is busy or hung, or another program")
 
 
 def test_a_server_that_says_something_else_is_another_one(listener: socket.socket) -> None:
@@ -67,17 +67,17 @@ def test_a_server_that_says_something_else_is_another_one(listener: socket.socke
     threading.Thread(target=serve, daemon=True).start()
     said = why_silent(address_of(listener), 10.0)
     assert (
-        said == f"what listens at {address_of(listener)} is not a Scaler scheduler:"
-        " it begins with b'SSH-2.0-OpenSSH_9.2'"
+        said == f"the program at {address_of(listener)} is not a Scaler scheduler:"
+        " its first bytes are b'SSH-2.0-OpenSSH_9.2'"
     )
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (zmq.XPUB, "takes monitors and publishes nothing: the scheduler is busy, or stopped"),
-        (zmq.ROUTER, "is where clients and workers connect, and not the monitor address"),
-        (zmq.PULL, "is a ZeroMQ socket of type PULL, and no scheduler"),
+        (zmq.XPUB, "accepts monitors but publishes nothing: it is busy or hung"),
+        (zmq.ROUTER, "is the scheduler's address for clients and workers; use its monitor address"),
+        (zmq.PULL, "is not a Scaler scheduler: it is a ZeroMQ socket of type PULL"),
     ],
 )
 def test_a_zeromq_socket_is_known_by_its_type(kind: int, words: str) -> None:

@@ -15,7 +15,7 @@ from scaler_appliance.shell import connections as connections_module
 from scaler_appliance.shell.connections import CONGESTED_BYTES, Connections
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address, resolve
-from scaler_protocol.host.connection import Connection, connect_by_shortcut
+from scaler_protocol.host.connection import Connection, connect_to_local_socket
 from scaler_protocol.wire.zmtp import Zmtp
 
 MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -172,7 +172,7 @@ def test_who_only_asks_whether_it_is_there_leaves_no_line_in_the_log(
         with bench.stream() as stream:
             stream.sendall(b"\xff")
         bench.wait_for_loss()
-        assert "the peer closed in the handshake" in caplog.text
+        assert "the peer closed the connection in the handshake" in caplog.text
 
 
 def test_a_header_beyond_the_limit_ends_the_connection(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -223,8 +223,8 @@ def test_without_free_descriptors_callers_are_turned_away(bench: Bench, caplog: 
     assert [frames for _, frames in bench.wait_for(1)] == [[b"still here"]]
 
 
-def test_callers_on_this_host_may_take_the_shortcut(bench: Bench) -> None:
-    stream = connect_by_shortcut(parse_address(bench.peers.address))
+def test_callers_on_this_host_may_use_the_local_socket(bench: Bench) -> None:
+    stream = connect_to_local_socket(parse_address(bench.peers.address))
     if stream is None:
         pytest.skip("this system has no abstract namespace")
     caller = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))

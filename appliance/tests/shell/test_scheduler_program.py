@@ -180,7 +180,7 @@ def test_help_shows_each_option_with_its_default(capsys: pytest.CaptureFixture[s
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for option in SCHEDULER.options:
-        assert option.title.split("/")[-1] in text
+        assert option.label.split("/")[-1] in text
         if option.default not in (None, False):
             assert f"(default: {option.kind.show(option.default)}" in text, option
         for variable in SCHEDULER.variables(option):

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve, shortcut_of
+from scaler_protocol.host.addresses import Address, AddressError, local_socket_name, parse_address, resolve
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_what_the_system_takes() -> None:
     assert resolve(Address("", 0, "@name")) == (socket.AF_UNIX, "\0name")
 
 
-def test_only_this_host_has_a_shortcut() -> None:
-    here = shortcut_of(Address("127.0.0.1", 80))
-    assert here == shortcut_of(Address("localhost", 80)) == shortcut_of(Address("0.0.0.0", 80))
-    assert shortcut_of(Address("127.0.0.1", 81)) != here or here is None
-    assert shortcut_of(Address("192.0.2.1", 80)) is None
-    assert shortcut_of(Address("", 0, "/tmp/x")) is None
+def test_only_this_host_has_a_local_socket() -> None:
+    here = local_socket_name(Address("127.0.0.1", 80))
+    assert here == local_socket_name(Address("localhost", 80)) == local_socket_name(Address("0.0.0.0", 80))
+    assert local_socket_name(Address("127.0.0.1", 81)) != here or here is None
+    assert local_socket_name(Address("192.0.2.1", 80)) is None
+    assert local_socket_name(Address("", 0, "/tmp/x")) is None

@@ -240,7 +240,7 @@ def test_one_long_text_that_many_pointers_share():
     text_at = len(words) + pointers
     words += [list_pointer(text_at - at - 1, BYTE, 8 * text_words) for at in range(len(words), text_at)]
     words += [word_of(b"aaaaaaaa")] * (text_words - 1) + [word_of(b"aaaaaaa")]
-    malformed(frame(words), "more than a frame")
+    malformed(frame(words), "exceeds the read limit of a frame")
 
 
 def test_one_list_of_structs_that_many_pointers_share():
@@ -250,7 +250,7 @@ def test_one_list_of_structs_that_many_pointers_share():
     for _ in range(count):  # name, host, implementation, capabilities: all the same ones
         words += [0, 0, 0, list_pointer(list_at - len(words) - 4, COMPOSITE, count)]
     words += [tag(count, 1, 0), *[0] * count]
-    malformed(frame(words), "more than a frame")
+    malformed(frame(words), "exceeds the read limit of a frame")
 
 
 def test_one_large_struct_that_many_pointers_share():
@@ -259,13 +259,13 @@ def test_one_large_struct_that_many_pointers_share():
     implementation_at = len(words) + 4 * count
     for _ in range(count):
         words += [0, 0, struct_pointer(implementation_at - len(words) - 3, large, 0), 0]
-    malformed(frame([*words, *[0] * large]), "more than a frame")
+    malformed(frame([*words, *[0] * large]), "exceeds the read limit of a frame")
 
 
 @pytest.mark.parametrize("count", [2000, 10**6, 0x3FFFFFFF])
 def test_a_multitude_of_structs_without_size(count):
     words = message_with(m.Heartbeat, "processors", COMPOSITE, 0, tag(count, 0, 0))
-    malformed(frame(words), "more than a frame")
+    malformed(frame(words), "exceeds the read limit of a frame")
 
 
 def test_a_struct_that_contains_itself():

@@ -8,8 +8,8 @@ from typing import Iterator, List, Tuple
 
 import pytest
 
-from scaler_protocol.host.addresses import parse_address, shortcut_of
-from scaler_protocol.host.connection import KEEPALIVE_IDLE_SECONDS, Connection, connect_by_shortcut
+from scaler_protocol.host.addresses import local_socket_name, parse_address
+from scaler_protocol.host.connection import KEEPALIVE_IDLE_SECONDS, Connection, connect_to_local_socket
 from scaler_protocol.wire.zmtp import PeerGoneError, Zmtp
 
 LIMIT_BYTES = 1 << 30
@@ -119,16 +119,16 @@ def test_nothing_to_read_is_no_message(pair: Tuple[Connection, Connection]) -> N
     assert router.receive() == []
 
 
-def test_the_shortcut_is_taken_where_its_owner_listens() -> None:
+def test_the_local_socket_is_used_where_its_owner_listens() -> None:
     address = parse_address("tcp://127.0.0.1:1")  # nobody else listens at this port
-    name = shortcut_of(address)
+    name = local_socket_name(address)
     if name is None:
         pytest.skip("this system has no abstract namespace")
-    assert connect_by_shortcut(address) is None
+    assert connect_to_local_socket(address) is None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(name)
         listener.listen()
-        stream = connect_by_shortcut(address)
+        stream = connect_to_local_socket(address)
         assert stream is not None
         stream.close()
-    assert connect_by_shortcut(parse_address("tcp://192.0.2.1:1")) is None
+    assert connect_to_local_socket(parse_address("tcp://192.0.2.1:1")) is None

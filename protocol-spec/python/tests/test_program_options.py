@@ -327,7 +327,9 @@ def test_names_that_others_use_for_sections_are_understood(file: Any) -> None:
 def test_one_of_several_sections_is_chosen_by_its_number(file: Any) -> None:
     path = file("[[top]]\ncount = 1\n[[top]]\ncount = 2\n")
     assert read_file(path, "--config-entry", "2")[0].count == 2
-    assert read_file(path, "--config-entry", "3")[1] == [f"{path}: there are 2 sections [top], and no number 3"]
+    assert read_file(path, "--config-entry", "3")[1] == [
+        f"{path}: --config-entry 3 is above the number of [top] sections, 2"
+    ]
 
 
 # What programs do.
@@ -384,7 +386,7 @@ def test_check_names_all_that_is_wrong_also_with_this_machine(
     assert code == 1
     assert out.splitlines() == [
         f"scaler_top: {path}: [top] rate: expected a number, 0 or more, not 'x'",
-        "scaler_top: ADDRESS is not given, and has no default",
+        "scaler_top: ADDRESS is required, and was not given",
         f"scaler_top: {path}: [top] place: there is no directory {tmp_path}/none",
         f"scaler_top: -lp/--logging-paths (command line): there is no directory {tmp_path}/none",
         f"scaler_top: {path}: [top] logging_config_file: {tmp_path} is not a readable file",

@@ -1,4 +1,4 @@
-"""Scaler: hand functions to a cluster, get standard futures back.
+"""Scaler: submit functions to a cluster, get standard futures back.
 
     from scaler import Client, SchedulerClusterCombo
 
@@ -7,7 +7,7 @@
         print(client.map(lambda x: x * x, range(10)))
     cluster.shutdown()
 
-Names are loaded when they are used, so that a worker process does not pay for what only clients need.
+Names are loaded on first use, so that a worker process does not load the modules of clients.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _EarlierModules:
-    """Finds modules by the names of earlier generations, where nothing else finds them (see `scaler.compat`)."""
+    """Finds modules by the names of earlier generations, if no other finder does (see `scaler.compat`)."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> Any:

@@ -1,4 +1,4 @@
-"""Checks of arguments that users give: durations, sizes and counts.
+"""Checks of user-supplied arguments: durations, sizes and counts.
 
 Rules:
 - A duration is a number of seconds or a text such as "30s", a size a number of bytes or a text such as "1GB"; the forms
@@ -25,7 +25,7 @@ _A_SIZE = f"a size: a whole number of bytes, or a text such as {SIZE_FORMS}"
 
 
 def seconds(name: str, value: Any, minimum: float = 0.0, below: Optional[float] = None) -> float:
-    """A duration in seconds, at least `minimum` and below `below`; infinite ones are only without that.
+    """A duration in seconds, at least `minimum` and below `below`; without `below` it may be infinite.
 
     Raises ArgumentTypeError and InvalidArgumentError.
     """

@@ -1,9 +1,9 @@
-"""A place where a processor learns that the task it runs is about to wait for other tasks.
+"""How a processor learns that its task is about to wait for other tasks.
 
-Rules: clients wait for outcomes inside `with blocking.announced():`. In a processor that gives the slot to others for
-the time being; elsewhere it does nothing. Who waits by `concurrent.futures.wait` or `as_completed` does so at an event
-of the standard library's: that one is made to announce the wait. Who adds a callback to an unfinished future may wait
-for it by a lock of their own, which cannot be seen: the slot is given to others until the callback has run.
+Rules: clients wait for outcomes inside `with blocking.announced():`. In a processor this releases the slot meanwhile;
+elsewhere it does nothing. `concurrent.futures.wait` and `as_completed` wait at an event of the standard library, which
+is replaced by one that announces the wait. Code that adds a callback to an unfinished future may wait for it with a
+lock of its own, which is invisible here: the slot is released until the callback has run.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ def set_hooks(before: Callable[..., None], after: Callable[..., None]) -> None:
 
 
 def announced() -> ContextManager[None]:
-    """Around a wait for the outcome of tasks."""
+    """A context manager around a wait for the outcome of tasks."""
     return _nothing if _before is None or _after is None else _announced(_before, _after)
 
 
 def announce_callback() -> Optional[Callable[[object], None]]:
-    """A callback is about to be added to an unfinished future; returns one to add after it, if there are hooks.
+    """Called before a callback is added to an unfinished future; returns a callback to add after it, if there are
+    hooks.
 
-    Both run in the client's thread, and the hooks tell waits apart by a number below 0, which no thread has.
+    Both run in the client's thread, and the hooks identify waits by a number below 0, which no thread has.
     """
     before, after = _before, _after
     if before is None or after is None:
@@ -46,7 +47,7 @@ _callbacks = itertools.count()
 
 
 class _AnnouncedEvent(threading.Event):
-    """An event whose wait is announced."""
+    """An event whose waits are announced."""
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         with announced():
@@ -54,7 +55,7 @@ class _AnnouncedEvent(threading.Event):
 
 
 def announce_waiter(waiter: Any) -> None:
-    """A waiter of `concurrent.futures` was added to a future: announce that somebody waits at its event."""
+    """Announce waits at the event of a waiter of `concurrent.futures` that was added to a future."""
     if _before is not None and type(getattr(waiter, "event", None)) is threading.Event:
         waiter.event.__class__ = _AnnouncedEvent
 

@@ -1,11 +1,11 @@
-"""The conformance functions of the protocol: what a test tells a worker to do, whatever language it is written in.
+"""The conformance functions of the protocol, with which a test controls workers in any language.
 
     scaler_worker tcp://127.0.0.1:8516 --functions 'scaler.conformance/*=scaler.conformance'
 
 Rules:
-- What each does is defined in the protocol's specification, "The conformance functions" (SCL-COD-009); nothing else is
-  public here.
-- Wrong arguments are refused before anything is done (SCL-COD-008).
+- The protocol's specification defines each of them in "The conformance functions" (SCL-COD-009); nothing else is public
+  here.
+- Wrong arguments are rejected before the function does anything (SCL-COD-008).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Number = Union[int, float]
 
 
 class Failure(Exception):
-    """What `fail` raises."""
+    """The exception that `fail` raises."""
 
 
 def _check(is_right: bool, what: str) -> None:

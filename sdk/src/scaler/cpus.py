@@ -1,14 +1,14 @@
-"""How many CPUs this process may use, and how many slots a worker has by default.
+"""The number of CPUs that this process may use, and the default number of slots of a worker.
 
-    the smallest of    what the system has            os.cpu_count, -X cpu_count, PYTHON_CPU_COUNT
+    the smallest of    the CPUs of the system         os.cpu_count, -X cpu_count, PYTHON_CPU_COUNT
                        the affinity of this process   taskset, cpuset
                        the quotas of its cgroups      docker --cpus, Kubernetes limits, systemd CPUQuota=
 
 Rules:
-- Every program and class that starts workers takes `default_slots`, so that all start the same number.
-- A quota holds for a cgroup and all below it: those of every ancestor count, the smallest wins. It is rounded up, since
-  a slot that is throttled now and then does more than a CPU that is never used.
-- What cannot be read limits nothing.
+- Every program and class that starts workers uses `default_slots`, so that all start the same number.
+- A quota applies to a cgroup and all below it: the quotas of every ancestor count, and the smallest wins. It is rounded
+  up, because a slot that is throttled now and then does more than a CPU that is never used.
+- A limit that cannot be read is ignored.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _QUOTA_FILES = {"cgroup2": ("cpu.max",), "cgroup": ("cpu.cfs_quota_us", "cpu.cfs
 
 
 class _Mount(NamedTuple):
-    """Where a hierarchy of cgroups can be read.
+    """The mount point of a cgroup hierarchy.
 
     Parameters:
-        kind: "cgroup2", or "cgroup" for the hierarchy of version 1 that has the controller of CPUs.
-        root: which cgroup the directory shows: in a container it may be the container's own.
+        kind: "cgroup2", or "cgroup" for the version 1 hierarchy of the CPU controller.
+        root: the cgroup that the directory shows: in a container it may be the container's own.
     """
 
     kind: str
@@ -34,15 +34,15 @@ class _Mount(NamedTuple):
 
 
 def default_slots() -> int:
-    """How many slots a worker has by default: one less than there are usable CPUs, at least 1."""
+    """The default number of slots of a worker: one fewer than there are usable CPUs, at least 1."""
     return max(1, usable_cpus() - 1)
 
 
 def usable_cpus(root: str = "/") -> int:
-    """How many CPUs this process may use at once; at least 1.
+    """The number of CPUs that this process may use at once; at least 1.
 
     Parameters:
-        root: below which /proc and the cgroups are.
+        root: the root of /proc and the cgroups.
     """
     quota = _quota(root)
     cpus = _scheduled_cpus()
@@ -50,7 +50,7 @@ def usable_cpus(root: str = "/") -> int:
 
 
 def _scheduled_cpus() -> int:
-    if hasattr(os, "process_cpu_count"):  # from Python 3.13 on: the affinity, unless the user has said another number
+    if hasattr(os, "process_cpu_count"):  # since Python 3.13: the affinity, unless the user has set another number
         return os.process_cpu_count() or 1
     try:
         return len(os.sched_getaffinity(0))
@@ -59,7 +59,7 @@ def _scheduled_cpus() -> int:
 
 
 def _quota(root: str) -> Optional[float]:
-    """The CPUs that the cgroups of this process allow; None without a limit."""
+    """The number of CPUs that the cgroups of this process allow; None without a limit."""
     found = []
     for mount in _mounts(root):
         path = _cgroup_path(root, mount)
@@ -92,19 +92,19 @@ def _cgroup_path(root: str, mount: _Mount) -> Optional[str]:
         if mount.kind == "cgroup" and "cpu" not in controllers.split(","):
             continue
         below = os.path.relpath(path, mount.root)
-        # In a container without a namespace of cgroups the path is the host's: only the mounted cgroup can be read.
+        # In a container without a cgroup namespace the path is the host's: only the mounted cgroup can be read.
         return "" if below == "." or below.startswith("..") else below
     return None
 
 
 def _quota_in(directory: str, kind: str) -> Optional[float]:
-    """The CPUs that one cgroup allows: its quota of microseconds in each period."""
+    """The number of CPUs that one cgroup allows: its quota in microseconds per period."""
     words: List[str] = []
     for name in _QUOTA_FILES[kind]:
         for line in _lines(os.path.join(directory, name)):
             words += line.split()
     try:
-        quota, period = float(words[0]), float(words[1])  # "max" and -1 are no limit
+        quota, period = float(words[0]), float(words[1])  # "max" and -1 mean no limit
         return quota / period if quota > 0 and period > 0 else None
     except (IndexError, ValueError):
         return None
@@ -119,7 +119,7 @@ def _lines(path: str) -> List[str]:
 
 
 def _unescaped(path: str) -> str:
-    """A path as mountinfo writes it: blanks and the like are octal."""
+    """Decode a path of mountinfo, in which blanks and other characters are octal escapes."""
     for code in (" ", "\t", "\n", "\\"):
         path = path.replace(f"\\{ord(code):03o}", code)
     return path

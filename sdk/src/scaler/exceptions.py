@@ -1,12 +1,13 @@
-"""Every exception of Scaler's own that a user of the SDK can meet, named by what went wrong.
+"""All public exceptions of the SDK, named by what went wrong.
 
 Rules:
 - A message says what failed (with the value), why, and what to do.
-- All derive from ScalerError; where a builtin category fits (ConnectionError, ValueError), they derive from it as well,
-  so that code which knows nothing of Scaler catches them.
-- No other module of the package defines a public exception, and what the client and the local cluster raise is defined
-  here: a test reads their `raise` statements. The exceptions are those of `concurrent.futures`, such as CancelledError
-  and TimeoutError of `ScalerFuture.result`, which users know already; and whatever a task raises.
+- All derive from ScalerError; where a builtin category fits (ConnectionError, ValueError), they also derive from it, so
+  that generic handlers catch them.
+- No other module of the package defines a public exception, and everything that the client and the local cluster raise
+  is defined here: a test reads their `raise` statements. The exceptions to this rule are those of `concurrent.futures`,
+  such as CancelledError and TimeoutError of `ScalerFuture.result`, which users already know; and whatever a task
+  raises.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ __all__ = [
 
 
 class ScalerError(Exception):
-    """Base of all errors of Scaler's own."""
+    """Base class of all errors of Scaler."""
 
 
 class InvalidArgumentError(ScalerError, ValueError):
-    """An argument has a value that is not allowed."""
+    """An argument has an invalid value."""
 
 
 class ArgumentTypeError(ScalerError, TypeError):
@@ -80,11 +81,11 @@ class SchedulerNotFoundError(ScalerError, ValueError):
 
 
 class SchedulerUnreachableError(ScalerError, ConnectionError):
-    """The scheduler's address cannot be connected to."""
+    """The client cannot connect to the scheduler's address."""
 
 
 class NotASchedulerError(ScalerError, ConnectionError):
-    """Something answers at the address, but it is not a Scaler scheduler."""
+    """The server at the address is not a Scaler scheduler."""
 
 
 class ProtocolVersionError(ScalerError, ConnectionError):
@@ -92,7 +93,7 @@ class ProtocolVersionError(ScalerError, ConnectionError):
 
 
 class SchedulerRefusedError(ScalerError, ConnectionError):
-    """The scheduler does not serve this client, and says why."""
+    """The scheduler refuses this client, and says why."""
 
 
 class SchedulerShuttingDownError(SchedulerRefusedError):
@@ -108,7 +109,7 @@ class ClientShutdownException(ScalerError):
 
 
 class ShutdownRefusedError(ScalerError, ValueError):
-    """The scheduler refuses to shut the cluster down, or a worker: it is protected, or there is no such worker."""
+    """The scheduler refuses to shut the cluster or a worker down: it is protected, or the worker is unknown."""
 
 
 class ProgramStartError(ScalerError, OSError):
@@ -120,51 +121,52 @@ class AlreadyStartedError(ScalerError, RuntimeError):
 
 
 class MissingPackageError(ScalerError, ModuleNotFoundError):
-    """A feature was asked for that needs a package which is not installed."""
+    """A feature needs a package that is not installed."""
 
 
 class PreloadError(ScalerError):
-    """What `--preload` names cannot be understood, or failed."""
+    """The value of `--preload` is malformed, or the preload failed."""
 
 
 class SerializeObjectError(ScalerError, TypeError):
-    """A function, argument or object cannot be serialised by this client."""
+    """This client cannot serialise a function, argument or object."""
 
 
 class DeserializeObjectError(ScalerError):
-    """A function or argument cannot be loaded by the worker, or a result by the client."""
+    """The worker cannot load a function or argument, or the client cannot load a result."""
 
 
 class OtherPythonError(ScalerError):
-    """Code was made by another version of Python than the one that is to run it."""
+    """Code was pickled by another version of Python than the one that should run it."""
 
 
 class DependencyError(ScalerError):
-    """The task was not run, because one whose result it needs has failed; `__cause__` is the exception of that one."""
+    """The task did not run, because a task whose result it needs has failed; `__cause__` is the exception of that
+    task."""
 
 
 class ResultNotSerializableError(ScalerError):
-    """The task ran, but what it returned cannot be sent back."""
+    """The task ran, but its return value cannot be serialised."""
 
 
 class NamedFunctionError(ScalerError):
-    """A function that was called by name failed; what it raised stayed where it ran."""
+    """A function called by name failed; the exception itself stayed on the worker."""
 
 
 class WrongArgumentsError(ScalerError, TypeError):
-    """Raised by a function that is called by name and codec, if its arguments are not what it takes."""
+    """Raised by a function called by name and codec, if it does not accept the arguments."""
 
 
 class CodecNotTakenError(ScalerError, TypeError):
-    """A function that is called by name does not take the codec of the call."""
+    """A function called by name does not accept the codec of the call."""
 
 
 class TaskExceptionNotSerializableError(ScalerError):
-    """The task raised an exception that cannot be sent back; the message holds its text."""
+    """The task raised an exception that cannot be serialised; the message has its text."""
 
 
 class MissingObjects(ScalerError, KeyError):
-    """An object reference whose object does not exist any more."""
+    """The object of a reference no longer exists."""
 
     def __str__(self) -> str:  # KeyError would show the repr of the message
         return Exception.__str__(self)
@@ -175,22 +177,22 @@ class TooManyReferences(ScalerError, ValueError):
 
 
 class ObjectStorageFullError(ScalerError, OSError):
-    """Neither memory nor disk has room for a large argument, object or result, or the scheduler takes none so large."""
+    """A large argument, object or result fits neither in memory nor on disk, or exceeds the scheduler's limit."""
 
 
 class ModuleUploadError(ScalerError, ImportError):
-    """Code that is to be shipped to workers cannot be found here, or cannot be shipped."""
+    """Code to be shipped to workers was not found here, or cannot be shipped."""
 
 
 class GraphKeyError(ScalerError, KeyError):
-    """A key that was asked for is not in the graph, or was given twice."""
+    """A requested key is not in the graph, or was requested twice."""
 
     def __str__(self) -> str:  # KeyError would show the repr of the message
         return Exception.__str__(self)
 
 
 class GraphCycleError(ScalerError, CycleError):
-    """Tasks of a graph wait for each other in a circle; the second argument names the keys."""
+    """Tasks of a graph wait for each other in a cycle; the second argument names the keys."""
 
     def __str__(self) -> str:  # with two arguments it would be the repr of both
         return str(self.args[0]) if self.args else ""
@@ -213,7 +215,7 @@ class TaskTimeoutError(ScalerError, TimeoutError):
 
 
 class TaskMemoryLimitError(ScalerError, MemoryError):
-    """The task took more memory than its limit."""
+    """The task used more memory than its limit."""
 
 
 class ProfileNotAvailableError(ScalerError, ValueError):
@@ -225,11 +227,11 @@ class TaskRejectedError(ScalerError):
 
 
 class UnfinishedTasksWarning(ScalerError, RuntimeWarning):
-    """A `with` block of a client ended, and cancelled tasks that were not finished."""
+    """A `with` block of a client ended, and cancelled unfinished tasks."""
 
 
-# Each time, not once for each place as others: a cell of a notebook is run again and again. Behind all other filters,
-# so that those of the user decide.
+# Shown every time, not once per place like other warnings, because a notebook cell runs again and again. Appended after
+# all other filters, so that the user's take precedence.
 warnings.simplefilter("always", UnfinishedTasksWarning, append=True)
 
 

@@ -1,9 +1,9 @@
-"""A place where a client learns that it submits from inside a task, how urgent that is, and with which code it runs.
+"""How a client learns that it submits from inside a task, with which priority, and with which code the task runs.
 
 Rules:
-- What a task submits goes before the task itself and all its like: it is finished before others of them begin, so that
-  the tasks that wait for others are as few as the recursion is deep, not as many as it has branches.
-- A processor says how urgent its task is; elsewhere nothing is asked.
+- Nested tasks run before their parent's siblings: they finish before other siblings start, so the number of waiting
+  tasks is the depth of the recursion, not the number of its branches.
+- A processor provides the priority of its task; other processes provide none.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 HIGHEST_PRIORITY = (1 << 31) - 1
 
 priority_of_task: Optional[Callable[[], Optional[int]]] = None
-"""The priority of the task that runs in this process, None between tasks; None itself in a process that runs none."""
+"""Returns the priority of the task that runs in this process, None between tasks; None in other processes."""
 
 
 class CodeOfTasks(NamedTuple):
     """The code that all tasks of this process run with.
 
     Parameters:
-        key: of processors with this code.
-        folders: in which archives were unpacked, in the order of the import path.
+        key: of the processors with this code.
+        folders: with the unpacked archives, in the order of the import path.
     """
 
     key: str
@@ -38,13 +38,13 @@ code: Optional[CodeOfTasks] = None
 
 
 def set_hook(priority: Callable[[], Optional[int]]) -> None:
-    """Have clients in this process ask for the priority of the task that runs."""
+    """Let clients in this process ask for the priority of the running task."""
     global priority_of_task
     priority_of_task = priority
 
 
 def message_inside(options: Options) -> Optional[m.TaskOptions]:
-    """What travels with tasks of these options that are submitted here, inside a task."""
+    """The options message for tasks with these options, submitted here, inside a task."""
     priority = priority_of_task() if priority_of_task is not None else None
     return options.message() if priority is None else _message_above(options, priority)
 

@@ -1,8 +1,8 @@
-"""How clients, futures and clusters look in a notebook.
+"""How clients, futures and clusters are displayed in a notebook.
 
 Rules:
-- Only what is known already is shown: nothing here asks a scheduler, takes a lock or waits.
-- All texts are escaped, and links lead to web pages only: names of functions and workers are other people's.
+- Only known state is shown: nothing here asks a scheduler, takes a lock or waits.
+- All texts are escaped, and links lead to web pages only, because names of functions and workers are untrusted.
 - Colours are those of the page, light or dark.
 """
 
@@ -19,7 +19,7 @@ _CELL = "text-align:left;border:0;background:none;color:inherit;padding:0 1em 0 
 
 
 class Link(NamedTuple):
-    """A web page; nothing when there is none."""
+    """A web page; empty if there is none."""
 
     url: str
 
@@ -27,7 +27,7 @@ class Link(NamedTuple):
         if not self.url.startswith(("http://", "https://")):
             return escape(self.url)
         url = escape(self.url, quote=True)
-        text = escape(self.url.partition("?")[0])  # the rest may be a token
+        text = escape(self.url.partition("?")[0])  # the rest may contain a token
         return f'<a href="{url}" target="_blank" rel="noopener noreferrer" style="color:inherit">{text}</a>'
 
 

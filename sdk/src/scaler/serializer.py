@@ -1,4 +1,4 @@
-"""The interface of a user's own serialisation."""
+"""The interface for custom serialisation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 class Serializer(metaclass=abc.ABCMeta):
-    """How functions, arguments and results become bytes, when the default (cloudpickle) is not what you want.
+    """Converts functions, arguments and results to and from bytes, in place of the default (cloudpickle).
 
-    It travels to the workers with the functions it serialised; libraries it uses must be installed there too.
+    It travels to the workers with the functions it serialised; libraries that it uses must be installed there too.
     """
 
     @staticmethod

@@ -107,7 +107,7 @@ def test_a_module_with_a_better_place_warns_at_its_import_and_others_do_not() ->
     warned = subprocess.run(
         [sys.executable, "-c", program.format("scaler.utility.exceptions")], capture_output=True, text=True
     )
-    assert "its names are in scaler.exceptions now" in warned.stderr
+    assert "import its names from scaler.exceptions" in warned.stderr
     silent = subprocess.run(
         [sys.executable, "-c", program.format("scaler.utility.network_util")], capture_output=True, text=True
     )
@@ -158,12 +158,12 @@ def test_of_two_spellings_the_value_that_is_not_the_default_is_taken() -> None:
     ):  # opengris-parfun passes its default by one name, and its user's by the other
         assert taken(per_worker_queue_size=1, per_worker_task_queue_size=1000) == {"per_worker_queue_size": 1}
     assert taken(per_worker_queue_size=1000, per_worker_task_queue_size=1) == {"per_worker_queue_size": 1}
-    with pytest.warns(UserWarning, match="per_worker_queue_size is taken"):
+    with pytest.warns(UserWarning, match="using per_worker_queue_size"):
         assert taken(per_worker_queue_size=1, per_worker_task_queue_size=2) == {"per_worker_queue_size": 1}
 
 
 def test_an_argument_without_effect_says_why_if_it_asks_for_something() -> None:
-    with pytest.warns(UserWarning, match="load_balance_seconds has no effect: the scheduler balances all the time"):
+    with pytest.warns(UserWarning, match="load_balance_seconds has no effect: the scheduler balances continuously"):
         assert taken(load_balance_seconds=1) == {"per_worker_queue_size": 1000}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -330,5 +330,5 @@ def test_files_of_another_distribution_among_ours_are_an_error(tmp_path: Path, m
     monkeypatch.setattr(installation, "_is_told", False)
     monkeypatch.setattr(installation, "package_folder", lambda: str(tmp_path))
     for make in (lambda: Client("tcp://127.0.0.1:1"), lambda: SchedulerClusterCombo(n_workers=1)):
-        with pytest.raises(ScalerError, match=r"are mixed, and they are imported by the same name: .*pip uninstall "):
+        with pytest.raises(ScalerError, match=r"are mixed, and both are imported as scaler: .*pip uninstall "):
             make()

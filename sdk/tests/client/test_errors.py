@@ -59,7 +59,7 @@ def test_nobody_listens() -> None:
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a" * 64])
 def test_the_host_name_is_not_known(host: str) -> None:
     address = f"tcp://{host}:2345"
-    with pytest.raises(SchedulerUnreachableError, match=f"the host name in {address} is not known here .*check the"):
+    with pytest.raises(SchedulerUnreachableError, match=f"unknown host name in {address} .*check the"):
         Client(address=address, connect_timeout_seconds=0.1)
 
 

@@ -90,9 +90,9 @@ WAYS = [by_submit, by_submit_verbose, by_map, by_graph, by_argument_object]
 # In a worker ----------------------------------------------------------------------------------------------------------
 
 IN_WORKER = {  # moment and role, to what a worker says of what it survives
-    ("unpickled", "function"): (DeserializeObjectError, "the function cannot be loaded by the worker"),
-    ("unpickled", "argument"): (DeserializeObjectError, "an argument cannot be loaded by the worker"),
-    ("pickled", "result"): (ResultNotSerializableError, "the result cannot be sent back"),
+    ("unpickled", "function"): (DeserializeObjectError, "the worker cannot load the function"),
+    ("unpickled", "argument"): (DeserializeObjectError, "the worker cannot load an argument"),
+    ("pickled", "result"): (ResultNotSerializableError, "the result cannot be serialised"),
     ("pickled", "exception"): (EvilError, "evil_objects.EvilError"),
     ("unpickled", "exception"): (EvilError, "evil_objects.EvilError"),
 }

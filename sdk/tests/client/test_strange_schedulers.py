@@ -24,7 +24,7 @@ from scaler.client.shell.object_files import ObjectFiles
 from scaler.exceptions import NotASchedulerError, ObjectStorageFullError, SchedulerUnreachableError
 from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import parse_address, shortcut_of, why_not_connected
+from scaler_protocol.host.addresses import local_socket_name, parse_address, why_not_connected
 from scaler_protocol.host.connection import Connection
 from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.wire.zmtp import Zmtp
@@ -196,14 +196,16 @@ def test_a_scheduler_that_is_busy_took_the_connection_and_did_not_answer() -> No
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         said = connect(address)
-        assert said.startswith(f"what listens at {address} took the connection and said nothing in time: a scheduler")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as shortcut:
-            name = shortcut_of(parse_address(address))
+        assert said.startswith(
+            f"the program at {address} accepted the connection and sent nothing in time: a scheduler"
+        )
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as local_socket:
+            name = local_socket_name(parse_address(address))
             assert name is not None
-            shortcut.bind(name)
-            shortcut.listen()
+            local_socket.bind(name)
+            local_socket.listen()
             said = connect(address)
-    assert said.startswith(f"the scheduler at {address} took the connection and did not answer in time: it is busy")
+    assert said.startswith(f"the scheduler at {address} accepted the connection and did not answer in time: it is busy")
 
 
 def test_a_server_of_another_kind_is_called_so() -> None:
@@ -223,7 +225,7 @@ def test_a_server_of_another_kind_is_called_so() -> None:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         said = connect(address)
         listener.shutdown(socket.SHUT_RDWR)
-    assert said.startswith(f"what listens at {address} is not a Scaler scheduler: it begins with b'-ERR unknown")
+    assert said.startswith(f"the program at {address} is not a Scaler scheduler: its first bytes are b'-ERR unknown")
 
 
 def test_a_socket_of_another_user_may_not_be_connected_to(tmp_path: Path) -> None:

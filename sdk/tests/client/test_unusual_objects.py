@@ -243,7 +243,7 @@ def test_what_does_not_pickle_is_named(any_client: Client, make: Callable[[], An
         any_client.submit(identity, make())
     with pytest.raises(SerializeObjectError, match="an object of type"):
         any_client.send_object(make())
-    with pytest.raises(ResultNotSerializableError, match="the result cannot be sent back"):
+    with pytest.raises(ResultNotSerializableError, match="the result cannot be serialised"):
         any_client.submit(make).result(TIMEOUT_SECONDS)
     value = make()
     with pytest.raises(SerializeObjectError, match="cannot be serialised"):
@@ -274,7 +274,7 @@ def test_functions_and_classes_travel_both_ways(any_client: Client) -> None:
 
 
 def test_an_error_without_text_is_told_by_its_name(any_client: Client) -> None:
-    with pytest.raises(DeserializeObjectError, match="an argument cannot be loaded by the worker: SaysNothing"):
+    with pytest.raises(DeserializeObjectError, match="the worker cannot load an argument: SaysNothing"):
         any_client.submit(identity, LoadsWithoutText()).result(TIMEOUT_SECONDS)
     with pytest.raises(DeserializeObjectError, match="cannot be loaded by this client: SaysNothing"):
         any_client.submit(LoadsWithoutText).result(TIMEOUT_SECONDS)

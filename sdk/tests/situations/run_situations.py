@@ -84,12 +84,12 @@ def start_engine(name: str) -> subprocess.Popen[str]:
 
 
 def outcomes_in(process: subprocess.Popen[str]) -> Dict[str, Outcome]:
-    """What a process of `start_engine` has to say at its end."""
+    """The outcomes that a process of `start_engine` prints at its end."""
     try:
         output, _ = process.communicate(timeout=900)
     finally:
         process.kill()
-    answer = output.splitlines()[-1]  # before it is what tasks print
+    answer = output.splitlines()[-1]  # the lines before it are printed by tasks
     return {situation: Outcome(*outcome) for situation, outcome in json.loads(answer).items()}
 
 
@@ -97,13 +97,13 @@ def outcomes_in(process: subprocess.Popen[str]) -> Dict[str, Outcome]:
 
 _BEGINNING = """# Everyday situations
 
-What everyday Python gives when it runs in other processes. `make situations` runs each situation against four engines
-and writes this page; a test runs each against Scaler and `ProcessPoolExecutor`. The engines are started first, as in a
-notebook; on Linux those of the standard library fork their processes then.
+The results of everyday Python code that runs in other processes. `make situations` runs each situation on four engines
+and writes this page; a test runs each on Scaler and `ProcessPoolExecutor`. The engines are started first, as in a
+notebook; on Linux, those of the standard library fork their processes at that point.
 
-- **same**: what Python gives in one process; where that is impossible, an error.
-- an error's name: it is refused.
-- **wrong**: another value, without a word.
+- **same**: the result of Python in one process; if that is impossible, an error.
+- an error's name: the engine rejects the code.
+- **wrong**: a different value, without an error.
 - no outcome: the call does not end.
 
 """
@@ -118,7 +118,7 @@ def page(outcomes: Dict[str, Dict[str, Outcome]]) -> str:
     counts = [sum(each.kind == SAME for each in of_engine.values()) for of_engine in outcomes.values()]
     lines.append(f"| **{len(SITUATIONS)} situations: the same** | " + " | ".join(f"**{n}**" for n in counts) + " |\n")
     wrong = [sum(each.kind == WRONG for each in of_engine.values()) for of_engine in outcomes.values()]
-    lines.append("| **wrong without a word** | " + " | ".join(f"**{n}**" for n in wrong) + " |\n")
+    lines.append("| **wrong without an error** | " + " | ".join(f"**{n}**" for n in wrong) + " |\n")
     group = ""
     for situation in SITUATIONS:
         if situation.group != group:

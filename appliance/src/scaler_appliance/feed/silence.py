@@ -112,12 +112,12 @@ def _socket_type(said: bytes) -> str:
 
 def _of_type(address: Address, socket_type: str) -> str:
     if socket_type in ("XPUB", "PUB"):
-        return f"what listens at {address} takes monitors and publishes nothing: the scheduler is busy, or stopped"
+        return f"the scheduler at {address} accepts monitors but publishes nothing: it is busy or hung"
     if socket_type == "ROUTER":
         return (
-            f"{address} is where clients and workers connect, and not the monitor address, which the scheduler logs"
-            " when it starts"
+            f"{address} is the scheduler's address for clients and workers; use its monitor address, which it logs"
+            " at start"
         )
     if socket_type:
-        return f"what listens at {address} is a ZeroMQ socket of type {socket_type}, and no scheduler"
+        return f"the program at {address} is not a Scaler scheduler: it is a ZeroMQ socket of type {socket_type}"
     return why_not_greeted(address, has_spoken=True)

@@ -22,7 +22,7 @@ import time
 from typing import Callable, Dict, List, Optional, Tuple
 
 from scaler_protocol import MAXIMUM_HEADER_BYTES
-from scaler_protocol.host.addresses import Address, parse_address, resolve, shortcut_of
+from scaler_protocol.host.addresses import Address, local_socket_name, parse_address, resolve
 from scaler_protocol.host.connection import Connection
 from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
@@ -286,7 +286,7 @@ def _listen(address: Address) -> Tuple[socket.socket, str]:
 
 def _listen_at_shortcut(address: Address) -> Optional[socket.socket]:
     """A listening socket for callers on this host; without it they use TCP like everybody else."""
-    name = shortcut_of(address)
+    name = local_socket_name(address)
     if name is None:
         return None
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

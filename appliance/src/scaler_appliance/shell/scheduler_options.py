@@ -214,7 +214,7 @@ _RECORDING = [
 ]
 
 _OBJECTS_ARE_HERE = "the scheduler stores objects itself, at its own address"
-_BALANCES_ALWAYS = "the scheduler balances all the time, by the measured durations of tasks"
+_BALANCES_ALWAYS = "the scheduler balances continuously, by the measured durations of tasks"
 _POLICY = "tasks are placed by capabilities and measured durations, and the scheduler starts no workers"
 
 _EARLIER = [

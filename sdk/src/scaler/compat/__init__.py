@@ -1,15 +1,15 @@
-"""What lets programs of earlier generations (Scaler 1.x, and 2.x as `opengris-scaler`) run unmodified.
+"""Runs programs of earlier generations (Scaler 1.x, and 2.x as `opengris-scaler`) unmodified.
 
-    table        what maps to what: modules and their names, arguments, and what has no counterpart and why
-    modules      imports by earlier names, found by the table
-    arguments    arguments by earlier names, accepted by the table
+    table        the mapping: modules and their names, arguments, and what has no counterpart and why
+    modules      imports by earlier names, from the table
+    arguments    arguments by earlier names, from the table
     names        the few things that exist only for such programs
-    settings     the second generation's configuration classes, likewise
-    installation the warning about another distribution that is imported as `scaler`
+    settings     the second generation's configuration classes
+    installation the check for another distribution that is imported as `scaler`
 
 Rules:
-- Nothing here is imported before a program uses something of an earlier generation, except `arguments`, which the
-  classes that users make import.
-- The table says it all: `docs/migrating.md` is tested against it.
+- Nothing here is imported until a program uses a name of an earlier generation, except `arguments`, which the public
+  classes import.
+- The table is complete: a test compares `docs/migrating.md` with it.
 - An earlier spelling warns once, or not at all; it never fails where the earlier generation did not.
 """

@@ -1,12 +1,12 @@
-"""Arguments by their earlier names: accepted, as the table says.
+"""Arguments by their earlier names, accepted according to the table.
 
     @accepts_earlier("Client")
-    def __init__(self, …)        Client(address, object_storage_address="…") warns, and goes on without it
+    def __init__(self, …)        Client(address, object_storage_address="…") warns, and continues without it
 
 Rules:
-- A call with today's names pays one set operation for this; what is decorated is called seldom.
-- `inspect.signature` shows the earlier names too, because libraries ask it which arguments to pass on.
-- Type checkers see today's parameters alone.
+- A call with today's names costs one extra set operation; decorated functions are called rarely.
+- `inspect.signature` shows the earlier names too, because libraries use it to find the arguments to pass on.
+- Type checkers see only today's parameters.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _told: Set[Tuple[str, str]] = set()
 
 
 def accepts_earlier(owner: str) -> Callable[[F], F]:
-    """Let a function take the arguments of earlier generations, too.
+    """Let a function accept the arguments of earlier generations, too.
 
     Parameters:
-        owner: whose they are in the table: a class, for its `__init__`, or `Class.method`.
+        owner: their owner in the table: a class, for its `__init__`, or `Class.method`.
     """
     earlier = ARGUMENTS[owner]
 
@@ -51,7 +51,7 @@ def accepts_earlier(owner: str) -> Callable[[F], F]:
 
 
 def _translate(owner: str, name: str, kwargs: Dict[str, Any], signature: inspect.Signature) -> None:
-    """Take one earlier argument out of `kwargs`, and put what it means there."""
+    """Replace one earlier argument in `kwargs` by its meaning."""
     becomes, why = ARGUMENTS[owner][name]
     value = kwargs.pop(name)
     if not becomes:
@@ -65,7 +65,7 @@ def _translate(owner: str, name: str, kwargs: Dict[str, Any], signature: inspect
     elif value not in (default, kwargs[becomes]):
         warnings.warn(
             f"{owner}: both {becomes}={kwargs[becomes]!r} and {name}={value!r} are given, which are the same argument:"
-            f" {becomes} is taken",
+            f" using {becomes}",
             UserWarning,
             stacklevel=3,
         )

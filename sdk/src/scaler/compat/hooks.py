@@ -1,4 +1,4 @@
-"""Attributes of a local cluster that tests of the second generation use, to start workers of their own beside it."""
+"""Attributes of a local cluster with which tests of the second generation start additional workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EarlierHooks:
 
     @property
     def _worker_manager(self) -> NativeWorkerManager:
-        """One whose configuration can be copied for more workers; it runs none itself."""
+        """A worker manager whose configuration can be copied for more workers; it runs none itself."""
         from scaler.compat.settings import NativeWorkerManager, NativeWorkerManagerConfig, WorkerManagerConfig
 
         manager = WorkerManagerConfig(self._address, "combo", max_task_concurrency=self._n_workers)

@@ -1,14 +1,14 @@
-"""What is said when another distribution is imported as `scaler`, too.
+"""The check for another distribution that is also imported as `scaler`.
 
     site-packages/scaler/              whose files are these?
-        client/client.py               ours, if we were installed last
+        client/client.py               ours, if scaler-sdk was installed last
         about.py, worker/agent/, …     left over from `scaler` 1.x or `opengris-scaler` 2.x: workers cannot start
 
 
 Rules:
-- Files of both in one folder are an error, because some modules are the other's. Another distribution that is installed
-  elsewhere is a warning: which one is imported depends on the order of folders.
-- It is looked for once in a process, when its first client or cluster is made, and never inside a task.
+- Files of both in one folder are an error, because some modules belong to the other. Another distribution in another
+  folder is a warning: the order of folders decides which one is imported.
+- The check runs once per process, when its first client or cluster is created, and never inside a task.
 - It reads the names in a few folders, and imports nothing: `importlib.metadata` would take longer than connecting.
 """
 
@@ -25,13 +25,13 @@ from scaler.exceptions import ScalerError
 OTHER_DISTRIBUTIONS = ("opengris_scaler", "opengris-scaler", "scaler")
 _SUFFIXES = (".dist-info", ".egg-info", ".egg-link")
 
-_OTHERS_FILE = "about.py"  # a module of both earlier generations, and of this one not
+_OTHERS_FILE = "about.py"  # a module of both earlier generations, but not of this one
 
 _is_told = False
 
 
 def check_installation() -> None:
-    """Once in this process, warn if another distribution is imported by the same name.
+    """Once per process, warn if another distribution is imported by the same name.
 
     Raises ScalerError if it has left files among ours.
     """
@@ -52,12 +52,12 @@ def is_mixed(folder: str) -> bool:
 
 
 def other_installations(folders: List[str]) -> List[str]:
-    """The other distributions that are installed in some folders, such as `opengris-scaler 2.9.0`."""
+    """The other distributions that are installed in the given folders, such as `opengris-scaler 2.9.0`."""
     found: List[str] = []
     for folder in dict.fromkeys(folders):
         try:
             entries = os.listdir(folder or ".")
-        except OSError:  # a zip file, or not there
+        except OSError:  # a zip file, or missing
             continue
         for entry in entries:
             stem, suffix = os.path.splitext(entry)
@@ -69,7 +69,7 @@ def other_installations(folders: List[str]) -> List[str]:
 
 
 def package_folder() -> str:
-    """Where the package `scaler` is that this process has imported."""
+    """The folder of the package `scaler` that this process has imported."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -77,7 +77,7 @@ def explanation(others: List[str], how: str) -> str:
     """What is wrong, why, and what to do."""
     names = sorted({other.partition(" ")[0] for other in others} - {"an"} or {"scaler"})
     return (
-        f"scaler-sdk and {' and '.join(others)} {how}, and they are imported by the same name: this process uses"
-        f" {package_folder()}; to keep scaler-sdk alone: `pip uninstall {' '.join(names)} scaler-sdk`, remove that"
-        " folder if it is left, then `pip install scaler-sdk`"
+        f"scaler-sdk and {' and '.join(others)} {how}, and both are imported as scaler: this process uses"
+        f" {package_folder()}; to keep only scaler-sdk, run `pip uninstall {' '.join(names)} scaler-sdk`, remove that"
+        " folder if it still exists, then run `pip install scaler-sdk`"
     )

@@ -3,9 +3,9 @@
     import scaler.utility.exceptions ─▶ no such file ─▶ EarlierModules ─▶ table ─▶ a module that forwards each name
 
 Rules:
-- `scaler` adds the finder behind all others, so that a module that exists here is never shadowed.
-- A forwarding module imports nothing by itself: a name is looked up when it is asked for.
-- A module that is missing on purpose says why; one that the table does not know is missing as any other.
+- `scaler` adds the finder after all others, so that it never shadows an existing module.
+- A forwarding module imports nothing by itself: a name is looked up on access.
+- A module that is missing on purpose says why; a module that is not in the table is missing like any other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def reason_for_absence(name: str) -> str:
 
 
 _ONLY_HERE = {"scaler.compat.names", "scaler.compat.settings", "scaler.compat.worker_manager"}
-"""Where names are that have no better place: nobody needs to change a program for them."""
+"""The homes of names without a better location: programs may keep importing them by the earlier name."""
 
 
 class _Forwarder(Loader):
@@ -60,7 +60,7 @@ class _Forwarder(Loader):
         homes = sorted({home for home, _, _ in (place.partition(":") for place in places.values())} - _ONLY_HERE)
         if homes:
             warnings.warn(
-                f"{name} is a module of an earlier generation of Scaler; its names are in {' and '.join(homes)} now",
+                f"{name} is a module of an earlier generation of Scaler; import its names from {' and '.join(homes)}",
                 DeprecationWarning,
                 stacklevel=2,
             )

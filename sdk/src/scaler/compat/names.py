@@ -1,6 +1,6 @@
-"""What exists only for programs of earlier generations: small helpers that they import.
+"""Helpers that exist only for programs of earlier generations, which import them.
 
-Rule: each does what it did there, with what this generation has.
+Rule: each behaves as it did there, implemented with this generation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ STATUS_REPORT_INTERVAL_SECONDS = 1
 
 
 class TaskNotFoundError(ScalerError):
-    """The scheduler did not know the task that was to be cancelled. Not raised: such a cancel has no effect here."""
+    """The scheduler did not know the task to cancel. Not raised: cancelling such a task has no effect here."""
 
 
 class ClientCancelledException(ScalerError):
@@ -64,14 +64,14 @@ class ClientCancelledException(ScalerError):
 
 
 class CapnpDeserializationError(ScalerError):
-    """A message was malformed. Not raised: a malformed message costs its sender the connection."""
+    """A message was malformed. Not raised: the scheduler closes the connection of a peer that sends one."""
 
 
 # Addresses ----------------------------------------------------------------------------------------------------------
 
 
 class SocketType(enum.Enum):
-    """How an address is reached."""
+    """The transport of an address."""
 
     inproc = "inproc"
     ipc = "ipc"
@@ -97,10 +97,10 @@ class AddressConfig(str):
 
     def __new__(cls, type: SocketType, host: str, port: Optional[int] = None) -> AddressConfig:  # noqa: A002
         if not isinstance(type, SocketType):
-            raise TypeError(f"the type of an address must be a SocketType, not {type!r}")
+            raise TypeError(f"the type of an address must be a SocketType, got {type!r}")
         has_port = type not in (SocketType.inproc, SocketType.ipc)
         if has_port != (port is not None):
-            raise ValueError(f"an address of type {type.value} {'needs a' if has_port else 'has no'} port")
+            raise ValueError(f"an address of type {type.value} {'needs a' if has_port else 'must not have a'} port")
         address = super().__new__(cls, f"{type.value}://{host}" + (f":{port}" if has_port else ""))
         address.type, address.host, address.port = type, host, port
         return address
@@ -110,7 +110,7 @@ class AddressConfig(str):
 
     @classmethod
     def from_string(cls, string: str) -> AddressConfig:
-        """Raises ValueError when it is no address."""
+        """Raises ValueError if it is not an address."""
         kind, separator, rest = string.partition("://")
         if not separator or kind not in SocketType.allowed_types():
             raise ValueError(f"{string!r} is not an address such as tcp://127.0.0.1:12345")
@@ -134,7 +134,7 @@ ZMQConfig = AddressConfig
 
 
 def get_available_tcp_port(hostname: str = "127.0.0.1") -> int:
-    """A TCP port that is free now. `SchedulerClusterCombo(address=None)` chooses one without a race."""
+    """A currently free TCP port. `SchedulerClusterCombo(address=None)` chooses one without a race."""
     with socket.socket() as listener:
         listener.bind((hostname, 0))
         port: int = listener.getsockname()[1]
@@ -142,7 +142,7 @@ def get_available_tcp_port(hostname: str = "127.0.0.1") -> int:
 
 
 def cull_graph(graph: Dict[Any, Any], keys: List[Any]) -> Dict[Any, Any]:
-    """What of a graph `keys` need. `Client.get` does this by itself."""
+    """The part of a graph that `keys` need. `Client.get` does this by itself."""
     needed: Dict[Any, Any] = {}
     open_keys = list(keys)
     while open_keys:
@@ -158,7 +158,7 @@ def cull_graph(graph: Dict[Any, Any], keys: List[Any]) -> Dict[Any, Any]:
 
 
 class Identifier(bytes):
-    """Bytes that name something."""
+    """Bytes that identify something."""
 
     _kind: ClassVar[str] = ""
 
@@ -168,7 +168,7 @@ class Identifier(bytes):
 
 
 class ClientID(Identifier):
-    """Names a client: see `Client.identity`."""
+    """Identifies a client: see `Client.identity`."""
 
     _kind = "Client"
 
@@ -215,7 +215,7 @@ class ObjectID(Identifier):
 
 
 class DefaultSerializer(Serializer):
-    """What `Client` does without a serializer, as a class to derive from: cloudpickle."""
+    """The default serialisation of `Client`, cloudpickle, as a base class."""
 
     @staticmethod
     def serialize(obj: Any) -> bytes:
@@ -237,7 +237,7 @@ class Processor:
         return Processor() if is_in_task else None
 
     def scheduler_address(self) -> AddressConfig:
-        """Where `Client()` connects to in this process."""
+        """The address that `Client()` connects to in this process."""
         from scaler_protocol.host.discovery import address_given_or_found
 
         return AddressConfig.from_string(address_given_or_found())
@@ -260,7 +260,7 @@ def setup_logger(
     logging_config_file: Optional[str] = None,
     logging_level: str = "INFO",
 ) -> None:
-    """Set logging up for a program, as Scaler's own programs do it for themselves: for the root logger."""
+    """Set up logging for a program, as Scaler's own programs do, but for the root logger."""
     from scaler_protocol.programs.logging_setup import setup_logging
 
     if not log_paths and not logging_config_file:
@@ -274,11 +274,11 @@ def setup_logger(
         logger.propagate = True
 
 
-_root_handlers: List[logging.Handler] = []  # those of the last call
+_root_handlers: List[logging.Handler] = []  # from the last call
 
 
 class TimedLogger:
-    """Logs how long something takes."""
+    """Logs the duration of an operation."""
 
     def __init__(self, message: str, logging_level: int = logging.INFO) -> None:
         self.message = message
@@ -295,7 +295,7 @@ class TimedLogger:
 
 
 class ScopedLogger:
-    """Logs how long its `with` block takes."""
+    """Logs the duration of its `with` block."""
 
     def __init__(self, message: str, logging_level: int = logging.INFO) -> None:
         self.timer = TimedLogger(message, logging_level)
@@ -316,19 +316,19 @@ class ScopedLogger:
 
 
 def run_scheduler() -> None:
-    """Become `scaler_scheduler`, with this process's arguments."""
+    """Replace this process by `scaler_scheduler`, with its arguments."""
     from scaler.cluster.appliance import scheduler_command
 
     _become(scheduler_command())
 
 
 def run_top() -> None:
-    """Become `scaler_top`, with this process's arguments."""
+    """Replace this process by `scaler_top`, with its arguments."""
     _become([sys.executable, "-m", "scaler_appliance.top"])
 
 
 def run_ui() -> None:
-    """Become `scaler_ui`, with this process's arguments."""
+    """Replace this process by `scaler_ui`, with its arguments."""
     from scaler.cluster.appliance import interface_command
 
     _become(interface_command())

@@ -3,7 +3,7 @@
     NativeWorkerManager(NativeWorkerManagerConfig(WorkerManagerConfig("tcp://…", "any id"))).run()
 
 Rules:
-- They hold what they are given; `NativeWorkerManager` turns it into a `Cluster`. What has no effect is not looked at.
+- They hold the given values; `NativeWorkerManager` turns them into a `Cluster`. Values without effect are not checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LoggingConfig:
 
 @dataclasses.dataclass
 class SecurityConfig:
-    """TLS files. They have no effect: connections are not encrypted by TLS."""
+    """TLS files, which have no effect: connections are not encrypted by TLS."""
 
     tls_cert: Optional[str] = None
     tls_key: Optional[str] = None
@@ -43,7 +43,7 @@ class SecurityConfig:
 
 @dataclasses.dataclass
 class PolicyConfig:
-    """How the scheduler was to place tasks and start workers. It has no effect."""
+    """The scheduler's policy for placing tasks and starting workers, which has no effect."""
 
     policy_engine_type: str = "simple"
     policy_content: str = "allocate=even_load; scaling=vanilla"
@@ -70,7 +70,7 @@ class WorkerCapabilities:
 
     @classmethod
     def from_string(cls, value: str) -> WorkerCapabilities:
-        """Raises ValueError for what is not `NAME` or `NAME=WHOLE NUMBER`, separated by commas."""
+        """Raises ValueError unless the value is `NAME` or `NAME=WHOLE NUMBER` items, separated by commas."""
         capabilities: Dict[str, int] = {}
         for part in filter(None, value.split(",")):
             name, separator, amount = (piece.strip() for piece in part.partition("="))
@@ -118,7 +118,7 @@ class WorkerManagerConfig:
 
 
 class NativeWorkerManagerMode(enum.Enum):
-    """When workers start. Here they start at once, in either mode."""
+    """When workers start. In either mode they start at once."""
 
     DYNAMIC = "dynamic"
     FIXED = "fixed"
@@ -141,7 +141,7 @@ class NativeWorkerManager:
         self.config = config
 
     def run(self) -> None:
-        """Start the workers and wait until they end, or this process is told to."""
+        """Start the workers and wait until they end, or this process is asked to."""
         from scaler.cluster.cluster import Cluster
 
         with Cluster(**self._arguments()) as cluster:

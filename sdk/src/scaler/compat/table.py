@@ -1,9 +1,9 @@
-"""What of earlier generations maps to what here. `docs/migrating.md` shows this table to users.
+"""The mapping from earlier generations to this one. `docs/migrating.md` shows this table to users.
 
 Rules:
-- A module's names are given with where they are now, as `module:name`. A name that exists here under the same name and
-  module needs no entry.
-- An argument either has a new name, or a reason why it has no effect.
+- Each name of a module has its location now, as `module:name`. Names that exist here under the same name and module
+  need no entry.
+- An argument has either a new name, or a reason why it has no effect.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ MODULES: Dict[str, Dict[str, str]] = {
     "scaler.worker_manager_adapter.baremetal": {},
     "scaler.worker_manager_adapter.baremetal.native": _same(_SETTINGS, "NativeWorkerManager"),
 }
-"""Modules that programs of earlier generations import: each name in it, and where that is now."""
+"""Modules that programs of earlier generations import: the location now of each of their names."""
 
-_INTERNAL = "it was part of how an earlier generation worked inside, and nothing here does the same work"
+_INTERNAL = "it was an internal module of an earlier generation, and has no counterpart here"
 
 WITHOUT_COUNTERPART: Dict[str, str] = {
     "scaler.client.agent": _INTERNAL,
@@ -123,25 +123,25 @@ WITHOUT_COUNTERPART: Dict[str, str] = {
     "scaler.cluster.object_storage_server": "the scheduler stores objects itself, so there is no such program",
     "scaler.compat.ray": "programs written for Ray run on Ray; submit their functions with Client.submit instead",
     "scaler.config": "options are arguments here; docs/configuration.md lists those of programs and files",
-    "scaler.io": "messages travel in another way, which protocol-spec/ describes",
+    "scaler.io": "messages use another transport, which protocol-spec/ describes",
     "scaler.object_storage": "the scheduler stores objects itself",
-    "scaler.protocol": "messages have another form: see protocol-spec/ and the package scaler_protocol",
-    "scaler.scheduler": "the scheduler is a program of its own, in the package scaler_appliance",
-    "scaler.ui": "the user interface is a program of its own, scaler_ui",
+    "scaler.protocol": "messages have another format: see protocol-spec/ and the package scaler_protocol",
+    "scaler.scheduler": "the scheduler is a separate program, in the package scaler_appliance",
+    "scaler.ui": "the user interface is a separate program, scaler_ui",
     "scaler.utility": _INTERNAL,
     "scaler.worker.agent.processor": _INTERNAL,
     "scaler.worker.symphony": "there is no Symphony worker; start scaler_cluster on the machines that run tasks",
     "scaler.worker.worker": "a worker is the program scaler_cluster; scaler.Cluster starts it",
     "scaler.worker_manager_adapter": "only baremetal_native workers exist; start scaler_cluster on other machines",
 }
-"""Modules that are missing on purpose, these and all below them, and why: an import of them says so."""
+"""Modules that are missing on purpose, including all below them, with the reason that an import reports."""
 
 
 class Argument(NamedTuple):
     """An argument of an earlier generation.
 
     Parameters:
-        becomes: its name here.
+        becomes: its name now.
         why: why it has no effect, if it has none.
     """
 
@@ -150,10 +150,10 @@ class Argument(NamedTuple):
 
 
 _OBJECTS = Argument(why="the scheduler stores objects itself, at its own address")
-_MANAGER = Argument(why="workers connect to the scheduler themselves, and nothing manages them")
-_BALANCING = Argument(why="the scheduler balances all the time, by the measured durations of tasks")
+_MANAGER = Argument(why="workers connect to the scheduler themselves, without a manager")
+_BALANCING = Argument(why="the scheduler balances continuously, by the measured durations of tasks")
 _POLICY = Argument(why="the scheduler places tasks by capabilities and measured durations, and starts no workers")
-_SUSPENDING = Argument(why="a task that waits for its own tasks is never suspended by a signal")
+_SUSPENDING = Argument(why="a task that waits for nested tasks is never suspended by a signal")
 _SECURITY = Argument(
     why="connections are not encrypted by TLS, so an address cannot begin with tls://; keep them on a trusted network"
 )
@@ -196,4 +196,4 @@ ARGUMENTS: Dict[str, Dict[str, Argument]] = {
     "Program.join": {"timeout": Argument(becomes="timeout_seconds")},
     "ScalerFuture.cancel": {"timeout": Argument(becomes="timeout_seconds")},
 }
-"""Arguments that earlier generations took and that have no parameter here, by the class or method that took them."""
+"""Arguments of earlier generations without a parameter here, by the class or method that accepted them."""

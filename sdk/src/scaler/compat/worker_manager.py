@@ -1,4 +1,4 @@
-"""`scaler_worker_manager KIND …` of the second generation: `scaler_cluster …`, for the one kind that there is.
+"""`scaler_worker_manager KIND …` of the second generation: `scaler_cluster …`, for the only supported kind.
 
 scaler_worker_manager baremetal_native tcp://127.0.0.1:8516 -wmi any -mtc 4   ─▶   scaler_cluster tcp://… -n 4
 """
@@ -13,14 +13,14 @@ _EXIT_USAGE = 2
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the program; its exit code."""
+    """Run the program, and return its exit code."""
     given: List[str] = list(sys.argv[1:] if arguments is None else arguments)
     if given and not given[0].startswith("-"):
         kind = given.pop(0)
         if kind != NATIVE:
             print(
-                f"scaler_worker_manager: error: workers of kind {kind!r} cannot be started, only {NATIVE}: start"
-                " scaler_cluster on the machines that are to run tasks",
+                f"scaler_worker_manager: error: workers of kind {kind!r} are not supported, only {NATIVE}: start"
+                " scaler_cluster on the machines that run tasks",
                 file=sys.stderr,
             )
             return _EXIT_USAGE

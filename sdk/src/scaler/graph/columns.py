@@ -3,13 +3,13 @@
     {"a": 1, "b": (inc, "a"), "c": (add, "b", "b")}  ──▶  keys b, c;  forms MIXED, FLAT;  needs: of b none, of c 0
 
 Rules:
-- What is noted of a task is what `order.NeededTasks` notes of it; but all of the graph is read, since to look up
-  whole columns costs half of what it costs to look at one task after the other.
-- Nothing is made for each task: iterators of the standard library go over chunks of them, and vectors over the rest.
-- A task whose arguments name keys within lists or tuples is looked through by itself, and then stands there as if it
-  had just these keys as arguments.
-- What cannot be looked up may belong to a task that nobody needs. So nothing is raised here: there are no columns then,
-  and whoever reads needed tasks only finds out whether it matters.
+- The columns of a task are those of `order.NeededTasks`; but the whole graph is read, because looking up whole columns
+  costs half as much as looking up one task after the other.
+- No object is created per task: iterators of the standard library process chunks of tasks, and vectors the rest.
+- A task whose arguments name keys within lists or tuples is searched separately, and then represented as if it had
+  these keys as arguments.
+- An argument that cannot be looked up may belong to a task that is not needed. So nothing is raised here: there are no
+  columns then, and the reader that visits only needed tasks finds out whether it matters.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from scaler.graph.tasks import DATA, FLAT, MIXED, NO_KEYS, ONLY_RESULTS, Graph, is_task, keys_in
 
-_UNKNOWN = -2  # instead of a number: no key
+_UNKNOWN = -2  # in place of a number: not a key
 _CHUNK_TASKS = 8192
 
-Vector = Any  # numpy.ndarray, which is imported when somebody needs it
+Vector = Any  # numpy.ndarray, which is imported on demand
 Numbers = Any  # array.array
 
 
 class GraphColumns:
-    """The tasks of a graph, in its order: columns with one entry a task."""
+    """The tasks of a graph, in its order: columns with one entry per task."""
 
     __slots__ = ("numbers", "keys", "tasks", "forms", "needs", "starts")
 
     def __init__(
         self, numbers: Dict[Any, int], keys: List[Any], tasks: List[Any], forms: Vector, needs: Vector, starts: Vector
     ) -> None:
-        self.numbers = numbers  # by key; DATA for what is none
+        self.numbers = numbers  # by key; DATA for keys of data
         self.keys = keys
         self.tasks = tasks
         self.forms = forms  # ONLY_RESULTS, NO_KEYS, FLAT or MIXED
-        self.needs = needs  # numbers of the tasks whose results each needs, each once, as they are met
-        self.starts = starts  # where a task's needs begin; one entry more than there are tasks
+        self.needs = needs  # numbers of the tasks whose results each needs, without duplicates, in order of first use
+        self.starts = starts  # where a task's needs start; one entry more than there are tasks
 
     def in_order(self, order: Sequence[int]) -> Tuple[List[Any], List[Any], bytearray, Numbers, Numbers, Numbers]:
         """The columns of a `GraphOrder`: keys, tasks, forms, offsets, predecessors; and positions by number."""
@@ -64,7 +64,7 @@ class GraphColumns:
 
 
 def array_of(column: Vector, typecode: str = "I") -> Numbers:
-    """A column as the standard library has it."""
+    """A column as an array of the standard library."""
     numbers = array(typecode)
     numbers.frombytes(column.astype(typecode).tobytes())
     return numbers
@@ -95,7 +95,7 @@ def read_columns(graph: Graph) -> Optional[GraphColumns]:
 
 
 def _tasks_and_data(graph: Graph) -> Tuple[List[Any], List[Any], List[Any]]:
-    """Keys of tasks, the tasks, and keys of data."""
+    """The keys of tasks, the tasks, and the keys of data."""
     keys, values = list(graph), list(graph.values())
     if set(map(type, values)) == {tuple} and all(values) and all(map(callable, map(itemgetter(0), values))):
         return keys, values, []
@@ -105,19 +105,20 @@ def _tasks_and_data(graph: Graph) -> Tuple[List[Any], List[Any], List[Any]]:
 
 
 class _Reader:
-    """Looks up what tasks name, chunk by chunk."""
+    """Looks up the keys that tasks name, chunk by chunk."""
 
     def __init__(self, np: Any, graph: Graph, numbers: Dict[Any, int]) -> None:
         self._np = np
         self._graph = graph
         self._find = numbers.get
-        self.nested: Dict[int, int] = {}  # forms, by number, of tasks that were looked through by themselves
+        self.nested: Dict[int, int] = {}  # forms, by number, of tasks that were searched separately
 
     def read(self, start: int, tasks: List[Any]) -> Vector:
-        """Numbers of what tasks name, or _UNKNOWN, functions included; puts stand-ins into `tasks` where it must."""
+        """Numbers of the keys that tasks name, or _UNKNOWN, functions included; replaces tasks by stand-ins where
+        necessary."""
         try:
             found = self._look_up(tasks)
-        except Exception:  # one is not hashable: a list, or a literal; or worse, which is looked at one by one
+        except Exception:  # one is unhashable: a list, or a literal; or worse, so look at each separately
             for index, task in enumerate(tasks):
                 try:
                     deque(map(self._find, task[1:]), maxlen=0)
@@ -137,16 +138,16 @@ class _Reader:
         return self._np.fromiter(map(self._find, chain.from_iterable(tasks), repeat(_UNKNOWN)), "int32")
 
     def _look_through(self, number: int, task: Tuple[Any, ...]) -> Tuple[Any, ...]:
-        """A task's stand-in: what it names, however deep."""
+        """A task's stand-in: the keys that it names, at any depth."""
         named = keys_in(self._graph, task[1:])
         self.nested[number] = MIXED if named else NO_KEYS
         return (None, *named)
 
 
 def _forms_and_needs(np: Any, found: Vector, counts: Vector) -> Tuple[Vector, Vector, Vector]:
-    """What was found, function by function and argument by argument, as forms, needs and where needs start."""
+    """The lookup results, function by function and argument by argument, as forms, needs and starts of needs."""
     ends = np.cumsum(counts)
-    found[ends - counts] = _UNKNOWN  # functions are not asked for, even if they are keys
+    found[ends - counts] = _UNKNOWN  # functions are not keys, even if they equal one
     argument_counts = counts - 1
     owners = np.repeat(np.arange(len(counts), dtype="int32"), counts)
     is_need = found >= 0
@@ -164,7 +165,7 @@ def _forms_and_needs(np: Any, found: Vector, counts: Vector) -> Tuple[Vector, Ve
 
 
 def _each_once(np: Any, needs: Vector, owners: Vector, count: int) -> Tuple[Vector, Vector]:
-    """The first of what each owner needs several times; and how many each needs then."""
+    """The needs of each owner without duplicates, in order of first use, and their number."""
     need_counts = np.bincount(owners, minlength=count)
     pairs = owners.astype("int64") * count + needs
     if (pairs[1:] > pairs[:-1]).all():

@@ -1,18 +1,17 @@
-"""An order of the tasks of a very large graph, and whether there is one, by GraphBLAS.
+"""Sorting the tasks of a very large graph, if they can be sorted, with GraphBLAS.
 
-    culling, breadth first      a tree of what is        times: depth first       corrected until each task
-    from the wanted tasks   ──▶ met from what first  ──▶ through the tree     ──▶ comes after all it needs
+    culling, breadth first      a tree: each task        times: depth first       corrected until each task
+    from the wanted tasks   ──▶ below its first user ──▶ through the tree     ──▶ comes after all its needs
 
 Rules:
-- The graph is a matrix with an entry for each need; what is asked of all tasks at once is a vector. What no step
-  reaches is culled.
-- The order is close to depth first, so that results are used up soon. Where a task needs another one that hangs
-  elsewhere in the tree and comes later, it is moved behind that: times := max(times, needs max.+ times), until nothing
-  changes.
-- Something changes forever where there is a cycle. So there is no order from here if there is one, or if too many steps
-  are needed: whoever sorts one task after the other is faster then, and can name the cycle.
-- One thread, whatever the process has set: the threads of OpenMP do not survive a fork, and worker processes fork.
-- Kernels that the library brings along only: it would compile others, and store them in the user's home.
+- The graph is a matrix with an entry for each need; a property of all tasks is a vector. Tasks that no step reaches are
+  culled.
+- The order is close to depth first, so that results are used up soon. If a task needs another one that is elsewhere in
+  the tree and comes later, it is moved behind that: times := max(times, needs max.+ times), until nothing changes.
+- With a cycle this never converges. So there is no order from here if there is a cycle, or if too many steps are
+  needed: then sorting one task after the other is faster, and can name the cycle.
+- One thread, whatever the process has set: OpenMP threads do not survive a fork, and worker processes fork.
+- Only kernels that the library contains: it would compile others, and store them in the user's home.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from typing import Any, List, Optional, Sequence, Tuple
 from scaler.graph.columns import Vector
 
 FEWEST_TASKS_PER_LEVEL = 2000
-"""On the average; if there are fewer, to sort them one after the other costs less than a step for all at once."""
+"""On average; with fewer, sorting one task after the other costs less than one step for all at once."""
 MOST_CORRECTIONS = 4
-"""What is not in order then takes some dozen corrections more, as measured, and costs more than to sort."""
+"""With more tasks out of order, some dozen more corrections are needed, as measured, which costs more than sorting."""
 
 _starting = threading.Lock()
 
@@ -37,31 +36,31 @@ class _GraphBlasError(Exception):
 
 
 def is_installed() -> bool:
-    """Whether it is worth a try; costs no import."""
+    """Whether GraphBLAS seems to be installed; imports nothing."""
     return find_spec("suitesparse_graphblas") is not None and find_spec("numpy") is not None
 
 
 def load() -> bool:
-    """Import what is used here; whether it works."""
+    """Import GraphBLAS; returns whether it works."""
     try:
         graphblas = import_module("suitesparse_graphblas")
         with _starting:
             if not graphblas.is_initialized():
-                graphblas.initialize()  # as python-graphblas does, which the program may use, too
-    except Exception:  # of another version, or not for this machine; the graph can be sorted without it
+                graphblas.initialize()  # as python-graphblas does, which the program may also use
+    except Exception:  # another version, or not for this machine; the graph can be sorted without it
         return False
     return True
 
 
 def order_of(starts: Vector, needs: Vector, roots: Sequence[int]) -> Optional[Vector]:
-    """Numbers of all that `roots` need, each after all that it needs; None if somebody else must look for an order.
+    """Numbers of all tasks that `roots` need, each after its needs; None if the caller must sort another way.
 
     `load` must have succeeded.
 
     Parameters:
-        starts: where a task's needs begin in `needs`; one entry more than there are tasks.
-        needs: numbers of tasks, each once for each that needs it.
-        roots: numbers of tasks, each once.
+        starts: where a task's needs start in `needs`; one entry more than there are tasks.
+        needs: numbers of tasks, without duplicates for each task that needs them.
+        roots: numbers of tasks, without duplicates.
     """
     np = import_module("numpy")
     try:
@@ -71,15 +70,16 @@ def order_of(starts: Vector, needs: Vector, roots: Sequence[int]) -> Optional[Ve
                 return None
             members = np.concatenate([numbers for numbers, _ in levels])
             return _corrected(np, session, members, _depth_first(np, levels))
-    except _GraphBlasError:  # out of memory, for example: others need less
+    except _GraphBlasError:  # out of memory, for example: the other way needs less
         return None
 
 
 def _levels(np: Any, session: _Session, roots: Sequence[int]) -> Optional[List[Tuple[Vector, Vector]]]:
-    """What is met after no step, after one, and so on: numbers, and the positions of those they were met from.
+    """The tasks reached after no step, after one, and so on: numbers, and the positions of the tasks they were reached
+    from.
 
-    Positions count through all levels. Tasks that were met from the same one stand together, in the order in which it
-    names them.
+    Positions count through all levels. Tasks that were reached from the same task are adjacent, in the order in which
+    it names them.
     """
     numbers = np.array(roots, dtype="int64")
     levels = [(numbers, np.zeros(len(numbers), dtype="int64"))]
@@ -88,7 +88,7 @@ def _levels(np: Any, session: _Session, roots: Sequence[int]) -> Optional[List[T
     visited = session.vector(np.sort(numbers), np.ones(len(numbers), dtype="int64"))
     met = 0
     while True:
-        # Whoever is met is met from the first that needs it, at its first place there: that is the least of such sums.
+        # Each task is reached from the first task that needs it, at its first place there: the minimum of such sums.
         by_number = np.argsort(numbers)
         frontier = session.vector(numbers[by_number], (met + by_number) * place_count)
         met += len(numbers)
@@ -104,18 +104,18 @@ def _levels(np: Any, session: _Session, roots: Sequence[int]) -> Optional[List[T
 
 
 def _depth_first(np: Any, levels: List[Tuple[Vector, Vector]]) -> Vector:
-    """When each would be done if it needed only what was met from it: 0, 1, 2, … by position."""
+    """The finishing time of each task, if it needed only the tasks reached from it: 0, 1, 2, … by position."""
     ends = np.cumsum([0] + [len(numbers) for numbers, _ in levels]).tolist()
-    sizes = np.ones(ends[-1], dtype="int64")  # of what hangs under each, itself included
+    sizes = np.ones(ends[-1], dtype="int64")  # of the subtree of each, including itself
     for level in range(len(levels) - 1, 0, -1):
         start, middle, end = ends[level - 1 : level + 2]
         met_from = levels[level][1] - start
         sizes[start:middle] += np.bincount(met_from, sizes[middle:end], middle - start).astype("int64")
     times = np.empty(len(sizes), dtype="int64")
-    begins = np.zeros(1, dtype="int64")  # when the first is done of what hangs under each of the level before
+    begins = np.zeros(1, dtype="int64")  # the first finishing time in the subtree of each task of the level above
     for level, (_, met_from) in enumerate(levels):
         start, end = ends[level], ends[level + 1]
-        before = np.cumsum(sizes[start:end]) - sizes[start:end]  # what hangs under those to the left
+        before = np.cumsum(sizes[start:end]) - sizes[start:end]  # the sizes of the subtrees to the left
         shares = np.zeros(end - start, dtype=bool)
         shares[1:] = met_from[1:] == met_from[:-1]
         before -= np.maximum.accumulate(np.where(shares, 0, before))
@@ -125,7 +125,7 @@ def _depth_first(np: Any, levels: List[Tuple[Vector, Vector]]) -> Vector:
 
 
 def _corrected(np: Any, session: _Session, members: Vector, times: Vector) -> Optional[Vector]:
-    """`members` in the order of their times, after those were moved that must be."""
+    """`members` in the order of their times, after moving tasks behind their needs."""
     by_number = np.full(session.count, -1, dtype="int64")
     by_number[members] = times
     numbers = np.flatnonzero(by_number >= 0)
@@ -146,7 +146,7 @@ def _corrected(np: Any, session: _Session, members: Vector, times: Vector) -> Op
 
 
 class _Session:
-    """One graph, as matrices for GraphBLAS. What it makes is freed when nobody refers to it any more."""
+    """One graph, as matrices for GraphBLAS. Its objects are freed with their last reference."""
 
     def __init__(self, np: Any, starts: Vector, needs: Vector) -> None:
         graphblas = import_module("suitesparse_graphblas")
@@ -158,7 +158,7 @@ class _Session:
         context = self._new("GxB_Context*", self._lib.GxB_Context_free)
         self._call(self._lib.GxB_Context_new, context)
         self._call(self._lib.GxB_Context_set_INT32, context[0], self._lib.GxB_CONTEXT_NTHREADS, 1)
-        self._call(self._lib.GxB_Context_engage, context[0])  # for the calls of this thread of Python
+        self._call(self._lib.GxB_Context_engage, context[0])  # for calls from this thread
         self._context = context
         return self
 
@@ -166,7 +166,7 @@ class _Session:
         self._lib.GxB_Context_disengage(self._context[0])
 
     def matrix(self, entries: Vector) -> Any:
-        """Who needs what: an entry for each of `needs`."""
+        """The matrix of needs: an entry for each of `needs`."""
         lib = self._lib
         matrix = self._new("GrB_Matrix*", lib.GrB_Matrix_free)
         columns = (self._indices(self.starts), self._indices(self.needs), self._values(entries))
@@ -194,7 +194,7 @@ class _Session:
         return numbers, values
 
     def step(self, frontier: Any, visited: Any, matrix: Any) -> None:
-        """The frontier becomes what it needs and nobody has visited, with the least sum that leads there."""
+        """Replace the frontier by its unvisited needs, each with the lowest sum that leads there."""
         lib, null = self._lib, self._ffi.NULL
         how = (null, lib.GrB_MIN_PLUS_SEMIRING_INT64, frontier[0], matrix[0], lib.GrB_DESC_RSC)
         self._call(lib.GrB_vxm, frontier[0], visited[0], *how)
@@ -203,7 +203,7 @@ class _Session:
         )
 
     def move(self, times: Any, needed: Any, matrix: Any) -> None:
-        """Each that is needed comes one later than the last that it needs, if it does not come later still."""
+        """Move each task that is needed to a time after its last need, unless it is later already."""
         lib = self._lib
         how = (lib.GrB_MAX_INT64, lib.GrB_MAX_PLUS_SEMIRING_INT64, matrix[0], times[0], lib.GrB_DESC_S)
         self._call(lib.GrB_mxv, times[0], needed[0], *how)

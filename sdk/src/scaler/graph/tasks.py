@@ -1,8 +1,8 @@
-"""What an entry of a graph is: data, or a task; and which keys a task's arguments name.
+"""The entries of a graph: data and tasks, and the keys that a task's arguments name.
 
 Rules:
-- A task is a tuple whose first item can be called. Everything else is data.
-- Whatever equals a key of the graph stands for that key, also within lists and tuples.
+- A task is a tuple whose first item is callable. Everything else is data.
+- An object that equals a key of the graph stands for that key, also within lists and tuples.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from scaler.values.texts import description_of
 Graph = Mapping[Any, Any]
 
 ONLY_RESULTS = 0  # the arguments are results of other tasks, each a different one
-NO_KEYS = 1  # nothing in the arguments is a key
-FLAT = 2  # some arguments are results of other tasks; nothing in the rest is a key
+NO_KEYS = 1  # the arguments contain no keys
+FLAT = 2  # some arguments are results of other tasks; the rest contain no keys
 MIXED = 3  # any other
 
-DATA = -1  # instead of a task's number
+DATA = -1  # in place of a task's number
 
 
 def is_task(value: Any) -> bool:
@@ -34,11 +34,11 @@ def is_key(graph: Graph, value: Any) -> bool:
 
 
 def _is_known_literal(value: Any, error: Exception) -> bool:
-    """What was asked of `is_key` about something that cannot be looked for: False if it cannot be a key."""
+    """Decide about an object whose lookup with `is_key` failed: False if it cannot be a key."""
     try:
         hash(value)
     except Exception:
-        return False  # not hashable: a literal
+        return False  # unhashable: a literal
     raise GraphKeyError(
         f"an argument of type {type(value).__name__} cannot be compared with the graph's keys, so it is unknown"
         f" whether it stands for one: {description_of(error)}"
@@ -46,7 +46,7 @@ def _is_known_literal(value: Any, error: Exception) -> bool:
 
 
 def keys_in(graph: Graph, arguments: Sequence[Any]) -> List[Any]:
-    """The keys that arguments name, however deep."""
+    """The keys that arguments name, at any depth."""
     named: List[Any] = []
     _gather_keys(graph, arguments, named)
     return named
@@ -57,7 +57,7 @@ def _gather_keys(graph: Graph, values: Sequence[Any], named: List[Any]) -> None:
         if all(map(graph.__contains__, values)):
             named += values
             return
-    except Exception:  # one is not hashable; or worse, which is looked at one by one
+    except Exception:  # one is unhashable; or worse, so look at each separately
         pass
     for value in values:
         if is_key(graph, value):

@@ -69,7 +69,7 @@ DEV = Program(
         Option(
             "-ll --logging-level",
             Choice(LEVELS, is_upper=True),
-            "least severe level that scheduler and worker log",
+            "the lowest level that scheduler and worker log",
             default="INFO",
             is_command_line_only=True,
         ),

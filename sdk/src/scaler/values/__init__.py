@@ -1,4 +1,4 @@
 """How Python objects become bytes and come back: pickling, codecs, captured state, exceptions, named functions.
 
-Rules: nothing here knows of clients, workers or sockets; both sides of a task use it.
+Rules: nothing here depends on clients, workers or sockets; both sides of a task use it.
 """

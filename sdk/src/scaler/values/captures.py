@@ -1,8 +1,8 @@
-"""What a function holds, and whether pickling it again would give something else.
+"""What a function captures, and whether pickling it again would give a different result.
 
 A function that travels by value takes what it refers to along: globals, closure, defaults, attributes. Any of these may
-change between two submissions, and the second has to run with what is there by then. Pickling each time would be right
-and slow, so a snapshot remembers what pickling has read, and compares:
+change between two submissions, and the second must run with the values at that time. Pickling each time would be
+correct but slow, so a snapshot remembers what pickling has read, and compares:
 
     function ── code, defaults, closure, ──▶ numbers, texts, modules          the same object
         │       globals that it names    ├─▶ functions, classes, instances    the same object, its captures unchanged
@@ -10,13 +10,13 @@ and slow, so a snapshot remembers what pickling has read, and compares:
         └── found in its module (travels by reference) ──▶ still found there
 
 Rules:
-- A snapshot that holds means: pickling now gives what it gave then. When in doubt it does not hold, which costs time
-  and nothing else.
+- A snapshot that holds means: pickling now gives the same result as then. In doubt it does not hold, which only costs
+  time.
 - The one exception: the content of a buffer of LARGE_BUFFER_BYTES or more (of an array, say) is not compared. It counts
   as unchanged while it is the same memory.
-- A snapshot keeps nothing alive but numbers, texts and bytes. Of other objects it has the identities, and weak
-  references that end it when one of them dies, since an identity may then be another object's.
-- No user code runs when only identities are compared; pickling runs what pickling runs.
+- A snapshot keeps only numbers, texts and bytes alive. Of other objects it holds the identities, and weak references
+  that end the snapshot when one of them dies, because another object may then get the same identity.
+- Comparing identities runs no user code; pickling runs the user code that pickling runs.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ import cloudpickle
 from cloudpickle import cloudpickle as by_value
 
 LARGE_BUFFER_BYTES = 1024 * 1024
-"""The content of a buffer of this size or more is not compared."""
+"""The content of buffers of this size or more is not compared."""
 
 _STAMP_BYTES = 64 * 1024
-"""A longer stamp is kept as its digest."""
+"""A longer stamp is replaced by its digest."""
 
 _PROTOCOL = 5
-_HEAP_TYPE = 1 << 9  # the flag of classes that can change; those that C code defines statically lack it
+_HEAP_TYPE = 1 << 9  # the flag of mutable classes; classes defined statically in C lack it
 _MISSING = object()
 
 _modules: Dict[str, Any] = sys.modules
@@ -71,7 +71,7 @@ _IMMUTABLE_NAMES = frozenset(
         *((module, name) for module in ("pathlib", "pathlib._local") for name in ("PosixPath", "PurePosixPath")),
     }
 )
-"""Types of the standard library whose values never change, by module and name: they need not be imported for this."""
+"""Types of the standard library with immutable values, by module and name, so that they need not be imported."""
 
 _DEFAULT_PICKLING = [(name, getattr(object, name, None)) for name in ("__reduce_ex__", "__reduce__", "__getstate__")]
 
@@ -89,11 +89,11 @@ _DESCRIPTORS = (
 
 
 class Reference:
-    """The snapshot of a function or class that travels by the name of its module: nothing of it is read.
+    """The snapshot of a function or class that travels by the name of its module: its contents are not read.
 
     Parameters:
         module: the name of the module.
-        name: of the object in it; with dots, of an attribute of an attribute.
+        name: of the object in the module; a dotted name is an attribute of an attribute.
     """
 
     __slots__ = ("module", "name", "_find")
@@ -104,7 +104,7 @@ class Reference:
         self._find = attrgetter(name)
 
     def holds(self, value: Any) -> bool:
-        """Whether it would travel by the same reference now."""
+        """Whether the same reference still leads to the object."""
         if by_value_modules and isinstance(value, (types.FunctionType, type)):
             return find_reference(value) is not None
         try:
@@ -117,34 +117,34 @@ class Reference:
 
 
 class Snapshot:
-    """What pickling a function, or a class, has read.
+    """What pickling a function or a class has read.
 
     Parameters:
-        pickler: the class that pickles what is small and may change, to compare it.
+        pickler: the class that pickles small mutable objects, to compare them.
 
-    Raises whatever pickling what it captures raises: any exception at all.
+    Raises whatever pickling the captured objects raises: any exception at all.
     """
 
     __slots__ = ("_root", "_pickler", "_dead", "_references", "_constants", "_registry", "_module_count", "_stamp")
 
     def __init__(self, value: Any, pickler: Callable[..., pickle.Pickler]) -> None:
         self._pickler = pickler
-        self._dead: List[Any] = []  # filled by weak references, at any moment
+        self._dead: List[Any] = []  # filled by weak references, at any time
         self._references: List[weakref.ref[Any]] = []
         self._constants: List[Any] = []
         self._registry = frozenset(by_value_modules)
-        self._module_count = 0  # of all there are, where it matters which submodules are imported
+        self._module_count = 0  # of all modules, if it matters which submodules are imported
         root = _Walk(self).node(value)
         if root is None:
-            raise TypeError(f"what a {type(value).__name__} captures cannot be followed")
+            raise TypeError(f"the captures of a {type(value).__name__} cannot be followed")
         self._root = root
         volatile: List[Any] = []
         if not root.is_same(value, volatile):
-            raise RuntimeError(f"a {type(value).__name__} changed while it was looked at")
+            raise RuntimeError(f"a {type(value).__name__} changed while it was inspected")
         self._stamp = self._stamp_of(volatile) if volatile else None
 
     def holds(self, value: Any) -> bool:
-        """Whether pickling the same object now gives what it gave then. Raises nothing."""
+        """Whether pickling the same object now gives the same result as then. Raises nothing."""
         try:
             if self._dead or by_value_modules != self._registry:
                 return False
@@ -154,11 +154,11 @@ class Snapshot:
             if not self._root.is_same(value, volatile):
                 return False
             return not volatile or self._stamp_of(volatile) == self._stamp
-        except Exception:  # another thread changes it right now, or what it holds cannot be pickled any more
+        except Exception:  # another thread is changing it, or a captured object can no longer be pickled
             return False
 
     def watch(self, value: Any) -> bool:
-        """End this snapshot when an object dies; whether that is possible."""
+        """End this snapshot when an object dies; returns whether that is possible."""
         try:
             self._references.append(weakref.ref(value, self._dead.append))
         except TypeError:
@@ -169,7 +169,7 @@ class Snapshot:
         self._constants.append(value)
 
     def watch_imports(self) -> None:
-        """What a package's functions find depends on which of its submodules were imported."""
+        """Account for the submodules: which of them are imported decides what a package's functions find."""
         self._module_count = len(_modules)
 
     def _stamp_of(self, volatile: List[Any]) -> Tuple[Any, ...]:
@@ -191,7 +191,7 @@ class Snapshot:
         return (data, buffers)
 
     def _without_large_items(self, value: Any, buffers: List[Any]) -> Any:
-        """A list, tuple or dict with its large immutable items replaced: they need not be copied to be compared."""
+        """A list, tuple or dict with its large immutable items replaced, so that comparing does not copy them."""
         kind = type(value)
         if kind is dict:
             if any(map(_is_large, value.values())):
@@ -210,14 +210,14 @@ class Snapshot:
         return None
 
     def _identity_of(self, buffer: pickle.PickleBuffer) -> Optional[Tuple[Any, ...]]:
-        """Which memory a buffer is; None when that cannot be known for as long as this snapshot lives."""
+        """An identifier of a buffer's memory; None if it may change while this snapshot lives."""
         with buffer.raw() as view:
             owner: Any = view.obj
             size = view.nbytes
         interface = getattr(owner, "__array_interface__", None)
         address = interface["data"][0] if isinstance(interface, dict) else 0
         while address and getattr(owner, "base", None) is not None:
-            owner = owner.base  # a view of an array may die before the memory does
+            owner = owner.base  # a view of an array may die before its memory does
         if not any(reference() is owner for reference in self._references) and not self.watch(owner):
             return None
         return (id(owner), address, size)
@@ -227,7 +227,7 @@ Captures = Union[Reference, Snapshot]
 
 
 def find_reference(value: Any) -> Optional[Reference]:
-    """How a function or class travels by reference; None when it travels by value."""
+    """The reference by which a function or class travels; None if it travels by value."""
     if not by_value._should_pickle_by_reference(value):
         return None
     found = _find_by_reference(value)
@@ -235,7 +235,7 @@ def find_reference(value: Any) -> Optional[Reference]:
 
 
 def _find_global(value: Any) -> Optional[Reference]:
-    """How a callable that is neither function nor class, such as a ufunc, travels by reference."""
+    """The reference by which a callable that is neither function nor class, such as a ufunc, travels."""
     module = getattr(value, "__module__", None)
     if type(module) is not str or not callable(value):
         return None
@@ -246,7 +246,7 @@ def _find_global(value: Any) -> Optional[Reference]:
 
 
 def take(value: Any, pickler: Callable[..., pickle.Pickler]) -> Optional[Captures]:
-    """A snapshot of a callable or class; None when what it captures cannot be followed: it may change at any time.
+    """A snapshot of a callable or class; None if its captures cannot be followed and may change at any time.
 
     Parameters:
         pickler: as in `Snapshot`.
@@ -261,7 +261,7 @@ def take(value: Any, pickler: Callable[..., pickle.Pickler]) -> Optional[Capture
         elif not _can_be_followed(value):
             return _find_global(value)
         return Snapshot(value, pickler)
-    except Exception:  # RecursionError too; what cannot be pickled fails where it is pickled
+    except Exception:  # including RecursionError; unpicklable objects fail where they are pickled
         return None
 
 
@@ -271,8 +271,8 @@ def take(value: Any, pickler: Callable[..., pickle.Pickler]) -> Optional[Capture
 class _Node:
     """What one object captures directly.
 
-    `children` are captured objects that have captures of their own, `volatile` those that must be pickled to know
-    whether they have changed; both by position in what `read` returns.
+    `children` are captured objects with captures of their own; `volatile` are captured objects that must be pickled to
+    detect changes. Both are positions in the result of `read`.
     """
 
     __slots__ = ("ids", "children", "volatile")
@@ -282,11 +282,11 @@ class _Node:
     volatile: List[int]
 
     def read(self, owner: Any) -> List[Any]:
-        """All objects that it captures, in an order of its own. None of them is made by reading."""
+        """All objects that it captures, in a fixed order. Reading creates none of them."""
         raise NotImplementedError
 
     def is_same(self, owner: Any, volatile: List[Any]) -> bool:
-        """Whether it captures the same objects, and they likewise; appends what has to be pickled to know more."""
+        """Whether it captures the same objects, recursively; appends the objects that must be pickled to be sure."""
         values = self.read(owner)
         if tuple(map(id, values)) != self.ids:
             return False
@@ -307,7 +307,7 @@ class _FunctionNode(_Node):
 
     def __init__(self, function: types.FunctionType) -> None:
         self._names = tuple(_global_names(function.__code__))
-        # Of a function that captures nothing, which most lambdas are, all is compared at once.
+        # A function without captures, like most lambdas, is compared as a whole.
         parts = _FunctionNode._parts(function)
         is_empty = not self._names and not any(parts[1:])
         self._empty_parts = tuple({} if part == {} else part for part in parts) if is_empty else None
@@ -367,7 +367,7 @@ class _ClassNode(_Node):
 
 
 class _EnumNode(_Node):
-    """An Enum's members are what they were when it was made."""
+    """The members of an Enum do not change after it is created."""
 
     __slots__ = ()
 
@@ -401,14 +401,14 @@ class _MethodNode(_Node):
 
 
 class _Walk:
-    """Makes the nodes of one snapshot."""
+    """Creates the nodes of one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._met: Dict[int, Any] = {id(_MISSING): _MISSING}  # by identity, alive at least as long as this
+        self._met: Dict[int, Any] = {id(_MISSING): _MISSING}  # by identity; keeps the objects alive meanwhile
 
     def node(self, value: Any) -> Optional[_Node]:
-        """A node for an object that can be followed, or None."""
+        """A node for an object that can be followed, else None."""
         node: _Node
         if type(value) is types.FunctionType:
             node = _FunctionNode(value)
@@ -441,7 +441,7 @@ class _Walk:
             self._snapshot.watch(captured)
             if captured.__package__:
                 self._snapshot.watch_imports()
-        elif not self._snapshot.watch(captured):  # nothing tells when it dies, and its identity is another's then
+        elif not self._snapshot.watch(captured):  # its identity may be reused after its death, unnoticed
             node.volatile.append(position)
         elif isinstance(captured, (types.FunctionType, type)):
             self._met[id(captured)] = captured
@@ -460,7 +460,7 @@ class _Walk:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether an object never changes, and leads to none that does."""
+    """Whether an object is immutable and refers to immutable objects only."""
     kind = type(value)
     if kind in _ATOMS:
         return True
@@ -478,7 +478,7 @@ def _can_be_followed(value: Any) -> bool:
 
 
 def _is_plain_instance(value: Any) -> bool:
-    """Whether pickling an object reads its class and its `__dict__`, and nothing else."""
+    """Whether pickling an object reads only its class and its `__dict__`."""
     kind: Any = type(value)
     return (
         all(getattr(kind, name, None) is default for name, default in _DEFAULT_PICKLING)

@@ -1,11 +1,11 @@
-"""The source lines of code that is in no file: cells of notebooks, what is typed at a prompt, `python -c`.
+"""The source lines of code that is not in a file: cells of notebooks, interactive input, `python -c`.
 
     client: source_of(code) ── with the code object ──▶ worker: register(...) ── linecache ──▶ tracebacks, inspect
 
 Rules:
-- Lines are those that a traceback in the client would show, and only those of the code object itself: they are sent
-  with it, in the same pickle, so they cannot be those of a later version of the cell.
-- Code that was read from a file has none; where a worker has a file of that name, that one counts.
+- The lines are those that a traceback in the client would show, limited to the code object itself. They are sent with
+  it, in the same pickle, so they never come from a later version of the cell.
+- Code from a file has none; if a worker has a file of that name, the file is used.
 - A worker keeps the lines of MAXIMUM_CELLS cells.
 """
 
@@ -26,16 +26,16 @@ MAXIMUM_CELLS = 1_000
 _lines_of_code: Optional[Callable[[types.CodeType], Optional[Sequence[str]]]] = getattr(
     linecache, "_getlines_from_code", None
 )
-"""Since Python 3.13: what was typed at the prompt or given by `-c`, which all have one name."""
+"""Since Python 3.13: interactive input and `-c`, which all have the same name."""
 
-_registered: Dict[str, List[str]] = {}  # by name, the lines of each
+_registered: Dict[str, List[str]] = {}  # the lines, by name
 
 
 class Source(NamedTuple):
     """Lines of a cell.
 
     Parameters:
-        first: the number of the first of them, from 1 on.
+        first: the number of the first line, from 1.
     """
 
     first: int
@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
 
 def source_of(code: types.CodeType) -> Optional[Source]:
-    """The lines of a code object; None if there is a file that has them, or nobody knows them."""
+    """The lines of a code object; None if a file has them, or they are unknown."""
     lines = _known_lines(code)
     if not lines:
         return None
@@ -59,7 +59,7 @@ def _known_lines(code: types.CodeType) -> Optional[Sequence[str]]:
     if own:  # others may have the same file name
         return own
     entry: Any = linecache.cache.get(code.co_filename)
-    # The time of a file is there, that of a cell is not; of one in old versions of IPython it is.
+    # An entry for a file has a time; an entry for a cell has none, except in old versions of IPython.
     if entry is not None and len(entry) == 4 and (entry[1] is None or not os.path.exists(code.co_filename)):
         lines: Sequence[str] = entry[2]
         return lines
@@ -77,10 +77,10 @@ def _last_line(code: types.CodeType) -> int:
 
 
 def register(name: str, source: Source) -> str:
-    """From now on, tracebacks of code with this file name show these lines.
+    """Show these lines in tracebacks of code with this file name from now on.
 
-    Returns the name that the code is to have: another one where other lines are known by that name, as all prompts give
-    their inputs the same names.
+    Returns the name that the code must have: a different one if the name already has other lines, because all prompts
+    use the same names for their inputs.
     """
     first, new = source
     for number in itertools.count(1):
@@ -97,7 +97,7 @@ def register(name: str, source: Source) -> str:
             lines[first - 1 : first - 1 + len(new)] = new
             linecache.cache[shown] = (sum(map(len, lines)), None, lines, shown)
             return shown
-    raise AssertionError("there is no end of numbers")
+    raise AssertionError("unreachable: the numbers are endless")
 
 
 def _forget_oldest() -> None:

@@ -1,12 +1,12 @@
-"""What a function's serialised form says of the code it needs: a note behind the pickle.
+"""The code that a serialised function needs: a note appended to the pickle.
 
     [ pickle, in any form of `payload` ][ note, as JSON ][ its size ][ mark ]
 
 Rules:
-- The note stands behind the pickle, where `pickle` ignores it: a worker that knows nothing of notes loads the function
-  as before.
-- A function that needs no code of its client has no note, and costs nothing.
-- A note is data that any process may read: nothing in it is unpickled.
+- The note is behind the pickle, where `pickle` ignores it: a worker without support for notes loads the function as
+  before.
+- A function that needs no code of its client has no note and no cost.
+- A note is plain data that any process may read: nothing in it is unpickled.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Buffer = Union[bytes, bytearray, memoryview]
 Parts = List[Buffer]
 
 NOTICE_STREAM = 4
-"""The stream of a TaskLog that tells the client's user about the code that ran a task."""
+"""The TaskLog stream with notices for the client's user about the code that ran a task."""
 
 MAXIMUM_NUMBER = (1 << 40) - 1
-"""Of an object among those of its client."""
+"""The number of an object among those of its client."""
 
 MAXIMUM_NOTE_BYTES = 4 * 1024 * 1024
 MAXIMUM_ARCHIVE_BYTES = 64 * 1024 * 1024
-"""Of the files in an archive."""
+"""The digest of the files in an archive."""
 
 DIGEST_CHARACTERS = 32
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -36,14 +36,14 @@ FOOTER = struct.Struct("<I8s")  # bytes of the note, mark
 
 
 class CodeNote(NamedTuple):
-    """What code a function needs.
+    """The code that a function needs.
 
     Parameters:
-        key: tells processors apart: one that ran tasks of one key runs none of another. Empty: the ordinary ones.
+        key: separates processors: a processor that ran tasks of one key runs no tasks of another. Empty: ordinary ones.
         archives: pairs of an object's number, among those of the function's client, and the digest of its content, in
             the order of the import path.
-        modules: the digests of the sources of all local modules, as the client has imported them. Arguments may be of
-            classes of any.
+        modules: the digests of the sources of all local modules, as the client has imported them, because arguments may
+            be instances of classes of any of them.
     """
 
     key: str = ""
@@ -55,10 +55,10 @@ NO_CODE = CodeNote()
 
 
 def add_note(parts: Parts, note: CodeNote) -> None:
-    """Append a note to a serialised function, if there is something to say."""
+    """Append a note to a serialised function, unless the note is empty."""
     if note != NO_CODE or bytes(memoryview(parts[-1])[-len(_MARK) :]) == _MARK:
         data = json.dumps([note.key, note.archives, note.modules]).encode()
-        if len(data) > MAXIMUM_NOTE_BYTES:  # modules without number are not compared
+        if len(data) > MAXIMUM_NOTE_BYTES:  # too many modules to compare
             data = json.dumps([note.key, note.archives, {}]).encode()
         parts.append(data + FOOTER.pack(len(data), _MARK))
 
@@ -83,7 +83,7 @@ def note_size(footer: Buffer) -> int:
 
 
 def parse_note(data: Buffer) -> CodeNote:
-    """A note, which anybody may have written: `NO_CODE` when it is none."""
+    """A note from an untrusted source: `NO_CODE` if it is malformed."""
     try:
         key, archives, modules = json.loads(bytes(data))
         pairs = tuple((number, digest) for number, digest in archives)
@@ -103,21 +103,21 @@ def _is_short_text(value: object) -> bool:
 
 
 def _is_digest(value: object) -> bool:
-    """Whether it is the digest of an archive, which becomes the name of a folder."""
+    """Whether it is a digest of an archive, which becomes the name of a folder."""
     return type(value) is str and len(value) == DIGEST_CHARACTERS and set(value) <= _HEXADECIMAL
 
 
 def add_to_digest(digest: hashlib.blake2b, name: str, content: bytes) -> None:
-    """Count one file for the digest of an archive: of names and contents, in the order of names."""
+    """Add one file to the digest of an archive: names and contents, in the order of names."""
     encoded = name.encode("utf-8", "surrogateescape")
     digest.update(b"%d %d " % (len(encoded), len(content)) + encoded + content)
 
 
 class Notice(NamedTuple):
-    """Something that the user of a client should know about the code that ran a task."""
+    """Information for the user of a client about the code that ran a task."""
 
     subject: str
-    """What it is about, a module for instance: it is said once for each."""
+    """The subject, such as a module: each is reported once."""
 
     text: str
 
@@ -126,6 +126,6 @@ class Notice(NamedTuple):
 
 
 def notice_from_log(text: str) -> Optional[Notice]:
-    """What `Notice.to_log` wrote; None when it did not."""
+    """The inverse of `Notice.to_log`; None for any other text."""
     subject, line_end, rest = text.partition("\n")
     return Notice(subject, rest.strip()) if line_end else None

@@ -1,9 +1,10 @@
-"""Payload codecs that any language can read: what named functions take and return.
+"""Payload codecs that any language can read: the arguments and results of named functions.
 
 Rules:
-- A codec knows bytes and values, nothing of tasks. What it cannot write or read is an exception that says so.
-- There is one object of each; `NEUTRAL_CODECS` has them by name.
-- What the bytes are is defined by the protocol (SCL-COD-005, SCL-COD-006, SCL-COD-007), not here.
+- A codec converts between bytes and values, and is independent of tasks. Unsupported values and bytes raise an
+  exception that says so.
+- There is one object of each codec; `NEUTRAL_CODECS` has them by name.
+- The protocol defines the bytes (SCL-COD-005, SCL-COD-006, SCL-COD-007), not this module.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 
 class NeutralCodec:
-    """How the arguments and results of named functions become bytes."""
+    """Converts the arguments and results of named functions to and from bytes."""
 
     name: str
 
     def dump_arguments(self, arguments: Sequence[Any]) -> bytes:
-        """Raises TypeError or ValueError when they cannot be written."""
+        """Raises TypeError or ValueError if they are unsupported."""
         raise NotImplementedError
 
     def load_arguments(self, content: Buffer) -> Tuple[Any, ...]:
-        """Raises ValueError when the bytes are none."""
+        """Raises ValueError if the bytes are malformed."""
         raise NotImplementedError
 
     def dump_result(self, value: Any) -> bytes:
-        """Raises TypeError or ValueError when it cannot be written."""
+        """Raises TypeError or ValueError if it is unsupported."""
         raise NotImplementedError
 
     def load_result(self, content: Buffer) -> Any:
-        """Raises ValueError when the bytes are none."""
+        """Raises ValueError if the bytes are malformed."""
         raise NotImplementedError
 
 
@@ -53,7 +54,7 @@ class JsonCodec(NeutralCodec):
         return tuple(arguments)
 
     def dump_result(self, value: Any) -> bytes:
-        # There is no NaN in JSON: a reader of another language would choke on it.
+        # JSON has no NaN: readers in other languages would fail.
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     def load_result(self, content: Buffer) -> Any:
@@ -65,7 +66,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 class RawCodec(NeutralCodec):
-    """One argument, which is the bytes themselves; and so is the result."""
+    """One argument, the bytes themselves; the result likewise."""
 
     name = "raw"
 
@@ -87,9 +88,9 @@ class RawCodec(NeutralCodec):
 
 
 PYTHON_CODEC = "cloudpickle"
-"""What Python objects travel in; see `scaler.values.payload`."""
+"""The codec of Python objects; see `scaler.values.payload`."""
 
 NEUTRAL_CODECS: Dict[str, NeutralCodec] = {codec.name: codec for codec in (JsonCodec(), RawCodec())}
 
 CODECS = (PYTHON_CODEC, *NEUTRAL_CODECS)
-"""All that this package understands."""
+"""All codecs that this package supports."""

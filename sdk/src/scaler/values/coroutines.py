@@ -1,11 +1,11 @@
-"""`async def` functions as tasks: their coroutines run in an event loop, to an end.
+"""`async def` functions as tasks: their coroutines run in an event loop to completion.
 
 Rules:
-- As with `asyncio.run`: what a call leaves behind is cancelled when it ends, asynchronous generators and the default
-  executor are shut down, and the next call has nothing of it. No event loop stays set in the thread.
-- The calls of a chunk of `map` run one after the other in one loop, each in a context of its own: a loop costs several
-  times what it costs to run a coroutine.
-- What a plain function returns is its result, awaitable or not.
+- As with `asyncio.run`: when a call ends, its remaining tasks are cancelled, asynchronous generators and the default
+  executor are shut down, and the next call starts clean. No event loop stays set in the thread.
+- The calls of a chunk of `map` run one after the other in one loop, each in its own context: creating a loop costs
+  several times as much as running a coroutine.
+- The return value of a plain function is its result, awaitable or not.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import asyncio
 
 OWN_FILES = (__file__, os.path.join("asyncio", "base_events.py"))
-"""How the names of those files end whose frames are between who runs a coroutine and the coroutine."""
+"""The file name suffixes of the frames between the runner of a coroutine and the coroutine."""
 
 
 def is_async(function: Any) -> bool:
-    """Whether a call of the function makes a coroutine. Never fails, whatever the function makes of its attributes."""
+    """Whether a call of the function creates a coroutine. Never fails, whatever the function's attributes do."""
     try:
         while isinstance(function, functools.partial):
             function = function.func
@@ -34,7 +34,7 @@ def is_async(function: Any) -> bool:
 
 
 class Runner:
-    """An event loop for several calls, one after the other; made with the first of them."""
+    """An event loop for several calls, one after the other; created for the first of them."""
 
     def __init__(self) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -58,9 +58,9 @@ class Runner:
             loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """What a coroutine returns."""
+        """Run a coroutine, and return its result."""
         if self._loop is None:
-            import asyncio  # which most processors never need, and takes long
+            import asyncio  # slow, and rarely needed in a processor
 
             self._loop = asyncio.new_event_loop()
         try:
@@ -70,7 +70,7 @@ class Runner:
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what a call left behind, and wait until it has taken notice."""
+    """Cancel the remaining tasks of a call, and wait until they have ended."""
     import asyncio
 
     tasks = asyncio.all_tasks(loop)
@@ -86,7 +86,7 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class Awaited:
-    """An `async def` function as one that returns its result."""
+    """Wraps an `async def` function as a plain function that returns its result."""
 
     __slots__ = ("function", "__weakref__")
 
@@ -99,12 +99,12 @@ class Awaited:
 
 
 def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself; one that is `async def` as one that returns its result."""
+    """The function itself, or an `async def` function as a plain one that returns its result."""
     return Awaited(function) if is_async(function) else function
 
 
 def in_loop(function: Callable[..., Any], runner: Runner) -> Callable[..., Any]:
-    """The function itself; one that is `async def` as one that runs in the runner's loop."""
+    """The function itself, or an `async def` function as a plain one that runs in the runner's loop."""
     if not is_async(function):
         return function
     return lambda *args: runner.run(function(*args))

@@ -1,10 +1,11 @@
-"""How exceptions that tasks raise are pickled: with their causes and contexts, and in spite of what cannot be.
+"""Pickling the exceptions that tasks raise, with their causes and contexts, even if parts cannot be pickled.
 
 Rules:
-- Each exception of a chain is a pickle of its own: one that cannot be made or loaded is missing, and costs no other.
-- An exception that does not come back from its pickle as it was is taken apart; what cannot be pickled of it, or is too
-  large, is replaced by a `NotSent`, or a text by its beginning and end, and a note in the exception says so.
-- Type and text are never lost for an attribute.
+- Each exception of a chain has a pickle of its own: one that cannot be pickled or loaded is left out, and the others
+  are unaffected.
+- An exception that does not survive its own pickle is taken apart. A part that cannot be pickled, or is too large, is
+  replaced by a `NotSent`, and a long text by its beginning and end; a note in the exception says so.
+- The type and text are always preserved, whatever happens to the attributes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from scaler.values.pickling import Pickler
 from scaler.values.texts import description_of, repr_of, shortened
 
 MAXIMUM_CHAIN = 8
-"""Of causes of causes; all of them are in the traceback that travels as text."""
+"""The depth of chains of causes; the traceback that travels as text has all of them."""
 
 _PROTOCOL = 5
 _SMALL_BYTES = 2 * 1024
@@ -38,7 +39,7 @@ _SUPPRESS: Any = BaseException.__dict__["__suppress_context__"]
 
 
 class NotSent:
-    """Stands for a part of an exception that stayed where it was raised.
+    """Stands for a part of an exception that could not be sent.
 
     Parameters:
         text: its repr there.
@@ -54,7 +55,7 @@ class NotSent:
 
 
 class _Chain(NamedTuple):
-    """What came before an exception, each the pickle of one."""
+    """The exceptions that led to an exception, each pickled on its own."""
 
     cause: Optional[bytes]
     context: Optional[bytes]
@@ -63,11 +64,11 @@ class _Chain(NamedTuple):
 
 
 _Linked = Dict[int, Optional[bytes]]
-"""Pickles of exceptions in chains, by identity; None for those that have none."""
+"""Pickles of exceptions in chains, by identity; None for those that cannot be pickled."""
 
 
 class _Itself:
-    """An exception by the reduction of its own class, without its chain."""
+    """Reduces an exception as its own class does, without its chain."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -77,7 +78,7 @@ class _Itself:
 
 
 def dump_exception(error: BaseException, maximum_bytes: int) -> bytes:
-    """The pickle of an exception and of what led to it, as large as it may be at most.
+    """The pickle of an exception and its chain, of at most `maximum_bytes`.
 
     Raises whatever the exception's own reduction or loading raises, pickle.PicklingError.
     """
@@ -85,18 +86,18 @@ def dump_exception(error: BaseException, maximum_bytes: int) -> bytes:
 
 
 def load_exception(data: bytes) -> BaseException:
-    """Raises whatever unpickling raises, and pickle.UnpicklingError when there is no exception in it."""
+    """Raises whatever unpickling raises, and pickle.UnpicklingError if the result is not an exception."""
     loaded = pickle.loads(data)
     if not isinstance(loaded, BaseException):
-        raise pickle.UnpicklingError("its pickle loads as something that is no exception")
+        raise pickle.UnpicklingError("its pickle does not contain an exception")
     return loaded
 
 
 def _dump(error: BaseException, maximum_bytes: int, above: FrozenSet[int], linked: _Linked) -> bytes:
     """
     Parameters:
-        above: the identities of exceptions whose chain leads here.
-        linked: what is known of exceptions in chains.
+        above: the identities of the exceptions whose chains lead here.
+        linked: the pickles of exceptions in chains so far.
     """
     above |= {id(error)}
     failed: Optional[BaseException] = None
@@ -106,7 +107,7 @@ def _dump(error: BaseException, maximum_bytes: int, above: FrozenSet[int], linke
                 _ExceptionPickler(stream, is_careful, above if has_chain else None, linked).dump(error)
                 data = stream.getvalue()
             load_exception(data)
-        except BaseException as problem:  # a user's class may raise anything here, SystemExit included
+        except BaseException as problem:  # a user's class may raise anything here, including SystemExit
             failed = problem
             continue
         if len(data) <= maximum_bytes:
@@ -120,8 +121,8 @@ class _ExceptionPickler(Pickler):
     """Pickles exceptions.
 
     Parameters:
-        is_careful: trust no class's own reduction, and replace what cannot be pickled.
-        above: as of `_dump`; None: without chains.
+        is_careful: ignore the classes' own reductions, and replace parts that cannot be pickled.
+        above: as in `_dump`; None: without chains.
     """
 
     def __init__(self, stream: io.BytesIO, is_careful: bool, above: Optional[FrozenSet[int]], linked: _Linked) -> None:
@@ -165,7 +166,7 @@ class _ExceptionPickler(Pickler):
 
 
 class _PartPickler(Pickler):
-    """Pickles a part of an exception, to see whether that can be; exceptions in it are seen to for themselves."""
+    """Pickles a part of an exception as a trial; exceptions in it are handled separately."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, BaseException):
@@ -178,7 +179,7 @@ def _stand_in(kind: Any) -> BaseException:
 
 
 def _round_trips(error: BaseException) -> bool:
-    """Whether its class's own reduction works, and is small."""
+    """Whether the reduction of its own class works, and is small."""
     try:
         return len(_tried(_Itself(error), is_exception=True)) <= _SMALL_BYTES
     except BaseException:
@@ -186,7 +187,7 @@ def _round_trips(error: BaseException) -> bool:
 
 
 def _tried(value: Any, is_exception: bool = False) -> bytes:
-    """The pickle of a part, which has been loaded. Raises anything at all."""
+    """The pickle of a part, which has also been loaded. Raises any exception."""
     with io.BytesIO() as stream:
         _PartPickler(stream, protocol=_PROTOCOL).dump(value)
         data = stream.getvalue()
@@ -252,7 +253,7 @@ def _load_linked(data: Optional[bytes]) -> Optional[BaseException]:
         return None
     try:
         return load_exception(data)
-    except KeyboardInterrupt:  # of the user, who waits for it
+    except KeyboardInterrupt:  # from the user who waits
         raise
     except BaseException:
         return None

@@ -1,13 +1,12 @@
-"""How an exception is taken apart and put together again: its own type, with its attributes, whatever its constructor
-takes.
+"""Taking an exception apart and rebuilding it with its own type and attributes, whatever its constructor takes.
 
     error ── reduction_of ──▶ (rebuild, (class, arguments), state, ..., restore) ── pickle ──▶ error
 
 Rules:
-- No constructor of the user's is called again: the text that one made of its arguments is not what it takes.
-- An exception with a `__reduce__` of its own is pickled by that, and one that adds nothing to a builtin exception by
-  what that does.
-- Attributes are set as they were, also where the class lets nobody set them.
+- No user-defined constructor is called again: its parameters may differ from `args`.
+- An exception with a `__reduce__` of its own is pickled by that. One that adds nothing to a builtin exception is
+  pickled like the builtin.
+- Attributes are restored even if the class forbids setting them.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ ARGUMENTS: Any = BaseException.__dict__["args"]
 
 
 class State(NamedTuple):
-    """What an exception has besides its type.
+    """The state of an exception, besides its type.
 
     Parameters:
         arguments: `args`.
         attributes: its `__dict__`.
-        members: what its class or a builtin base keeps elsewhere.
+        members: what its class or a builtin base stores elsewhere.
     """
 
     arguments: Tuple[Any, ...]
@@ -33,14 +32,14 @@ class State(NamedTuple):
 
 
 def builtin_base(kind: Type[BaseException]) -> Type[BaseException]:
-    """The builtin exception that decides what an exception of a class has inside."""
+    """The builtin exception that determines the internal layout of a class of exceptions."""
     while kind.__module__ != "builtins":
         kind = kind.__base__  # type: ignore[assignment]  # BaseException is one
     return kind
 
 
 def reduces_itself(kind: Any) -> bool:
-    """Whether a class says how its exceptions are pickled."""
+    """Whether a class defines how its exceptions are pickled."""
     base: Any = builtin_base(kind)
     return (
         kind.__reduce__ is not base.__reduce__
@@ -50,7 +49,7 @@ def reduces_itself(kind: Any) -> bool:
 
 
 def is_builtin_inside(kind: Any) -> bool:
-    """Whether a class makes and changes its exceptions as its builtin base does, so that pickle does as well."""
+    """Whether a class creates and changes its exceptions like its builtin base, so that pickle handles them."""
     base: Any = builtin_base(kind)
     return kind is base or (
         kind.__init__ is base.__init__
@@ -61,7 +60,7 @@ def is_builtin_inside(kind: Any) -> bool:
 
 
 def reduction_of(error: BaseException) -> Any:
-    """What a pickler writes of an exception; NotImplemented when it is to write what it would anyway."""
+    """The reduction of an exception for a pickler; NotImplemented to use the pickler's own."""
     kind = type(error)
     if reduces_itself(kind) or is_builtin_inside(kind):
         return NotImplemented
@@ -81,8 +80,8 @@ def taken_apart(error: BaseException) -> Tuple[Tuple[Any, ...], State]:
         try:
             members[name] = getattr(error, name)
         except AttributeError:
-            pass  # never set
-    if hasattr(base, "derive"):  # a group, whose `args` are what its constructor was given, and not what it holds
+            pass  # it was never set
+    if hasattr(base, "derive"):  # a group: its `args` are the constructor's arguments, not its members
         arguments = (error.message, list(error.exceptions))  # type: ignore[attr-defined]
     return arguments, State(ARGUMENTS.__get__(error), attributes, members)
 
@@ -92,11 +91,11 @@ def _slots(kind: Any) -> Tuple[str, ...]:
 
 
 def rebuild(kind: Any, arguments: Tuple[Any, ...]) -> BaseException:
-    """An exception of a class, as its builtin base makes it."""
+    """Create an exception of a class as its builtin base does."""
     base: Any = builtin_base(kind)
     try:
         error: BaseException = base.__new__(kind, *arguments)
-    except TypeError:  # a base in C, between the two, makes its own
+    except TypeError:  # a base class in C between the two has its own constructor
         error = kind.__new__(kind, *arguments)
     try:
         base.__init__(error, *arguments)
@@ -106,7 +105,7 @@ def rebuild(kind: Any, arguments: Tuple[Any, ...]) -> BaseException:
 
 
 def restore(error: BaseException, state: Tuple[Any, ...]) -> None:
-    """Give an exception the state that it had."""
+    """Restore the state of an exception."""
     arguments, attributes, members = state
     ARGUMENTS.__set__(error, arguments)
     own: Optional[Any] = getattr(type(error), "__setstate__", None)

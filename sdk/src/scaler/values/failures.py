@@ -1,10 +1,10 @@
-"""How a task's failure travels: a neutral record that any language reads, with the Python exception inside when it
-can be.
+"""How a task's failure travels: a neutral record that any language can read, with the Python exception inside if
+possible.
 
 Rules:
 - Writing a failure never fails: what cannot be pickled is described.
 - Reading a failure never fails: an exception that cannot be loaded becomes a named error with the same text.
-- Whoever reads one learns which function failed, on which worker, at which attempt, why, and what to do about it.
+- The error names the function, the worker and the attempt that failed, why, and what to do about it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
 from scaler_protocol import messages as m
 
 TRACEBACK_CHARACTERS = 12_000
-"""Of the traceback that travels as text: a failure travels inline, and must not lose its exception to a deep stack."""
+"""The size of the traceback that travels as text: a failure is sent inline, and a deep stack must not displace its
+exception."""
 
 _MARGIN_BYTES = 1024
 
@@ -41,20 +42,20 @@ _ERRORS: Dict[int, Type[ScalerError]] = {
 }
 
 _WHAT_FAILED: Dict[int, str] = {
-    m.FailureKind.FUNCTION_NOT_LOADED: "the function cannot be loaded by the worker",
-    m.FailureKind.ARGUMENT_NOT_LOADED: "an argument cannot be loaded by the worker",
-    m.FailureKind.RESULT_NOT_SERIALIZABLE: "the result cannot be sent back",
+    m.FailureKind.FUNCTION_NOT_LOADED: "the worker cannot load the function",
+    m.FailureKind.ARGUMENT_NOT_LOADED: "the worker cannot load an argument",
+    m.FailureKind.RESULT_NOT_SERIALIZABLE: "the result cannot be serialised",
 }
 
 _ADVICE: Dict[int, str] = {
-    m.FailureKind.PROCESSOR_DIED: "the worker's log may say more; client.options(retries=...) runs such tasks again",
-    m.FailureKind.WORKER_LOST: "see the logs of that worker and its host; --maximum-attempts says how often to try",
-    m.FailureKind.TIME_LIMIT: "its stack says where it was; options(timeout=...) and --task-timeout-seconds set the"
+    m.FailureKind.PROCESSOR_DIED: "the worker's log may say more; client.options(retries=...) retries such tasks",
+    m.FailureKind.WORKER_LOST: "see the logs of that worker and its host; --maximum-attempts limits the attempts",
+    m.FailureKind.TIME_LIMIT: "the stack shows where it was; options(timeout=...) and --task-timeout-seconds set the"
     " limit",
-    m.FailureKind.MEMORY_LIMIT: "its stack says where it was; options(memory_limit=...) sets the limit",
-    m.FailureKind.FUNCTION_NOT_LOADED: "workers need what it imports, and the client's version of Python",
-    m.FailureKind.ARGUMENT_NOT_LOADED: "workers need what its class imports, and the client's version of Python",
-    m.FailureKind.RESULT_NOT_SERIALIZABLE: "return what can be pickled",
+    m.FailureKind.MEMORY_LIMIT: "the stack shows where it was; options(memory_limit=...) sets the limit",
+    m.FailureKind.FUNCTION_NOT_LOADED: "workers need the modules that it imports, and the client's version of Python",
+    m.FailureKind.ARGUMENT_NOT_LOADED: "workers need the modules of its class, and the client's version of Python",
+    m.FailureKind.RESULT_NOT_SERIALIZABLE: "return a picklable value",
 }
 
 
@@ -73,10 +74,10 @@ def failure_payload(
     Parameters:
         kind: what failed. With `taskRaised`, the exception itself travels if it survives a round trip through pickle;
             if not, the kind becomes `exceptionNotSerializable`.
-        exception: the exception at the bottom of it; its traceback is sent as text.
-        message: what to tell the user; by default the exception's own text, and what could not be done because of it.
+        exception: the original exception; its traceback is sent as text.
+        message: what to tell the user; by default the exception's own text, and what failed because of it.
         stack: where the task was when it was stopped, for people.
-        is_neutral: for readers of any language: the exception itself stays here.
+        is_neutral: for readers in any language: the exception itself is not sent.
     """
     failure = m.Failure(kind=kind, message=message, worker=worker, attempts=attempts, traceback=stack)
     if exception is not None:
@@ -134,7 +135,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
     if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == PYTHON_CODEC:
         try:
             exception = load_exception(failure.exception)
-        except KeyboardInterrupt:  # of the user, who waits for it
+        except KeyboardInterrupt:  # from the user who waits
             raise
         except BaseException as error:
             message = (
@@ -163,9 +164,9 @@ _SUPPRESS: Any = BaseException.__dict__["__suppress_context__"]
 
 
 def _add_cause(exception: BaseException, remote: RemoteTraceback) -> None:
-    """Make the remote traceback the cause of an exception, or of the first of its causes if it has some.
+    """Make the remote traceback the cause of an exception, or of the first of its causes if it has any.
 
-    Also where a class forbids to set attributes, as frozen data classes do.
+    This works even if the class forbids setting attributes, as frozen data classes do.
     """
     first, seen = exception, {id(exception)}
     while True:
@@ -180,7 +181,7 @@ def _add_cause(exception: BaseException, remote: RemoteTraceback) -> None:
 
 
 def _place(failure: m.Failure, function: str) -> str:
-    """Which task it was: function, worker and attempt, as far as they are known."""
+    """The function, worker and attempt of the task, as far as they are known."""
     parts = [f"task {function}" if function else "a task"]
     if failure.worker:
         parts.append(f"on {failure.worker}")

@@ -1,13 +1,13 @@
-"""Functions that workers serve by name, in whatever language they are written.
+"""Functions that workers serve by name, in any language.
 
     thumbnail = NamedFunction("example.org/thumbnail", codec="raw")
     client.submit(thumbnail, image).result()
 
 Rules:
-- Nothing of the function is known here but its name: it is sent to workers that say they serve it, and to no other.
-- Arguments and results travel in a codec that all languages read, JSON or bytes as they are. There are no keyword
-  arguments, and no object references.
-- On the worker's side, a Python function can say which codecs it takes, and that its arguments are wrong.
+- Only the name of the function is known here: it is sent only to workers that announce that they serve it.
+- Arguments and results travel in a codec that all languages read: JSON, or raw bytes. Keyword arguments and object
+  references are not supported.
+- On the worker's side, a Python function can declare the codecs it accepts, and reject its arguments.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class NamedFunction:
 
     Parameters:
         name: such as "example.org/thumbnail"; a function that Python workers can import is "python:MODULE:NAME".
-        codec: how arguments and result travel. "json": any positional arguments that JSON has. "raw": one argument of
-            bytes, and bytes as the result.
+        codec: how arguments and result travel. "json": any positional arguments that JSON can represent. "raw": one
+            argument of bytes, and bytes as the result.
 
     Raises InvalidArgumentError if the name or the codec is invalid.
     """
@@ -40,7 +40,7 @@ class NamedFunction:
     def __init__(self, name: str, codec: str = "json") -> None:
         if not name or len(name.encode()) > MAXIMUM_NAME_BYTES or not name.isprintable():
             raise InvalidArgumentError(
-                f"the function name {name!r} is invalid: write OWNER/FUNCTION, {MAXIMUM_NAME_BYTES} bytes at most"
+                f"the function name {name!r} is invalid: use OWNER/FUNCTION, at most {MAXIMUM_NAME_BYTES} bytes"
             )
         if codec not in NEUTRAL_CODECS:
             raise InvalidArgumentError(f"codec {codec!r} is not one of {', '.join(map(repr, NEUTRAL_CODECS))}")
@@ -49,11 +49,11 @@ class NamedFunction:
 
     @property
     def neutral_codec(self) -> NeutralCodec:
-        """What reads and writes its payloads."""
+        """The codec of its payloads."""
         return NEUTRAL_CODECS[self.codec]
 
     def __call__(self, *arguments: Any) -> NoReturn:
-        raise ArgumentTypeError(f"{self.name} is a function of workers: call it by client.submit(function, ...)")
+        raise ArgumentTypeError(f"{self.name} runs on workers only: call it with client.submit(function, ...)")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedFunction) and (self.name, self.codec) == (other.name, other.codec)
@@ -69,7 +69,7 @@ class NamedFunction:
 
 
 class ServedFunction:
-    """A Python function as it is called by name, in one codec.
+    """A Python function that is called by name, in one codec.
 
     Raises CodecNotTakenError.
     """
@@ -82,11 +82,11 @@ class ServedFunction:
         self.codec = NEUTRAL_CODECS[codec]
         try:
             self._signature: Any = inspect.signature(function)
-        except (TypeError, ValueError):  # of some builtin functions nobody knows
+        except (TypeError, ValueError):  # some builtin functions have no signature
             self._signature = None
 
     def load_arguments(self, content: Buffer) -> Tuple[Any, ...]:
-        """Raises ValueError or TypeError when these are no arguments of the function."""
+        """Raises ValueError or TypeError if these are not valid arguments of the function."""
         arguments = self.codec.load_arguments(content)
         if self._signature is not None:
             self._signature.bind(*arguments)
@@ -94,7 +94,7 @@ class ServedFunction:
 
 
 def takes_codecs(*codecs: str) -> Callable[[Function], Function]:
-    """Decorate a function that workers serve by name with the codecs it takes; by default it takes all."""
+    """Decorate a function that workers serve by name with the codecs it accepts; by default it accepts all."""
     taken: Sequence[str] = codecs
 
     def decorate(function: Function) -> Function:

@@ -1,19 +1,19 @@
 """How Python objects become payload bytes and come back; used by clients and by processors.
 
 Rules:
-- The first byte of a payload tells its form:
+- The first byte of a payload identifies its form:
     (nothing)  no arguments
     0x80       a pickle; for arguments, a tuple (positional) or a list of [positional tuple, keyword dict]
     0x01       the arguments are the content of dependency 0; the other dependencies are numbered from 0 again
-    0x02       a pickle with its out-of-band buffers behind it, each aligned, so that an array is a view, not a copy
+    0x02       a pickle followed by its out-of-band buffers, each aligned, so that an array is a view, not a copy
     0x03       written by the user's own Serializer
-    0x04       of a graph's node: the results of its predecessors, then its own payload in one of the other forms; with
-               (nothing) the results are the arguments, in order
-    0x05       of a graph's node: a pickle of which arguments are results, and the other arguments
+    0x04       for a graph's node: the results of its predecessors, then its own payload in one of the other forms;
+               with (nothing) the results are the arguments, in order
+    0x05       for a graph's node: a pickle of which arguments are results, and of the other arguments
 - Exact builtin scalars, and small tuples of them, take `pickle`'s C path; everything else takes cloudpickle, because a
   class or function of `__main__` must travel by value.
-- An ObjectReference inside arguments becomes a position in the task's dependency list, however deep it is nested.
-- Nothing here knows about sockets or tasks.
+- An ObjectReference inside arguments becomes a position in the task's dependency list, at any depth.
+- Nothing here depends on sockets or tasks.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _ALIGNMENT = 64
 
 PROTOCOL = 5
 SCALAR_TYPES = frozenset({int, float, bool, str, type(None), complex})
-"""Exact types whose pickles are the same by `pickle` and cloudpickle."""
+"""Exact types that `pickle` and cloudpickle pickle identically."""
 
 SMALL_CONTAINER_ITEMS = 32
 
 _pickling = threading.local()
 
 _Entry = Union[bytes, int, List[Any], Tuple[Any, ...], Dict[Any, Any]]
-"""An argument as a user's Serializer made it; the position of an object reference, or -1 - that of a predecessor's
+"""An argument written by a user's Serializer; the position of an object reference, or -1 - that of a predecessor's
 result; a list, tuple or dictionary of entries that contains such a result."""
 
 
 class ObjectReference(NamedTuple):
-    """Stands for an object that `Client.send_object` placed in the cluster.
+    """Stands for an object that `Client.send_object` stored in the cluster.
 
     Pass it to `submit`, `map` or inside any argument: the task receives the object itself.
     """
@@ -83,7 +83,7 @@ def _resolve_reference(position: int) -> Any:
 
 
 class ResultOf:
-    """Stands, in the arguments of a graph's node, for the result of a predecessor.
+    """Stands for the result of a predecessor in the arguments of a graph's node.
 
     Parameters:
         position: among the node's predecessors.
@@ -135,7 +135,7 @@ def dump(value: Any) -> Parts:
 
 
 def _lift_bytes(value: Any) -> Any:
-    """Replace large `bytes` at the top of `value` by a form that pickles without a copy."""
+    """Replace large `bytes` at the top level of `value` by a form that pickles without a copy."""
     if type(value) is bytes:
         return _LargeBytes(value) if len(value) >= INLINE_BYTES else value
     if type(value) in (tuple, list) and any(type(item) is bytes and len(item) >= INLINE_BYTES for item in value):
@@ -157,8 +157,8 @@ def _frame(data: bytes, buffers: Sequence[memoryview]) -> Parts:
 def load(content: Buffer) -> Any:
     """Load what `dump` wrote.
 
-    Arrays in it are writable, as with pickle: views of `content` where that is writable, and therefore nobody else's;
-    otherwise copies.
+    Arrays in it are writable, as with pickle: views of `content` if that is writable, which must then have no other
+    user; otherwise copies.
 
     Raises whatever unpickling raises: any exception at all.
     """
@@ -169,7 +169,7 @@ def load(content: Buffer) -> Any:
 
 
 def load_shared(content: Buffer) -> Any:
-    """Load what `dump` wrote for several users of it: arrays in it are read-only views of `content`."""
+    """Load what `dump` wrote for several users: arrays in it are read-only views of `content`."""
     view = memoryview(content).toreadonly()
     return _load_framed(view, copy_buffers=False) if len(view) and view[0] == _FRAMED_MARK else pickle.loads(view)
 
@@ -199,7 +199,7 @@ def join(parts: Sequence[Buffer]) -> bytes:
 
 
 def is_plain(values: Sequence[Any]) -> bool:
-    """Whether all values are scalars, or small builtin containers of scalars: `pickle` alone does them right, and
+    """Whether all values are scalars, or small builtin containers of scalars, which `pickle` handles correctly and
     fast."""
     for value in values:
         kind = type(value)
@@ -230,7 +230,7 @@ def dump_arguments(
     serializer: Optional[Serializer],
     references: List[ObjectReference],
 ) -> Parts:
-    """Serialise the arguments of one task; the references met on the way are appended to `references`."""
+    """Serialise the arguments of one task; object references in them are appended to `references`."""
     if serializer is not None:
         return _dump_custom_arguments(args, kwargs, serializer, references)
     arguments: Any
@@ -270,7 +270,7 @@ def _contains_result(value: Any) -> bool:
 
 
 def contains(value: Any, is_one: Callable[[Any], bool], above: Tuple[int, ...] = ()) -> bool:
-    """Whether a value is one of those looked for, or a list, tuple or dictionary, which may hold itself, has one."""
+    """Whether a value matches, or is a list, tuple or dictionary, possibly containing itself, with a match inside."""
     if type(value) not in (list, tuple, dict):
         return is_one(value)
     if id(value) in above:
@@ -280,7 +280,7 @@ def contains(value: Any, is_one: Callable[[Any], bool], above: Tuple[int, ...] =
 
 
 def dump_node_arguments(args: Tuple[Any, ...]) -> Optional[bytes]:
-    """Serialise arguments that are plain or results of predecessors, the short way; None when there are others."""
+    """Serialise arguments that are plain or results of predecessors, the short way; None if there are others."""
     slots = [(slot, value.position) for slot, value in enumerate(args) if type(value) is ResultOf]
     if [position for _, position in slots] == list(range(len(args))):
         return b""
@@ -288,11 +288,11 @@ def dump_node_arguments(args: Tuple[Any, ...]) -> Optional[bytes]:
 
 
 def dump_slots(slots: List[Tuple[int, int]], others: List[Any]) -> Optional[bytes]:
-    """Serialise arguments some of which are results of predecessors; None when others are not plain.
+    """Serialise arguments that include results of predecessors; None if the others are not plain.
 
     Parameters:
-        slots: which arguments are results, and of which predecessors.
-        others: the arguments, with None in the place of results.
+        slots: the positions of arguments that are results, each with its predecessor.
+        others: the arguments, with None in place of results.
     """
     if not is_plain(others):
         return None
@@ -302,7 +302,7 @@ def dump_slots(slots: List[Tuple[int, int]], others: List[Any]) -> Optional[byte
 
 
 def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:
-    """The results at the beginning of a node's payload, None for each that is an object, and its own payload."""
+    """The results at the start of a node's payload, None for each that is an object, and the node's own payload."""
     if not len(content) or content[0] != RESULTS_MARK:
         return [], content
     view = memoryview(content)
@@ -319,7 +319,7 @@ def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:
 
 
 Loader = Callable[[bool], Any]
-"""Loads an object that a task depends on: shared with other tasks and read-only, or for this task alone."""
+"""Loads an object that a task depends on: shared between tasks and read-only, or private to this task."""
 
 
 def _results_loaders(
@@ -341,9 +341,9 @@ def load_arguments(
 
     Parameters:
         content: the payload.
-        dependencies: one loader per object reference, in the order of the dependency list; behind them one for each
+        dependencies: one loader per object reference, in the order of the dependency list, followed by one for each
             result of a predecessor that is an object.
-        elsewhere: for a payload that says so, the content of the first dependency, which is not in the list then.
+        elsewhere: for payloads of form 0x01, the content of the first dependency, which is then not in the list.
 
     Raises whatever unpickling raises: any exception at all.
     """
@@ -424,7 +424,7 @@ def load_function(content: Buffer) -> Tuple[Callable[..., Any], Optional[Seriali
 
 
 def dump_value(value: Any, serializer: Optional[Serializer]) -> Union[bytes, Parts]:
-    """Serialise a result or object: `bytes` when it is small enough to go inline, else its parts."""
+    """Serialise a result or object: `bytes` if it is small enough to be sent inline, else its parts."""
     if serializer is None:
         if type(value) in SCALAR_TYPES:
             data = pickle.dumps(value, PROTOCOL)
@@ -436,9 +436,9 @@ def dump_value(value: Any, serializer: Optional[Serializer]) -> Union[bytes, Par
 
 
 def load_value(content: Buffer, serializer: Optional[Serializer], is_shared: bool = False) -> Any:
-    """Load what `dump_value` wrote; arrays in it are read-only when several tasks share it."""
+    """Load what `dump_value` wrote; arrays in it are read-only if several tasks share it."""
     if len(content) and content[0] == _CUSTOM_MARK:
         if serializer is None:
-            raise pickle.UnpicklingError("the value was written by a Serializer that is not known here")
+            raise pickle.UnpicklingError("the value was written by a Serializer that is unknown here")
         return serializer.deserialize(bytes(memoryview(content)[1:]))
     return load_shared(content) if is_shared else load(content)

@@ -260,7 +260,7 @@ _NETWORK = [
 ]
 
 
-_NOTHING_MANAGES = "workers connect to the scheduler themselves, and nothing manages them"
+_NOTHING_MANAGES = "workers connect to the scheduler themselves, without a manager"
 
 _EARLIER = [
     Earlier("scheduler_address", becomes=("address",)),

@@ -1,8 +1,8 @@
 """Addresses of schedulers: `tcp://HOST:PORT` and `ipc://PATH`, as ZeroMQ writes them.
 
 Rules:
-- Reading an address resolves nothing and opens nothing; `resolve` asks the system for what a host name means.
-- A path that begins with `@` is a name in Linux's abstract namespace, which needs no file.
+- Parsing an address resolves nothing and opens nothing; `resolve` looks the host name up.
+- A path that begins with `@` is a name in Linux's abstract namespace, without a file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOPBACK_HOSTS = {
     "localhost": "127.0.0.1",
     "127.0.0.1": "127.0.0.1",
     "::1": "::1",
-    "0.0.0.0": "127.0.0.1",  # who listens everywhere listens there too
+    "0.0.0.0": "127.0.0.1",  # a wildcard listener listens on loopback too
     "*": "127.0.0.1",
 }
 
@@ -34,14 +34,14 @@ SocketAddress = Union[str, Tuple[str, int], Tuple[str, int, int, int]]
 
 
 class AddressError(ValueError):
-    """An address that cannot be used; the message says what one looks like."""
+    """An address that cannot be used; the message shows the expected form."""
 
 
 class Address(NamedTuple):
     """A parsed address: `path` for Unix domain sockets, else `host` and `port`.
 
-    Port 0 (also written `*`) lets the system choose one, host `*` is every network interface: both only make sense for
-    who listens.
+    Port 0 (also written `*`) lets the system choose one, and host `*` is every network interface. Both are for
+    listening only.
     """
 
     host: str
@@ -50,7 +50,7 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it can only be of this host: a path, or a loopback address."""
+        """Whether the address is on this host: a path, or a loopback address."""
         return bool(self.path) or self.host in _LOOPBACK_HOSTS
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read an address.
+    """Parse an address.
 
     Raises AddressError.
     """
@@ -79,52 +79,52 @@ def parse_address(text: str) -> Address:
     )
 
 
-def shortcut_of(address: Address) -> Optional[str]:
-    """The name of the Unix domain socket that stands beside a TCP address of this host; None where there is none.
+def local_socket_name(address: Address) -> Optional[str]:
+    """The name of the Unix domain socket beside a TCP address of this host; None for other addresses and systems.
 
-    Bytes that stay on one host need no TCP, which makes up half of what sending a small message costs. The name is one
-    in Linux's abstract namespace: it has no file, and belongs to the same network namespace as the port.
+    Messages on one host need no TCP, which is half of the cost of sending a small message. The name is in Linux's
+    abstract namespace: it has no file, and belongs to the same network namespace as the port.
     """
     host = _LOOPBACK_HOSTS.get(address.host)
     return None if host is None or not sys.platform.startswith("linux") else f"\0scaler/{host}:{address.port}"
 
 
 def why_not_connected(address: Address, error: OSError) -> str:
-    """What went wrong when an address was connected to, in words: refused, no answer, no permission, no such host."""
+    """Why a connection attempt failed, in words: refused, no answer, no permission, unknown host."""
     reason = error.strerror or str(error)
     if isinstance(error, socket.gaierror):
-        return f"the host name in {address} is not known here ({reason})"
+        return f"unknown host name in {address} ({reason})"
     if error.errno in (errno.EACCES, errno.EPERM):
         whose = _owner(address.path) if address.path else ""
         return f"no permission to connect to {address} ({reason}){whose}"
     if isinstance(error, (TimeoutError, socket.timeout)) or error.errno in _NO_ANSWER:  # two classes before 3.10
-        return f"no answer from {address} ({reason}): a firewall drops what is sent there, or the host is down"
+        return f"no answer from {address} ({reason}): a firewall drops the packets, or the host is down"
     return f"nothing listens at {address} ({reason})"
 
 
 def why_not_greeted(address: Address, has_spoken: bool, is_scheduler: bool = False) -> str:
-    """What a peer is that took the connection, and then did not answer in time.
+    """Why a peer accepted the connection and then did not answer in time.
 
     Parameters:
-        has_spoken: it began to speak ZeroMQ's protocol.
-        is_scheduler: that is known otherwise.
+        has_spoken: it has started to speak ZeroMQ's protocol.
+        is_scheduler: it is known to be a scheduler.
     """
     if is_scheduler:
-        return f"the scheduler at {address} took the connection and did not answer in time: it is busy, or stopped"
-    what = f"what listens at {address} took the connection"
+        return f"the scheduler at {address} accepted the connection and did not answer in time: it is busy or hung"
+    what = f"the program at {address} accepted the connection"
     if has_spoken:
         return f"{what}, speaks ZeroMQ's protocol, and did not answer in time: a busy scheduler, or another program"
-    return f"{what} and said nothing in time: a scheduler that is busy or stopped, or another program"
+    return f"{what} and sent nothing in time: a scheduler that is busy or hung, or another program"
 
 
 def why_foreign(address: Address, first_words: bytes) -> str:
-    """What a server is that speaks another protocol."""
+    """The message about a server that speaks another protocol."""
     first_line = first_words.splitlines()[0] if first_words.strip() else first_words
-    return f"what listens at {address} is not a Scaler scheduler: it begins with {first_line[:40]!r}"
+    return f"the program at {address} is not a Scaler scheduler: its first bytes are {first_line[:40]!r}"
 
 
 def _owner(path: str) -> str:
-    """Whose a socket is, to be put in a message; empty where that is not to be known."""
+    """The owner of a socket, for use in a message; empty if it cannot be determined."""
     try:
         number = os.stat(path).st_uid
     except OSError:
@@ -136,9 +136,9 @@ def _owner(path: str) -> str:
 
 
 def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress]:
-    """The socket family and the address that the system's calls take.
+    """The socket family and the address for the socket calls.
 
-    Raises OSError when the host is not known.
+    Raises OSError if the host is unknown.
     """
     if address.path:
         return socket.AF_UNIX, "\0" + address.path[1:] if address.path.startswith("@") else address.path
@@ -146,7 +146,7 @@ def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress
     flags = socket.AI_PASSIVE if listens else 0
     try:
         found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=flags)
-    except UnicodeError:  # no name at all: a part of it is empty, or too long
+    except UnicodeError:  # an invalid name: a label is empty or too long
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     family, _, _, _, target = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # IPv4 first, as ZeroMQ does
     return family, target  # type: ignore[return-value]  # typeshed allows for other families

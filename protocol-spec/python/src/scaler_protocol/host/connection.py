@@ -1,10 +1,10 @@
-"""One ZMTP connection over a non-blocking stream socket: what clients, workers and schedulers share of the transport.
+"""One ZMTP connection over a non-blocking stream socket: the transport shared by clients, workers and schedulers.
 
 Rules:
-- Nothing here blocks and nothing waits: the owner asks `fileno()` of its event loop, calls `receive()` when there is
-  something to read, and `flush()` when there is room and `has_unsent` says that it matters.
-- What is not taken by the kernel at once is kept, in order; the owner bounds it by `unsent_bytes`.
-- Whatever ends a connection is an OSError or a ZmtpError of `receive`, `send` or `flush`; then the owner closes it.
+- Nothing here blocks or waits: the owner registers `fileno()` with its event loop, calls `receive()` when the socket is
+  readable, and calls `flush()` when it is writable and `has_unsent` is true.
+- Data that the kernel does not accept at once is queued in order; the owner bounds it by `unsent_bytes`.
+- A lost connection is an OSError or a ZmtpError from `receive`, `send` or `flush`; the owner then closes it.
 """
 
 from __future__ import annotations
@@ -16,30 +16,29 @@ from collections import deque
 from itertools import islice
 from typing import Deque, List, Optional, Sequence
 
-from scaler_protocol.host.addresses import Address, resolve, shortcut_of
+from scaler_protocol.host.addresses import Address, local_socket_name, resolve
 from scaler_protocol.wire.buffers import flat_view
 from scaler_protocol.wire.zmtp import Buffer, Zmtp, encode
 
-SMALLEST_READ_BYTES = 64 * 1024  # what CPython allocates without asking the kernel
+SMALLEST_READ_BYTES = 64 * 1024  # CPython allocates this much without a system call
 LARGEST_READ_BYTES = 1024 * 1024
 KEEPALIVE_IDLE_SECONDS = 30  # NAT boxes forget idle connections
 
 LARGEST_WRITE_BYTES = 256 * 1024
-"""At once; PyPy copies all that a call is given, however little of it the kernel takes."""
+"""Per call; PyPy copies the whole argument, however little of it the kernel accepts."""
 
-_MAXIMUM_BUFFERS_PER_CALL = 512  # below every system's IOV_MAX
+_MAXIMUM_BUFFERS_PER_CALL = 512  # below IOV_MAX of every system
 
-_PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # which PyPy 3.9 does not name
+_PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # PyPy 3.9 lacks the name
 _CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
 
 
-def connect_by_shortcut(address: Address) -> Optional[socket.socket]:
+def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
     """A socket connected to the Unix domain socket beside a TCP address, if its owner is this user or root.
 
-    Anybody on this host may take a name in the abstract namespace, so whoever answers there must prove who he is. None
-    means: use TCP.
+    Any user of this host may take a name in the abstract namespace, so the owner must be checked. None means: use TCP.
     """
-    name = shortcut_of(address)
+    name = local_socket_name(address)
     if name is None:
         return None
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -57,9 +56,9 @@ def connect_by_shortcut(address: Address) -> Optional[socket.socket]:
 
 
 def first_words(address: Address, timeout_seconds: float) -> bytes:
-    """What a server says to somebody who asks as people ask web servers; empty: nothing, as a scheduler that is busy.
+    """A server's answer to an HTTP request line; empty if it sends nothing, like a busy scheduler.
 
-    Servers of most protocols either speak first, or answer a line that they do not understand.
+    Servers of most protocols either speak first, or answer a line that they cannot parse.
     """
     try:
         family, target = resolve(address)
@@ -76,7 +75,7 @@ class Connection:
     """A connection that carries messages of one or more frames.
 
     Parameters:
-        stream: connected, or about to be; it becomes non-blocking, and this object's own.
+        stream: connected or connecting; this object makes it non-blocking and owns it.
         protocol: the state of ZMTP at this end.
     """
 
@@ -94,28 +93,28 @@ class Connection:
         self._stream = stream
         self._read_bytes = SMALLEST_READ_BYTES
         self._unsent: Deque[Deque[memoryview]] = deque()  # messages; the first may have been sent in part
-        self._held: Optional[List[Sequence[Buffer]]] = []  # messages that wait for the handshake; None after it
+        self._held: Optional[List[Sequence[Buffer]]] = []  # messages queued until the handshake is done; None after it
 
     def fileno(self) -> int:
         return self._stream.fileno()
 
     @property
     def is_ready(self) -> bool:
-        """Whether the handshake is over."""
+        """Whether the handshake is complete."""
         return self._held is None
 
     @property
     def peer_has_spoken(self) -> bool:
-        """Whether anything has come from the peer."""
+        """Whether the peer has sent anything."""
         return self.protocol.peer_has_spoken
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the kernel has no room for what is to be sent."""
+        """Whether data is queued because the kernel's buffer is full."""
         return bool(self._unsent)
 
     def take_error(self) -> int:
-        """The error number of the attempt to connect; 0 when it succeeded."""
+        """The error number of the connection attempt; 0 if it succeeded."""
         return self._stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def start(self) -> None:
@@ -126,9 +125,9 @@ class Connection:
         self._write(self.protocol.take_output())
 
     def receive(self) -> List[List[bytes]]:
-        """Read once, and return the messages that are whole now.
+        """Read once, and return the messages that are complete now.
 
-        Raises OSError or ZmtpError when the connection is over.
+        Raises OSError or ZmtpError if the connection is lost.
         """
         try:
             data = self._stream.recv(self._read_bytes)
@@ -152,7 +151,7 @@ class Connection:
     def send(self, frames: Sequence[Buffer]) -> None:
         """Send a message, now or as soon as there is room.
 
-        Raises OSError when the connection is over.
+        Raises OSError if the connection is lost.
         """
         if self._held is not None:
             self._held.append(frames)
@@ -172,7 +171,7 @@ class Connection:
         self._write(data)
 
     def _write(self, data: Buffer) -> None:
-        """Send the bytes of one message, or what belongs between messages."""
+        """Send the bytes of one message, or of a command between messages."""
         if not self._unsent:
             try:
                 sent = self._stream.send(data)
@@ -186,9 +185,9 @@ class Connection:
         self.unsent_bytes += len(data) - sent
 
     def flush(self) -> bool:
-        """Send what is left; whether nothing is.
+        """Send queued data, and return whether the queue is empty.
 
-        Raises OSError when the connection is over.
+        Raises OSError if the connection is lost.
         """
         while self._unsent:
             message = self._unsent[0]
@@ -218,18 +217,18 @@ class Connection:
         return self._stream.sendmsg(parts)
 
     def drop_unsent(self) -> None:
-        """Do not send what waits, but for the rest of a message that has been sent in part."""
+        """Discard queued messages, except the rest of a message that has been sent in part."""
         if self._held is not None:
             self._held = []
         while len(self._unsent) > 1:
             self.unsent_bytes -= sum(map(len, self._unsent.pop()))
 
     def finish(self) -> None:
-        """Nothing more will be sent: the peer reads the end of the stream after what it has not read yet."""
+        """Send nothing more: the peer reads the end of the stream after the data that it has not read yet."""
         try:
             self._stream.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # the peer was faster
+            pass  # the peer has already closed
 
     def close(self) -> None:
         self._stream.close()

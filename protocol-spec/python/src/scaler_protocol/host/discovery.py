@@ -1,15 +1,15 @@
-"""How programs of one user on one host find each other without an address.
+"""How programs of one user on one host discover each other without an address.
 
     scheduler ──announce──▶ FOLDER/scheduler-4711-….json ◀──find── Client(), scaler_cluster
     scaler_ui ──announce──▶ FOLDER/ui-4712-….json        ◀──find── a client that shows a link
 
 Rules:
-- The folder belongs to the user and nobody else can look into it: what stands in it, tokens too, is nobody else's to
-  read, and what is found in it was written by the user. A folder of which that is not so is refused.
-- A program holds a lock on its file while it runs, from before the file has its name on. A file whose lock is free was
-  left by a program that was killed: it is removed, and no process id has to be guessed about.
-- Whoever announces something does not fork: a fork would hold the lock on.
-- What another host, or a container with a network of its own, has left in the folder is left alone and not used.
+- The folder belongs to the user and only the user can access it: its contents, including tokens, are private, and the
+  user wrote everything in it. A folder without these properties is rejected.
+- A program holds a lock on its file while it runs, from before the file gets its name. A file whose lock is free was
+  left by a killed program: it is removed, without guessing from process ids.
+- A program that announces itself must not fork: the child would keep the lock.
+- Files from another host, or from a container with its own network, are left alone and not used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger("scaler")
 
 
 class DiscoveryError(ValueError):
-    """Nothing can be found, or the folder cannot be trusted; the message says what to do."""
+    """Nothing was found, or the folder cannot be trusted; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Entry:
 
     Parameters:
         kind: SCHEDULER or USER_INTERFACE.
-        address: where clients and workers connect to; of a user interface, the monitor address that it watches.
+        address: where clients and workers connect; for a user interface, the monitor address that it watches.
         process_id: of the program.
         started: when it was announced, in seconds since the epoch.
-        details: whatever else it says, such as a scheduler's `monitor_address` or a user interface's `url`.
+        details: further data, such as a scheduler's `monitor_address` or a user interface's `url`.
     """
 
     kind: str
@@ -65,12 +65,12 @@ class Entry:
 
 
 class Announcement:
-    """A program can be found, until this is closed or the process ends.
+    """Lets other programs find this program, until it is closed or the process ends.
 
     Parameters:
-        kind, address, details: as of `Entry`. A wildcard address is turned into one that can be connected to.
+        kind, address, details: as in `Entry`. A wildcard address is replaced by one that can be connected to.
 
-    Raises DiscoveryError when the folder cannot be trusted, OSError when nothing can be written there.
+    Raises DiscoveryError if the folder cannot be trusted, OSError if it cannot be written.
     """
 
     def __init__(self, kind: str, address: str, **details: str) -> None:
@@ -104,7 +104,7 @@ class Announcement:
             raise
 
     def close(self) -> None:
-        """The program cannot be found any more. Idempotent."""
+        """Withdraw the announcement. Idempotent."""
         if not self._file.closed:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
@@ -123,11 +123,11 @@ class Announcement:
 
 
 def announced(kind: str, address: str, otherwise: str, **details: str) -> ContextManager[object]:
-    """Within it, the program can be found; where that cannot be, it works as well, for those who know its address.
+    """Announce the program within the context; on failure, log a warning: peers can still use its address.
 
     Parameters:
-        kind, address, details: as of `Announcement`.
-        otherwise: what the log says then, before the reason.
+        kind, address, details: as in `Announcement`.
+        otherwise: the start of the warning, before the reason.
     """
     try:
         return Announcement(kind, address, **details)
@@ -137,15 +137,15 @@ def announced(kind: str, address: str, otherwise: str, **details: str) -> Contex
 
 
 def own_folder() -> str:
-    """Where this process announces itself: the first folder of `folders`."""
+    """The folder where this process announces itself: the first of `folders`."""
     return folders()[0]
 
 
 def folders() -> List[str]:
-    """Where programs of this user may have announced themselves, the preferred folder first.
+    """The folders where programs of this user may have announced themselves, the preferred folder first.
 
-    SCALER_RUN_DIRECTORY, if it is set, is the only one. Else it is `$XDG_RUNTIME_DIR/scaler`, where the system has made
-    such a directory for the user, and a folder in the temporary directory, for programs that were started without it.
+    If SCALER_RUN_DIRECTORY is set, it is the only one. Otherwise they are `$XDG_RUNTIME_DIR/scaler`, if the system has
+    created that directory for the user, and a folder in the temporary directory, for programs started without it.
     """
     given = os.environ.get(FOLDER_VARIABLE)
     if given:
@@ -158,9 +158,9 @@ def folders() -> List[str]:
 
 
 def entries(kind: str) -> List[Entry]:
-    """The programs of a kind that run, the newest first. What others left behind is removed.
+    """The running programs of a kind, the newest first. Files of ended programs are removed.
 
-    Raises DiscoveryError when a folder cannot be trusted, and nothing is found in another one.
+    Raises DiscoveryError if a folder cannot be trusted and the others contain nothing.
     """
     found: List[Entry] = []
     distrust: Optional[DiscoveryError] = None
@@ -175,11 +175,11 @@ def entries(kind: str) -> List[Entry]:
 
 
 def find_scheduler() -> Entry:
-    """The scheduler that was started last, by this user on this host.
+    """The scheduler that this user started last on this host.
 
-    The choice is logged, with the number of schedulers: as a warning where there are several.
+    The choice is logged, with the number of schedulers: as a warning if there are several.
 
-    Raises DiscoveryError when there is none.
+    Raises DiscoveryError if there is none.
     """
     found = entries(SCHEDULER)
     if not found:
@@ -192,7 +192,7 @@ def find_scheduler() -> Entry:
         logger.info("found the scheduler at %s (process %d)", chosen.address, chosen.process_id)
     else:
         logger.warning(
-            "%d schedulers of this user run on this host: taking the newest, at %s (process %d); for another one, give"
+            "%d schedulers of this user run on this host: using the newest, at %s (process %d); for another one, give"
             " its address here or in %s",
             len(found),
             chosen.address,
@@ -203,12 +203,12 @@ def find_scheduler() -> Entry:
 
 
 def address_given_or_found() -> str:
-    """The scheduler's address for whoever was given none: that of the environment, else that of `find_scheduler`."""
+    """The scheduler's address if none was given: from the environment, else from `find_scheduler`."""
     return os.environ.get(ADDRESS_VARIABLE) or find_scheduler().address
 
 
 def link_to(monitor_address: str) -> str:
-    """The URL of the newest user interface that watches a monitor address; empty when there is none."""
+    """The URL of the newest user interface that watches a monitor address; empty if there is none."""
     with contextlib.suppress(DiscoveryError, OSError):
         for entry in entries(USER_INTERFACE):
             if entry.address == monitor_address and entry.details.get("url"):
@@ -217,7 +217,7 @@ def link_to(monitor_address: str) -> str:
 
 
 def connectable(address: str) -> str:
-    """The address at which this host reaches who listens at `address`: loopback, for every interface."""
+    """The address at which this host reaches a listener at `address`: loopback, for a wildcard."""
     parsed = parse_address(address)
     if parsed.path:
         return address
@@ -232,9 +232,9 @@ def _entries_in(folder: str) -> Iterator[Entry]:
         return
     except OSError as error:
         raise DiscoveryError(
-            f"{folder}, where schedulers of this user are found, cannot be read: {error.strerror}: give the address of"
-            f" one, tcp://HOST:PORT, here or in the environment variable {ADDRESS_VARIABLE}, or name another folder in"
-            f" {FOLDER_VARIABLE}"
+            f"cannot read {folder}, where schedulers of this user announce themselves: {error.strerror}; give the"
+            f" address of one, tcp://HOST:PORT, here or in the environment variable {ADDRESS_VARIABLE}, or another"
+            f" folder in {FOLDER_VARIABLE}"
         ) from None
     _check_folder(folder)
     for name in names:
@@ -246,25 +246,25 @@ def _entries_in(folder: str) -> Iterator[Entry]:
 
 
 def _read_if_alive(path: str) -> bytes:
-    """What a running program wrote; nothing of one that has ended, whose file is removed."""
+    """The file of a running program; empty for an ended program, whose file is removed."""
     try:
         entry_file = open(path, "rb", buffering=0)
     except OSError:
-        return b""  # removed right now
+        return b""  # just removed
     with entry_file:
         try:
-            # Shared, so that two who look at the same time do not take each other for the owner.
+            # A shared lock, so that two simultaneous readers do not take each other for the owner.
             fcntl.flock(entry_file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return entry_file.read(_MAXIMUM_ENTRY_BYTES) or b""
-        if os.fstat(entry_file.fileno()).st_size:  # an empty one is being made right now
+        if os.fstat(entry_file.fileno()).st_size:  # an empty file is just being created
             with contextlib.suppress(OSError):
                 os.unlink(path)
     return b""
 
 
 def _parse(text: bytes) -> Optional[Entry]:
-    """None for what is none, or of another network."""
+    """The entry; None if the text is invalid or from another network."""
     try:
         read = json.loads(text)
         details: Dict[str, str] = {str(name): str(value) for name, value in read["details"].items()}
@@ -275,17 +275,17 @@ def _parse(text: bytes) -> Optional[Entry]:
 
 
 def _check_folder(folder: str) -> None:
-    """Raises DiscoveryError."""
+    """Raises DiscoveryError if the folder cannot be trusted."""
     problem = _problem_of(folder)
     if problem:
         raise DiscoveryError(
-            f"{folder} is not used to find schedulers, because {problem}: remove it, or name another folder in the"
+            f"cannot use {folder} to find schedulers: {problem}; remove it, or name another folder in the"
             f" environment variable {FOLDER_VARIABLE}"
         )
 
 
 def _problem_of(folder: str) -> str:
-    """Why a folder is not this user's alone; empty when it is."""
+    """Why a folder is not private to this user; empty if it is."""
     try:
         found = os.lstat(folder)
     except OSError as error:
@@ -300,7 +300,7 @@ def _problem_of(folder: str) -> str:
 
 
 def _network() -> str:
-    """A name for what addresses mean here: the running system, and which of its network namespaces."""
+    """An identifier of the address space: the boot of the system, and the network namespace."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot_id:
             return f"{boot_id.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"

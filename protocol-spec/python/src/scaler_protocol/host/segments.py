@@ -2,13 +2,13 @@
 
 Rules:
 - An object is one file, named after its id, in a directory that one process owns. It is written once, under a temporary
-  name, then renamed: whoever sees the name sees the whole content.
-- Readers map the file privately: what they write stays theirs, and costs memory only then. An unlinked file lives on
-  for those who mapped it, so deleting never hurts a reader.
-- The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by an owner that
-  was killed, and the next owner to start removes it.
-- Sharing is proven, not assumed: a peer that reads the token the scheduler sent it sees the same file system.
-- What memory has no room for is on disk, behind a link (see `spill`).
+  name, then renamed: a file with an object's name is always complete.
+- Readers map the file privately: their writes stay private, and use memory only then. An unlinked file lives on for
+  the processes that mapped it, so deleting never affects a reader.
+- The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by a killed owner,
+  and the next owner to start removes it.
+- Sharing is proven, not assumed: a peer that can read the scheduler's token at the path sees the same file system.
+- Objects that do not fit in memory are on disk, behind a link (see `spill`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scaler_protocol.wire.buffers import Buffer, flat_view
 TOKEN_NAME = "token"
 SPILL_NAME = "spill"
 _DIRECTORY_PREFIX = "scaler-"
-_MAXIMUM_BUFFERS_PER_WRITE = 512  # below every system's IOV_MAX
+_MAXIMUM_BUFFERS_PER_WRITE = 512  # below IOV_MAX of every system
 _MAXIMUM_BYTES_PER_WRITE = 1 << 30
 _temporary_numbers = itertools.count(1)
 
@@ -37,12 +37,12 @@ def object_name(object_id: int) -> str:
 
 
 class ObjectDirectory:
-    """A directory of object files that this process owns, made on the fastest file system there is.
+    """A directory of object files that this process owns, on the fastest file system available.
 
     Parameters:
-        parent: where to make it; by default `/dev/shm` (memory), else the system's temporary directory.
+        parent: where to create it; by default `/dev/shm` (memory), else the system's temporary directory.
 
-    Raises OSError when it cannot be made.
+    Raises OSError if it cannot be created.
     """
 
     def __init__(self, parent: Optional[str] = None) -> None:
@@ -59,18 +59,18 @@ class ObjectDirectory:
         return os.path.join(self.path, object_name(object_id))
 
     def disown(self) -> None:
-        """In a fork of the owner: the directory is to be abandoned as soon as the owner ends."""
+        """Called in a forked child: the directory is abandoned as soon as the owner ends."""
         if self.spill is not None:
             self.spill.disown()
         self._token_file.close()
 
     def open_spill(self, parent: Optional[str] = None) -> ObjectDirectory:
-        """Make a directory for what has no room in this one, unless there is one.
+        """Create a directory for objects that do not fit in this one, unless it exists.
 
         Parameters:
-            parent: where to make it, on disk; by default the system's temporary directory.
+            parent: where to create it, on disk; by default the system's temporary directory.
 
-        Raises OSError when it cannot be made.
+        Raises OSError if it cannot be created.
         """
         if self.spill is None:
             spill = ObjectDirectory(parent or tempfile.gettempdir())
@@ -83,7 +83,7 @@ class ObjectDirectory:
         return self.spill
 
     def remove(self) -> None:
-        """Remove the directory and everything in it, also what is on disk. Safe to call twice."""
+        """Remove the directory and its contents, including those on disk. Idempotent."""
         if self.spill is not None:
             self.spill.remove()
         shutil.rmtree(self.path, ignore_errors=True)
@@ -95,7 +95,7 @@ def default_parent() -> str:
 
 
 def sweep_abandoned(parent: str) -> List[str]:
-    """Remove this user's object directories whose owner is gone, and return their paths."""
+    """Remove this user's object directories whose owners have ended, and return their paths."""
     removed = []
     prefix = f"{_DIRECTORY_PREFIX}{os.getuid()}-"
     for name in os.listdir(parent):
@@ -107,17 +107,17 @@ def sweep_abandoned(parent: str) -> List[str]:
 
 
 def is_lock_abandoned(path: str) -> bool:
-    """Whether a file is there that its owner had locked, and the owner has ended."""
+    """Whether the file exists and its owner, which had locked it, has ended."""
     try:
         locked_file = open(path, "rb")
     except OSError:
-        return False  # being made or being removed right now
+        return False  # just being created or removed
     with locked_file:
         try:
             fcntl.flock(locked_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return False
-        return os.fstat(locked_file.fileno()).st_size > 0  # an empty one belongs to an owner still starting
+        return os.fstat(locked_file.fileno()).st_size > 0  # an empty file belongs to an owner that is starting
 
 
 # SCL-OBJ-007
@@ -128,22 +128,22 @@ def shares_directory(path: str, token: bytes) -> bool:
     spill = os.path.join(path, SPILL_NAME)
     try:
         if os.path.islink(spill) and not os.access(os.path.join(spill, TOKEN_NAME), os.R_OK):
-            return False  # it shares the memory and not the disk: a container
+            return False  # a container that shares the memory but not the disk
         with open(os.path.join(path, TOKEN_NAME), "rb") as token_file:
             return token_file.read(len(token) + 1) == token and os.access(path, os.W_OK)
-    except (OSError, ValueError):  # the latter: what can be no path
+    except (OSError, ValueError):  # ValueError: the path is malformed
         return False
 
 
 def temporary_name() -> str:
-    """A file name that no object and no other process uses."""
+    """A unique file name that no object uses."""
     return f"new-{os.getpid()}-{next(_temporary_numbers)}"
 
 
 def write_object(path: str, parts: Sequence[Buffer]) -> int:
     """Write `parts` one after the other to a new file and return its size in bytes.
 
-    Raises OSError when there is no room; nothing is left behind then.
+    Raises OSError if there is no room; no file is left then.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -185,9 +185,9 @@ def _write_some(descriptor: int, views: List[memoryview]) -> int:
 def map_object(path: str) -> memoryview:
     """A private view of a whole object file; the mapping lives as long as any view of it.
 
-    Whoever writes to it changes a copy of those pages, which nobody else sees.
+    Writing to the view modifies a private copy of the pages.
 
-    Raises FileNotFoundError when the object does not exist (any more).
+    Raises FileNotFoundError if the object does not exist (any more).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -199,7 +199,7 @@ def map_object(path: str) -> memoryview:
 
 
 def read_chunk(path: str, offset: int, length: int) -> bytes:
-    """Up to `length` bytes of an object file from `offset` on."""
+    """Up to `length` bytes of an object file, starting at `offset`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(descriptor, length, offset)
@@ -208,7 +208,7 @@ def read_chunk(path: str, offset: int, length: int) -> bytes:
 
 
 def write_chunk(path: str, offset: int, chunk: Buffer) -> None:
-    """Write one chunk of an object file that is being received; the file is made at the first one."""
+    """Write one chunk of an object file that is being received; the first chunk creates the file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         view = flat_view(chunk)

@@ -1,16 +1,16 @@
-"""Object files that are on disk, because memory has no room for them: links in an object directory.
+"""Object files on disk, for objects that do not fit in memory: links in an object directory.
 
     scaler-…/token
              0000000000000001          in memory: a file
-             0000000000000002 ─┐       on disk: a link, through the next one
+             0000000000000002 ─┐       on disk: a link, through the link below
              spill ────────────┴────▶  scaler-…/token, 3fa9…
 
 Rules:
-- A file on disk is reached through a link that has the object's name, so that whoever opens objects by name need not
-  know. What is on disk goes when its link does.
-- Whether there is room is asked before a file is written, and files are written by `write`, never through a mapping:
-  a full memory file system answers the one with ENOSPC, the other with SIGBUS.
-- What a killed writer left half-written is known by its `WriterLock`, which the system frees with the process.
+- A file on disk is reached through a link with the object's name, so processes that open objects by name work
+  unchanged. A file on disk is removed with its link.
+- Free space is checked before a file is written, and files are written by `write`, never through a mapping: a full
+  memory file system answers `write` with ENOSPC, and a mapping with SIGBUS.
+- Partly written files of a killed writer are recognised by its `WriterLock`, which the system frees with the process.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from scaler_protocol.wire.buffers import Buffer
 LOCK_SUFFIX = "lock"
 _COPY_BYTES = 1 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_RESERVED_PART = 64  # one part of so many stays free: other programs may answer to a full file system with SIGBUS
+_RESERVED_PART = 64  # 1/64 stays free: other programs may get SIGBUS from a full file system
 _MAXIMUM_RESERVED_BYTES = 64 << 20
 
 
 class NoRoomError(OSError):
-    """Neither memory nor disk has room for an object; the message says what to do."""
+    """An object fits neither in memory nor on disk; the message says what to do."""
 
 
 def is_about_room(error: OSError) -> bool:
-    """Whether the file system is full, or the user's part of it."""
+    """Whether the error means that the file system, or the user's quota, is full."""
     return error.errno in _NO_ROOM
 
 
 def has_room(directory: str, size: int) -> bool:
-    """Whether so many bytes more leave something free on the directory's file system."""
+    """Whether the directory's file system keeps its reserve after `size` more bytes."""
     system = os.statvfs(directory)
     reserved_bytes = min(system.f_blocks * system.f_frsize // _RESERVED_PART, _MAXIMUM_RESERVED_BYTES)
     return size + reserved_bytes <= system.f_bavail * system.f_frsize
 
 
 def make_room(path: str, size: int, prefers_disk: bool = False) -> bool:
-    """Decide where a file of so many bytes is going to be: if not in memory, `path` becomes a link to the disk.
+    """Decide where to put a file of `size` bytes: if not in memory, `path` becomes a link to the disk.
 
-    Returns whether it is on disk. Raises NoRoomError when neither has room.
+    Returns whether it is on disk. Raises NoRoomError if the file fits in neither.
     """
     directory = os.path.dirname(path)
     spill = os.path.join(directory, SPILL_NAME)
@@ -64,14 +64,14 @@ def make_room(path: str, size: int, prefers_disk: bool = False) -> bool:
 
 
 def link_to_disk(path: str) -> None:
-    """Make `path` a link to a file on disk, which does not exist yet: opening the link to write makes it."""
+    """Make `path` a link to a file on disk that does not exist yet: opening the link for writing creates it."""
     os.symlink(os.path.join(SPILL_NAME, unique_name()), path)
 
 
 def write_where_room_is(path: str, parts: Sequence[Buffer]) -> int:
-    """As `write_object`: in memory, else on disk.
+    """Like `write_object`: in memory, else on disk.
 
-    Raises NoRoomError when neither has room, and other OSErrors; nothing is left behind then.
+    Raises NoRoomError if the object fits in neither, and other OSErrors; no file is left then.
     """
     size = sum(map(len, parts))
     try:
@@ -79,7 +79,7 @@ def write_where_room_is(path: str, parts: Sequence[Buffer]) -> int:
             return write_object(path, parts)
     except NoRoomError:
         raise
-    except OSError as error:  # others were faster
+    except OSError as error:  # another process has used the space since
         if not is_about_room(error):
             raise
         link_to_disk(path)
@@ -87,7 +87,7 @@ def write_where_room_is(path: str, parts: Sequence[Buffer]) -> int:
         return write_object(os.path.join(os.path.dirname(path), os.readlink(path)), parts)
     except OSError as error:
         os.unlink(path)
-        if is_about_room(error) or isinstance(error, FileNotFoundError):  # there is no directory on disk
+        if is_about_room(error) or isinstance(error, FileNotFoundError):  # no directory on disk
             raise _no_room(os.path.dirname(path), size) from error
         raise
 
@@ -100,8 +100,8 @@ def _no_room(directory: str, size: int) -> NoRoomError:
     free = " and ".join(f"{place} ({_free_bytes(place)} bytes free)" for place in places)
     return NoRoomError(
         errno.ENOSPC,
-        f"there is no room for an object of {size} bytes in {free}: free memory or disk there, let go of objects"
-        " (del, client.clear()), or start the scheduler with --object-directory or --object-spill-directory elsewhere",
+        f"no room for an object of {size} bytes in {free}: free memory or disk space there, delete objects (del,"
+        " client.clear()), or start the scheduler with another --object-directory or --object-spill-directory",
     )
 
 
@@ -114,7 +114,7 @@ def _free_bytes(directory: str) -> int:
 
 
 def unique_name() -> str:
-    """The name of a file on disk: an object's own would meet that of its predecessor."""
+    """A unique name of a file on disk; an object's own name could collide with that of its predecessor."""
     return os.urandom(12).hex()
 
 
@@ -125,12 +125,12 @@ def is_on_disk(path: str) -> bool:
 def remove_file(path: str) -> None:
     """Remove an object's file, wherever it is.
 
-    Raises FileNotFoundError when there is none.
+    Raises FileNotFoundError if it does not exist.
     """
     try:
         target = os.path.join(os.path.dirname(path), os.readlink(path))
     except OSError:
-        target = ""  # it is no link
+        target = ""  # not a link
     if target:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
@@ -138,7 +138,7 @@ def remove_file(path: str) -> None:
 
 
 def replace_by_link(path: str, target_name: str) -> None:
-    """Put a link to a whole file on disk in the place of a file in memory; who has that one open or mapped keeps it."""
+    """Replace a file in memory by a link to a complete file on disk; existing descriptors and mappings stay valid."""
     link = os.path.join(os.path.dirname(path), temporary_name())
     os.symlink(os.path.join(SPILL_NAME, target_name), link)
     try:
@@ -149,9 +149,9 @@ def replace_by_link(path: str, target_name: str) -> None:
 
 
 def follow_to_disk(spilled: str, path: str) -> None:
-    """Let a file that was shared in memory be where its other name is: on disk. Both name it until both are removed.
+    """Redirect a file that was shared in memory to disk, as its other name was. Both name it until both are removed.
 
-    Raises OSError when that cannot be done; nothing has changed then.
+    Raises OSError on failure, without changing anything.
     """
     name = unique_name()
     on_disk = os.path.join(os.path.dirname(path), SPILL_NAME, name)
@@ -164,9 +164,9 @@ def follow_to_disk(spilled: str, path: str) -> None:
 
 
 def share_file(path: str, target: str) -> None:
-    """Give a file another name in another object directory, without a copy: both name it until both are removed.
+    """Give a file a second name in another object directory, without a copy: both name it until both are removed.
 
-    Raises OSError when the two are on different file systems.
+    Raises OSError if the two are on different file systems.
     """
     if not is_on_disk(path):
         os.link(path, target)
@@ -182,9 +182,9 @@ def share_file(path: str, target: str) -> None:
 
 
 def copy_file(source: str, target: str, is_wanted: Callable[[], bool]) -> bool:
-    """Copy a file, as long as the copy is wanted; returns whether it is whole. Nothing is left behind otherwise.
+    """Copy a file, as long as the copy is wanted, and return whether the copy is complete. Partial copies are removed.
 
-    Raises OSError when the one cannot be read or the other cannot be written.
+    Raises OSError if the source cannot be read or the target cannot be written.
     """
     with open(source, "rb", buffering=0) as reading:
         size = os.fstat(reading.fileno()).st_size
@@ -208,9 +208,9 @@ def copy_file(source: str, target: str, is_wanted: Callable[[], bool]) -> bool:
 
 
 class WriterLock:
-    """Says that a process lives that writes files whose names begin with `prefix`.
+    """Shows that the process that writes files with names beginning with `prefix` is alive.
 
-    Raises OSError when it cannot be made.
+    Raises OSError if the lock file cannot be created.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -224,7 +224,7 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """The files are nobody's from now on. Safe to call twice."""
+        """Give the files up. Idempotent."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -233,7 +233,7 @@ class WriterLock:
 
 
 def remove_orphans(directory: str) -> List[str]:
-    """Remove what killed writers left half-written in an object directory; returns the names."""
+    """Remove partly written files of killed writers from an object directory, and return their names."""
     names = os.listdir(directory)
     dead = [name[: -len(LOCK_SUFFIX)] for name in names if name.endswith(f"-{LOCK_SUFFIX}")]
     dead = [prefix for prefix in dead if is_lock_abandoned(os.path.join(directory, f"{prefix}{LOCK_SUFFIX}"))]

@@ -1,1 +1,1 @@
-"""What the command-line programs share: the option table, logging and start-up. No other peer needs it."""
+"""Shared code of the command-line programs: the option table, logging and start-up. Peers do not need it."""

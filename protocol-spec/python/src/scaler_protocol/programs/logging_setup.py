@@ -1,11 +1,11 @@
-"""The log lines that every program of the product writes, in the form its users' tools know.
+"""Logging setup of all programs: the log format that existing tools expect.
 
 Rules:
-- One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for programs that read logs, a JSON object a line with the
-  same names in each; only the `scaler` logger is configured, never the root logger.
-- Where lines go, how files rotate and how a configuration file is read is the standard library's business.
-- A line that cannot be written, since a disk is full or a reader has gone, is told once on standard error, in one line:
-  the program goes on with its work.
+- One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for log collectors, one JSON object per line with stable
+  names. Only the `scaler` logger is configured, never the root logger.
+- The standard library handles destinations, rotation and configuration files.
+- If a line cannot be written, because a disk is full or a reader has gone, this is reported once on standard error, and
+  the program continues.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object for each record, on one line: `time` (ISO 8601, with the offset from UTC), `level`, `logger`,
-    `process`, `message`, and `exception`, a traceback, where there is one.
+    """One JSON object per record, on one line: `time` (ISO 8601, with the offset from UTC), `level`, `logger`,
+    `process`, `message`, and `exception`, a traceback, if there is one.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -56,11 +56,11 @@ def setup_logging(
     Parameters:
         paths: `/dev/stdout` or `-`, `/dev/stderr`, or files (rotated at midnight).
         level: one of LEVELS.
-        config_file: a `logging.config.fileConfig` file, which then decides everything.
+        config_file: a `logging.config.fileConfig` file, which then controls all logging.
         line_format: one of FORMATS.
 
     Raises:
-        ValueError: the level is none of LEVELS, or the format none of FORMATS.
+        ValueError: the level is not in LEVELS, or the format is not in FORMATS.
         OSError: a file cannot be opened.
     """
     logger = logging.getLogger(LOGGER_NAME)
@@ -86,7 +86,7 @@ def setup_logging(
 
 
 class _LosesLines(logging.Handler):
-    """A handler whose lines cannot be written now and then."""
+    """A handler that may fail to write lines."""
 
     _has_told = False
 

@@ -1,6 +1,6 @@
-"""How the programs begin and end: Ctrl-C is no error, however early or late it comes, nor is a reader that has enough.
+"""Program startup and exit: Ctrl-C at any time and a closed reader of the output are not errors.
 
-Rule: nothing is imported here but what costs nothing: what takes time is imported by `load`, where it is watched over.
+Rule: only cheap imports here; slow imports happen in `load`, where Ctrl-C is handled.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import signal
 import sys
 from typing import Callable
 
-EXIT_INTERRUPTED = 130  # as shells have it
+EXIT_INTERRUPTED = 130  # the shells' convention
 
 
 def run_program(load: Callable[[], Callable[[], int]]) -> int:
-    """Import a program and run it; its exit code, or EXIT_INTERRUPTED when Ctrl-C came before it looked after that.
+    """Import a program and run it; returns its exit code, or EXIT_INTERRUPTED if Ctrl-C came before the program handles
+    it.
 
-    It is 0 when whoever reads the output has gone, as in `scaler_scheduler --print-config | head -1`.
+    The code is 0 if the reader of the output has gone, as in `scaler_scheduler --print-config | head -1`.
 
     Parameters:
         load: imports the program, and returns its main function.
@@ -33,24 +34,24 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
     except BrokenPipeError:
         if not _has_lost_its_reader(sys.stdout.fileno()):
             raise  # another pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor shall the interpreter flush what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the final flush succeeds
         code = 0
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to tidy up, nor to be told
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to clean up
     return code
 
 
 def _open_what_is_closed() -> None:
-    """A program that is started as in `scaler_scheduler >&-` writes to nowhere.
+    """Open the null device for closed standard streams, as in `scaler_scheduler >&-`.
 
-    Else sys.stdout is None, and what the program opens first takes the place of its standard output.
+    Otherwise sys.stdout would be None, and the first file that the program opens would become its standard output.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # uses the lowest free number
     if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # for as long as this process lives
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # open for the life of this process
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
 

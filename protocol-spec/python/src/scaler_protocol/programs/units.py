@@ -3,7 +3,7 @@
 Rules:
 - This is the only reader of units: command lines, the environment, TOML files and the arguments of Python functions all
   accept the same forms.
-- A text with two meanings is refused: `1G` may be 10^9 or 2^30 bytes. Of durations, `m` is minutes, as `min` is.
+- Ambiguous texts are rejected: `1G` may be 10^9 or 2^30 bytes. In durations, `m` is minutes, like `min`.
 - A size above zero never becomes zero, which many options read as "no limit": fractions of a byte are rounded up.
 """
 
@@ -22,9 +22,9 @@ _DURATION_SECONDS = (86400, 3600, 60, 1, 0.001)
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size, in bytes; the letters of a unit may be capitals or not.
+    """Parse a size, in bytes; units are case-insensitive.
 
-    Raises ValueError when the text is no size.
+    Raises ValueError if the text is not a size.
     """
     text = text.strip()
     match = _SIZE.fullmatch(text)
@@ -39,9 +39,9 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Read a duration, in seconds: a number, or numbers with units from the largest to the smallest.
+    """Parse a duration, in seconds: a number, or numbers with units from the largest to the smallest.
 
-    Raises ValueError when the text is no duration.
+    Raises ValueError if the text is not a duration.
     """
     text = text.strip()
     match = _DURATION.fullmatch(text)

@@ -1,6 +1,6 @@
-"""Bytes in whatever they come in.
+"""Views of the bytes in any buffer.
 
-Rules: no copies. On PyPy a view that was cast is read byte by byte, at some 10 MB/s, so nothing is cast without need.
+Rules: no copies. PyPy reads a cast view byte by byte, at about 10 MB/s, so nothing is cast without need.
 """
 
 from __future__ import annotations

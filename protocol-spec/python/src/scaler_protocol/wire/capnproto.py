@@ -1,19 +1,19 @@
 """Cap'n Proto's wire format: reading and writing structs, lists and text, one step below the message classes.
 
 Rules of this module:
-- It knows the encoding and no schema. The generated classes in `messages` call it; nobody else should.
+- It knows the encoding but no schema. Only the generated classes in `messages` call it.
 - A position is a byte offset into the whole frame when reading, a word offset into the segment when writing.
-- A reader trusts no byte. Each pointer is checked against the segment it points into before anything is taken
-  from there, and each word taken is paid from a budget in proportion to the frame's size, so that a small
-  frame cannot become large work.
-- Whatever is wrong with a frame ends in `MalformedMessageError`, which says what and where.
+- The reader trusts no byte. Each pointer is checked against the segment it points into before anything is read from
+  there, and each word read is charged to a budget in proportion to the frame's size, so that a small frame cannot
+  cause a lot of work.
+- Every fault in a frame ends in `MalformedMessageError`, which says what and where.
 - Columns (lists of numbers) move as blocks of memory, never one element at a time.
 
 A frame (Cap'n Proto's stream encoding, unpacked):
 
     u32 segments - 1 | u32 words of segment 0, u32 words of segment 1 ... padded to 8 bytes | segment 0, 1 ...
 
-A pointer (one 64-bit word; the lowest two bits tell its kind):
+A pointer (one 64-bit word; the lowest two bits are its kind):
 
     struct  0 | 30 bits: signed offset, words from the pointer's end | 16: data words | 16: pointer words
     list    1 | 30 bits: signed offset                               | 3: element code | 29: element count
@@ -33,15 +33,15 @@ from scaler_protocol.wire.errors import InvalidFieldError, MalformedMessageError
 WORD_BYTES = 8
 SEGMENT_COUNT_LIMIT = 512
 
-# What reading may cost, in words. A well-made message visits each of its words once; two are allowed. Structs
-# without size take no space in a list and are counted as a word each: the grace is for them in short frames.
+# The cost limit of reading, in words. A well-formed message visits each of its words once; two visits are allowed.
+# Zero-sized structs take no space in a list and are charged a word each: the constant allows them in short frames.
 # SCL-SEC-005
 TRAVERSAL_FACTOR = 2
 TRAVERSAL_GRACE_WORDS = 1024
 
 Column = Union["array[int]", bytes, bytearray, memoryview, Sequence[int]]
 NOTHING: Tuple[int, ...] = ()
-"""The default of every column: making an empty one costs less than looking at values."""
+"""The default of every column: creating an empty one costs less than testing values."""
 
 StructType = TypeVar("StructType", bound="Struct")
 Element = TypeVar("Element")
@@ -68,7 +68,7 @@ _PREFIX = struct.Struct("<IIQ")
 
 
 class Struct:
-    """Base of all message classes: equality, representation, and what the reader and the writer rely on."""
+    """Base of all message classes: equality, representation, and the interface for the reader and the writer."""
 
     __slots__: Tuple[str, ...] = ()
     __hash__ = None  # type: ignore[assignment]  # mutable
@@ -77,7 +77,7 @@ class Struct:
     POINTER_WORDS: ClassVar[int]
 
     def write(self, writer: Writer, at: int) -> bytes:
-        """The struct's own words; what it points to is appended to the writer.
+        """The struct's own words; the objects it points to are appended to the writer.
 
         `at`: the word position of its pointers.
         """
@@ -87,7 +87,7 @@ class Struct:
     def read(
         cls: type[StructType], reader: Reader, segment: int, start: int, data_words: int, pointer_words: int
     ) -> StructType:
-        """The struct at byte `start`; that its data and pointers lie within the segment has been checked."""
+        """The struct at byte `start`; its data and pointers are known to lie within the segment."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -101,7 +101,7 @@ class Struct:
 
 
 def _shortened(value: Any) -> str:
-    """A representation fit for a log line: a batch has thousands of entries."""
+    """A representation short enough for a log line: a batch has thousands of entries."""
     limit = 64 if isinstance(value, (str, bytes)) else 8
     if isinstance(value, (str, bytes, array, list)) and len(value) > limit:
         return f"<{type(value).__name__} of {len(value)}: {value[:limit]!r}...>"
@@ -109,9 +109,9 @@ def _shortened(value: Any) -> str:
 
 
 def column(typecode: str, values: Column) -> array[int]:
-    """`values`, a sequence of numbers, as an array of `typecode`; if it is one, it is returned itself.
+    """`values`, a sequence of numbers, as an array of `typecode`; returned unchanged if it already is one.
 
-    Raises `InvalidFieldError` when a value is no number or does not fit.
+    Raises `InvalidFieldError` if a value is not a number or does not fit.
     """
     if type(values) is array and values.typecode == typecode:
         return values
@@ -129,18 +129,18 @@ def column_from_bytes(typecode: str, content: Union[bytes, memoryview]) -> array
     result = array(typecode)
     result.frombytes(content)
     if _PYPY:
-        # PyPy 7.3.11 can lose an array *during* that call when nobody uses it afterwards: its compiled code
-        # fetches the address of the array's memory, then makes `content` if that is a slice not made so far,
-        # which may collect the array, and copies into freed memory. Dropping a decoded message unread would
-        # crash. So the array is in use afterwards (and this one column stays in memory until the next).
+        # PyPy 7.3.11 can lose an array *during* that call if it is not used afterwards: its compiled code fetches the
+        # address of the array's memory, then creates `content` if that is a slice, which may collect the array, and
+        # copies into freed memory. Dropping a decoded message unread would crash. So the array is used afterwards (and
+        # this one column stays in memory until the next).
         _KEPT_ALIVE[0] = result
     return result
 
 
 def octets(values: Column) -> bytes:
-    """`values`, a sequence of numbers below 256, as bytes; bytes are returned themselves.
+    """`values`, a sequence of numbers below 256, as bytes; bytes are returned unchanged.
 
-    Raises `InvalidFieldError` when a value is no such number.
+    Raises `InvalidFieldError` if a value is not such a number.
     """
     if type(values) is bytes:
         return values
@@ -158,10 +158,10 @@ def octets(values: Column) -> bytes:
 
 
 class Writer:
-    """Builds one segment: a list of byte strings to be joined, and the count of words in them so far.
+    """Builds one segment: a list of byte strings to be joined, and the number of words in them so far.
 
-    Each method appends one thing behind everything else and returns the pointer to it. `at` is the word
-    position where the caller will store that pointer.
+    Each method appends one object at the end and returns the pointer to it. `at` is the word position where the caller
+    will store that pointer.
     """
 
     __slots__ = ("parts", "end")
@@ -214,8 +214,8 @@ class Writer:
         try:
             encoded = value.encode()
         except UnicodeEncodeError:
-            # Lone surrogates (undecodable file names, a task's output) have no UTF-8 form. Text is for
-            # people: show the escape rather than lose the message.
+            # Lone surrogates (undecodable file names, a task's output) have no UTF-8 form. Text is for people to read:
+            # escape them rather than lose the message.
             encoded = value.encode("utf-8", "backslashreplace")
         size = len(encoded)
         self.parts.append(encoded + _NULS[8 - (size & 7)])
@@ -253,7 +253,7 @@ class Writer:
         return (start - at - 1) << 2 | _KIND_LIST | _CODE_COMPOSITE << 32 | words << 35
 
     def frame(self, root: int) -> bytes:
-        """The finished frame. The parts are what follows the root pointer in the segment."""
+        """The finished frame. The parts follow the root pointer in the segment."""
         if self.end >= _SEGMENT_WORDS_LIMIT:
             raise InvalidFieldError(f"a message of {self.end * WORD_BYTES} bytes does not fit one segment")
         return b"".join([_PREFIX.pack(0, self.end, root), *self.parts])
@@ -300,7 +300,7 @@ class Reader:
     def resized(
         self, start: int, data_words: int, pointer_words: int, own_data_words: int, own_pointer_words: int
     ) -> bytes:
-        """The words of a newer or older schema's struct, cut or filled up with zeros (defaults) to ours."""
+        """The words of a newer or older schema's struct, truncated or padded with zeros (defaults) to ours."""
         pointers_at = start + data_words * 8
         data = self.data[start : start + min(data_words, own_data_words) * 8]
         pointers = self.data[pointers_at : pointers_at + min(pointer_words, own_pointer_words) * 8]
@@ -336,7 +336,7 @@ class Reader:
 
     def texts(self, word: int, segment: int, at: int) -> List[str]:
         segment, start, code, count = self._list(word, segment, at)
-        if code == _CODE_COMPOSITE:  # a newer schema may have made structs of them, with the text in front
+        if code == _CODE_COMPOSITE:  # a newer schema may have turned them into structs whose first field is the text
             if not _WORD.unpack_from(self.data, start)[0] >> 48:
                 raise MalformedMessageError(f"the structs at byte {start} stand for text and have no pointer")
             return self._elements(segment, start, count, at, _read_first_text)
@@ -353,14 +353,14 @@ class Reader:
         return self._elements(segment, start, count, at, read)
 
     def _elements(self, segment: int, start: int, words: int, at: int, read: ReadStruct[Element]) -> List[Element]:
-        """The structs in a list of `words` behind its tag: a struct pointer, with a count for an offset."""
+        """The structs in a list of `words` after its tag: a struct pointer with a count in place of the offset."""
         tag = _WORD.unpack_from(self.data, start)[0]
         count = (tag & 0xFFFFFFFF) >> 2
         data_words = tag >> 32 & 0xFFFF
         pointer_words = tag >> 48
         element_words = data_words + pointer_words
         if tag & 3 != _KIND_STRUCT:
-            raise MalformedMessageError(f"the tag of the list at byte {start} is no struct pointer")
+            raise MalformedMessageError(f"the tag of the list at byte {start} is not a struct pointer")
         if count * element_words > words:
             raise MalformedMessageError(f"the list at byte {start} has {words} words, too few for {count} elements")
         if not element_words:
@@ -374,7 +374,7 @@ class Reader:
         return [read(self, segment, place, data_words, pointer_words) for place in places]
 
     def _list(self, word: int, segment: int, at: int) -> Tuple[int, int, int, int]:
-        """Segment, start, element code, element count of a list (of structs: the count of words)."""
+        """Segment, start, element code and element count of a list (for structs: the number of words)."""
         if word & 3 == _KIND_LIST:
             start = at + 8 + ((word & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
         else:
@@ -395,8 +395,8 @@ class Reader:
     def _follow(self, word: int, at: int, kind: int) -> Tuple[int, int, int]:
         """Follow a far pointer to (word that describes the content, segment and position of the content).
 
-        A far pointer leads to a landing pad in another segment: one word, a pointer like any other, or two, a
-        further far pointer to the content and a word that describes it (a pointer without an offset).
+        A far pointer leads to a landing pad in another segment. The pad is one word, an ordinary pointer, or two words:
+        another far pointer to the content and a word that describes it (a pointer without an offset).
         """
         wanted = _KIND_NAMES[kind]
         if word & 3 != _KIND_FAR:
@@ -436,7 +436,7 @@ class Reader:
 
     def _over_budget(self, at: int) -> NoReturn:
         raise MalformedMessageError(
-            f"the pointer at byte {at} leads to more than a frame of {len(self.data)} bytes may contain"
+            f"the pointer at byte {at} exceeds the read limit of a frame of {len(self.data)} bytes"
         )
 
     # SCL-SEC-003

@@ -1,13 +1,13 @@
 """The codec: message objects to frames and back.
 
 Rules of this module:
-- Four functions, no state. The encoding lives in `wire`, the shapes in the generated `messages`.
-- A frame in is either one message or one `MalformedMessageError`, whatever its bytes are.
+- Four functions, no state. The encoding lives in `capnproto`, the structs in the generated `messages`.
+- Decoding a frame gives one message or one `MalformedMessageError`, whatever its bytes are.
 
     m.Task(...) ── encode ──▶ frame 0 (bytes) ── ZeroMQ ──▶ frame 0 ── decode ──▶ m.Task(...)
 
-The root of a frame is the schema's `Message`, a struct that is nothing but a union. Python needs no object of
-that class: the member's own class says as much.
+The root of a frame is the schema's `Message`, a struct with only a union. Python needs no object of that class: the
+member's own class identifies it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, Attribut
 def encode(message: Message) -> bytes:
     """The frame that carries `message`, an instance of one of the union's members (`messages.MEMBERS`).
 
-    Raises `InvalidFieldError` when the object is no such member, or a field holds what it cannot carry.
+    Raises `InvalidFieldError` if the object is not such a member, or a field holds a value that it cannot carry.
     """
     discriminant = _DISCRIMINANTS.get(type(message))
     if discriminant is None:
-        raise InvalidFieldError(f"{type(message).__name__} is no member of Message and cannot be sent as one")
+        raise InvalidFieldError(f"{type(message).__name__} is not a member of Message and cannot be sent")
     writer = Writer()
     parts = writer.parts
-    parts.append(b"")  # the place of the union, whose pointer is known last
+    parts.append(b"")  # reserved for the union, whose pointer is known last
     writer.end = 1 + _UNION_WORDS
     try:
         parts[0] = _UNION.pack(discriminant, writer.struct(message, 2))
@@ -49,9 +49,9 @@ def encode(message: Message) -> bytes:
 
 
 def decode(frame: Frame) -> Message:
-    """The message in `frame`; an `UnknownMessage` when this version of the schema does not have that member.
+    """The message in `frame`; an `UnknownMessage` if this version of the schema lacks that member.
 
-    Raises `MalformedMessageError` when the bytes are no well-formed message.
+    Raises `MalformedMessageError` if the bytes are malformed.
     """
     return Reader(frame if type(frame) is bytes else bytes(frame)).root(_read_message)
 
@@ -59,7 +59,7 @@ def decode(frame: Frame) -> Message:
 def encode_struct(value: Struct) -> bytes:
     """A frame whose root is `value` itself, e.g. the `Failure` that is the payload of a failed task.
 
-    Raises `InvalidFieldError` when a field holds what it cannot carry.
+    Raises `InvalidFieldError` if a field holds a value that it cannot carry.
     """
     writer = Writer()
     writer.end = 1
@@ -70,9 +70,9 @@ def encode_struct(value: Struct) -> bytes:
 
 
 def decode_struct(struct_class: Type[StructType], frame: Frame) -> StructType:
-    """The counterpart of `encode_struct`: the root of `frame`, taken for a `struct_class`.
+    """The counterpart of `encode_struct`: the root of `frame`, read as a `struct_class`.
 
-    Raises `MalformedMessageError` when the bytes are no well-formed frame.
+    Raises `MalformedMessageError` if the bytes are malformed.
     """
     reader = Reader(frame if type(frame) is bytes else bytes(frame))
     return reader.root(struct_class.read)
@@ -93,7 +93,7 @@ def _read_message(reader: Reader, segment: int, start: int, data_words: int, poi
 
 
 def _blamed(value: Struct, error: Exception) -> InvalidFieldError:
-    """An error that names the field which cannot be written, found by trying each field alone."""
+    """An error that names the field that cannot be written, found by trying each field alone."""
     for name in value.__slots__:
         probe = type(value)()
         setattr(probe, name, getattr(value, name))

@@ -1,6 +1,6 @@
-"""What the generated checks of batches share: comparing the lengths of columns, and the errors.
+"""Shared code of the generated batch checks: comparing the lengths of columns, and the errors.
 
-Rules: which columns belong together is said by the schema, in columns.capnp, and nowhere else.
+Rules: the schema alone, in columns.capnp, says which columns belong together.
 
 Source: SCL-SCH-002, SCL-WRK-015, SCL-CLT-011.
 """
@@ -13,17 +13,17 @@ from scaler_protocol.wire.errors import MalformedMessageError
 
 
 def columns_differ(message: str, name: str, column: Sized, entries: str, count: int) -> MalformedMessageError:
-    """A column has not as many entries as the batch."""
+    """The error for a column whose length differs from the batch's."""
     return MalformedMessageError(f"{message}: {name} has {len(column)} entries, {entries} has {count}")
 
 
 def sum_differs(message: str, name: str, total: int, what: str, length: int) -> MalformedMessageError:
-    """The entries of a column count or measure something that has another length."""
+    """The error for a column whose sum differs from the length that it describes."""
     return MalformedMessageError(f"{message}: the sum of {name} is {total}, the length of {what} is {length}")
 
 
 def check_lengths(batch: object, entries: str, needed: Sequence[str], optional: Sequence[str]) -> None:
-    """Raise MalformedMessageError unless columns have as many entries as `entries`; optional ones may have none."""
+    """Raise MalformedMessageError unless columns have as many entries as `entries`; optional ones may be empty."""
     count = len(getattr(batch, entries))
     for name in needed:
         column = getattr(batch, name)

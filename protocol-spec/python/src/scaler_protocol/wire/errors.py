@@ -1,8 +1,8 @@
-"""The named errors of the protocol binding.
+"""The errors of the protocol binding.
 
 Rules of this module:
-- One error per kind of blame: bytes that a peer sent (`MalformedMessageError`), values that our own caller
-  gave (`InvalidFieldError`). All of them are `ProtocolError`, so that a caller can guard with one name.
+- One error for each party at fault: bytes that a peer sent (`MalformedMessageError`), values that our own caller
+  gave (`InvalidFieldError`). Both are `ProtocolError`, so that a caller can catch them with one name.
 - Errors only: nothing here imports another module of this package.
 """
 
@@ -14,15 +14,15 @@ class ProtocolError(Exception):
 
 
 class MalformedMessageError(ProtocolError):
-    """The bytes are no well-formed message.
+    """The bytes are not a well-formed message.
 
-    The text says what is wrong and at which byte of the frame. It is the peer's fault: refuse or drop the
-    peer, never retry with the same bytes.
+    The text says what is wrong and at which byte of the frame. The peer is at fault: refuse or disconnect it; retrying
+    with the same bytes fails again.
     """
 
 
 class InvalidFieldError(ProtocolError, ValueError):
     """A message object holds a value that its field cannot carry (wrong type, out of range, too large).
 
-    The text names the message and the field. It is the caller's fault: correct the value.
+    The text names the message and the field. The caller is at fault: correct the value.
     """

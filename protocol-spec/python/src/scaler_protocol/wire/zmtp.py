@@ -1,13 +1,13 @@
-"""ZMTP 3.1 (ZeroMQ RFC 37; 3.0 peers of RFC 23 are welcome) without I/O: bytes in, messages out, and back.
+"""ZMTP 3.1 (ZeroMQ RFC 37; 3.0 peers of RFC 23 are accepted) without I/O: bytes in, messages out, and back.
 
 Rules:
-- No socket, clock or thread in here. The owner moves bytes: it sends what `take_output()` returns, gives
-  what it received to `feed()`, and sends messages as `encode()` lays them out, once `is_ready`.
-- Mechanism NULL only. CURVE, PLAIN, and other sockets than DEALER and ROUTER are libzmq's.
-- What a peer says is checked before memory is spent on it. A fault of a peer is a `ZmtpError`, which ends its
-  connection; nothing that a peer sends raises anything else.
-- Work is linear in the bytes received, however they are cut; a frame that comes in one piece is copied once.
-- The first frame of a message, which is decoded while everybody waits, has a smaller limit than the whole message.
+- No socket, clock or thread. The owner moves the bytes: it sends what `take_output()` returns, passes received bytes
+  to `feed()`, and sends messages as `encode()` lays them out, once `is_ready`.
+- Mechanism NULL only. CURVE, PLAIN, and socket types other than DEALER and ROUTER need libzmq.
+- Sizes that a peer announces are checked before memory is allocated. A fault of a peer is a `ZmtpError`, which ends
+  its connection; nothing that a peer sends raises any other exception.
+- Work is linear in the bytes received, however they are split; a frame that arrives in one piece is copied once.
+- The first frame of a message, whose decoding blocks everything else, has a smaller limit than the whole message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAXIMUM_COMMAND_BYTES = 64 * 1024
 COPY_BELOW_BYTES = 16 * 1024
 """Smaller frames are joined with their neighbours: one buffer is cheaper to send than several."""
 
-_GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they come
+_GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
 _LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
 _SHORT_HEADERS = [[bytes((flags, size)) for size in range(256)] for flags in (0, MORE)]
 _COMPATIBLE = {"DEALER": (b"DEALER", b"ROUTER", b"REP"), "ROUTER": (b"DEALER", b"ROUTER", b"REQ")}
@@ -36,23 +36,23 @@ class ZmtpError(ProtocolError):
 
 
 class ForeignPeerError(ZmtpError):
-    """The peer is no ZeroMQ socket that goes with ours: another program, another mechanism, another socket type."""
+    """The peer is not a compatible ZeroMQ socket: another program, another mechanism, or another socket type."""
 
 
 class RefusedError(ZmtpError):
-    """The peer refused us with an ERROR command, or by closing in the handshake."""
+    """The peer refused the connection with an ERROR command, or by closing during the handshake."""
 
 
 class PeerGoneError(ZmtpError):
-    """The peer closed the connection; messages that it sent whole have been delivered."""
+    """The peer closed the connection; messages that it sent completely have been delivered."""
 
 
 class MalformedFrameError(ZmtpError):
-    """The peer sent what is no frame, or a command that cannot be read."""
+    """The peer sent an invalid frame, or an unreadable command."""
 
 
 class LimitExceededError(ZmtpError):
-    """The peer announced a message with more bytes or frames than we take."""
+    """The peer announced a message with more bytes or frames than the limit."""
 
 
 class Zmtp:
@@ -60,10 +60,10 @@ class Zmtp:
 
     Parameters:
         socket_type: ours, "DEALER" or "ROUTER".
-        maximum_message_bytes: the frames of one message together.
-        maximum_first_frame_bytes: the first of them; by default as much as the whole.
+        maximum_message_bytes: of all frames of one message together.
+        maximum_first_frame_bytes: of the first frame; by default the same.
         maximum_frames: of one message.
-        identity: what a peer that is a ROUTER may name us by; at most 255 bytes, empty: as it likes.
+        identity: the name that a ROUTER peer may use for us; at most 255 bytes, empty: the peer chooses.
     """
 
     def __init__(
@@ -77,42 +77,45 @@ class Zmtp:
         if socket_type not in _COMPATIBLE:
             raise ValueError(f"socket type {socket_type!r}: use one of {', '.join(_COMPATIBLE)}")
         if len(identity) > 255:
-            raise ValueError(f"an identity of {len(identity)} bytes; it has at most 255")
+            raise ValueError(f"identity must have at most 255 bytes, got {len(identity)}")
         self._socket_type, self._identity = socket_type, identity
         self._maximum_message_bytes = maximum_message_bytes
         self._maximum_first_frame_bytes = min(maximum_message_bytes, maximum_first_frame_bytes or maximum_message_bytes)
         self._maximum_frames = maximum_frames
-        self.is_ready = False  # whether the peer's READY has come: messages may be sent
+        self.is_ready = False  # the peer's READY has arrived: messages may be sent
         self.peer_minor_version = -1
-        self.peer_properties: Dict[bytes, bytes] = {}  # what its READY said; names in lower case
+        self.peer_properties: Dict[bytes, bytes] = {}  # from its READY; names in lower case
         self._greeted = False
-        self.output = _greeting()  # what must be sent now: see `take_output`
+        self.output = _greeting()  # to be sent now: see `take_output`
         self._held = b""  # a piece of the greeting or of a frame's header
         self._frames: List[bytes] = []  # of the unfinished message
-        self._room = self._maximum_first_frame_bytes  # what the next frame of the unfinished message may have
-        self._flags = self._missing = 0  # of the unfinished frame: its flags, bytes yet to come
+        self._room = self._maximum_first_frame_bytes  # the limit for the next frame of the unfinished message
+        self._flags = self._missing = 0  # of the unfinished frame: its flags, and the bytes still missing
         self._pieces: List[Union[bytes, bytearray]] = []
 
     @property
     def peer_has_spoken(self) -> bool:
-        """Whether anything has come from the peer."""
+        """Whether the peer has sent anything."""
         return self._greeted or bool(self._held)
 
     def take_output(self) -> bytes:
-        """What must be sent now, before any message: greeting, READY, PONG or ERROR; mostly nothing."""
+        """The bytes to send now, before any message: greeting, READY, PONG or ERROR; usually empty."""
         output, self.output = self.output, b""
         return output
 
     def feed(self, data: bytes) -> List[List[bytes]]:
-        """Take received bytes, cut anywhere (none: the peer has closed); returns the messages they complete.
+        """Process received bytes, split anywhere (empty: the peer has closed); returns the messages they complete.
 
-        Raises ZmtpError; then send what `take_output` returns if that is possible at once, and close.
+        Raises ZmtpError; then send what `take_output` returns if possible without waiting, and close.
         """
         messages: List[List[bytes]] = []
         if not data:
             if self.is_ready:
                 raise PeerGoneError("the peer closed the connection")
-            raise RefusedError("the peer closed in the handshake: do mechanism (NULL) and socket type fit?")
+            raise RefusedError(
+                "the peer closed the connection in the handshake: check that it uses mechanism NULL and a matching"
+                " socket type"
+            )
         if self._missing:
             data = self._continue_frame(data, messages)
         if self._held:
@@ -124,8 +127,8 @@ class Zmtp:
         return messages
 
     def _read_greeting(self, data: bytes) -> bytes:
-        """The greeting, checked as it comes; returns what follows it."""
-        # The eight bytes between mean nothing: libzmq puts there what ZMTP 1 would read as a length.
+        """Check the greeting as it arrives; returns the bytes that follow it."""
+        # The eight bytes between carry no meaning: libzmq puts there what ZMTP 1 would read as a length.
         if data[:1] not in (b"", b"\xff") or (len(data) > 9 and not data[9] & 1):
             raise ForeignPeerError(f"the peer does not speak ZMTP; it began with {data[:10]!r}")
         if len(data) > 10 and data[10] < 3:
@@ -136,7 +139,7 @@ class Zmtp:
         self.peer_minor_version = data[11] if data[10] == 3 else 1
         # SCL-TRN-002
         if data[12:32].rstrip(b"\0") != b"NULL":
-            raise ForeignPeerError(f"the peer wants mechanism {data[12:32]!r}; this end has NULL only")
+            raise ForeignPeerError(f"the peer uses mechanism {data[12:32]!r}; this end supports NULL only")
         self._greeted = True
         socket_type = _property(b"Socket-Type", self._socket_type.encode())
         self.output += _command(b"READY", socket_type + _property(b"Identity", self._identity))
@@ -170,19 +173,19 @@ class Zmtp:
 
     def _check_header(self, flags: int, size: int) -> None:
         if flags > 7 or (flags & COMMAND and flags & MORE):
-            raise MalformedFrameError(f"a frame has flags {flags:#04x}")
+            raise MalformedFrameError(f"invalid frame flags {flags:#04x}")
         if flags & COMMAND:
             if size > MAXIMUM_COMMAND_BYTES:
                 raise LimitExceededError(f"a command of {size} bytes; the limit is {MAXIMUM_COMMAND_BYTES}")
         elif not self.is_ready:
-            raise MalformedFrameError("a message came before the READY command")
+            raise MalformedFrameError("a message arrived before the READY command")
         # SCL-SEC-006
         elif size > self._room:
             limit = self._maximum_message_bytes if self._frames else self._maximum_first_frame_bytes
             raise LimitExceededError(f"a {'message' if self._frames else 'first frame'} of more than {limit} bytes")
 
     def _continue_frame(self, data: bytes, messages: List[List[bytes]]) -> bytes:
-        """More of an unfinished frame; returns what follows it."""
+        """Read more of an unfinished frame; returns the bytes that follow it."""
         piece = data if len(data) <= self._missing else data[: self._missing]
         if len(piece) < _GATHER_BELOW_BYTES and isinstance(self._pieces[-1], bytearray):
             self._pieces[-1] += piece
@@ -224,8 +227,8 @@ class Zmtp:
         elif name == b"PING":
             if not 2 <= len(rest) <= 18:
                 raise MalformedFrameError(f"a PING with {len(rest)} bytes")
-            self.output += _command(b"PONG", rest[2:])  # the first two are how long the peer will wait
-        # Others (PONG; what later versions add) ask nothing of us.
+            self.output += _command(b"PONG", rest[2:])  # the first two bytes are how long the peer will wait
+            # Other commands (PONG; those of later versions) need no action.
 
     def _take_ready(self, data: bytes) -> None:
         properties = self.peer_properties
@@ -233,7 +236,7 @@ class Zmtp:
             value_at = 1 + data[0] + 4
             value_end = value_at + int.from_bytes(data[value_at - 4 : value_at], "big")
             if data[0] == 0 or len(data) < max(value_at, value_end):
-                raise MalformedFrameError("the READY command's properties cannot be read")
+                raise MalformedFrameError("the properties of the READY command are malformed")
             properties[data[1 : value_at - 4].lower()], data = data[value_at:value_end], data[value_end:]
         socket_type = properties.get(b"socket-type", b"")
         # SCL-TRN-002
@@ -245,7 +248,7 @@ class Zmtp:
 
 
 def encode(frames: Sequence[Buffer]) -> List[Buffer]:
-    """Lay out one message for `sendmsg`; frames of COPY_BELOW_BYTES and more are not copied."""
+    """Lay out one message for `sendmsg`; frames of COPY_BELOW_BYTES or more are not copied."""
     buffers: List[Buffer] = []
     small: List[Buffer] = []
     last = len(frames) - 1

@@ -27,7 +27,7 @@ from scaler.exceptions import (
 from scaler.values.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
-from scaler_protocol.host.connection import Connection, connect_by_shortcut, first_words
+from scaler_protocol.host.connection import Connection, connect_to_local_socket, first_words
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
@@ -61,7 +61,7 @@ class Transport:
 
     def connect(self) -> bool:
         """Begin to connect; whether that is done already. If not, `finish_connecting` follows. Raises OSError."""
-        stream = connect_by_shortcut(self._parsed)
+        stream = connect_to_local_socket(self._parsed)
         self._is_scheduler = stream is not None
         self._has_spoken = False
         if stream is None:

@@ -1,4 +1,4 @@
-"""The options of our programs: one table for each, from which all else is made.
+"""The options of our programs: one table per program, from which everything else is derived.
 
     PROGRAM = Program(
         name="scaler_example",
@@ -12,16 +12,16 @@
         ],
     )
 
-    options = PROGRAM.read()  # ends the program for -h, --check and the like, and for what is wrong
+    options = PROGRAM.read()  # exits for -h, --check and so on, and for errors
     options.timeout_seconds
 
 Rules:
-- A table feeds the command line and its help, the section of a TOML file, variables of the environment, completion in
-  shells, and docs/configuration.md. Nothing else says what options there are.
-- Of an option's values the command line's goes first, then the environment's, then the file's, then the default.
-- What is wrong is said with where it is and what to write instead; all that is wrong at once.
-- Programs start as fast as without a table: what only some starts need (a TOML reader, difflib, completion) is imported
-  when it is needed.
+- A table feeds the command line and its help, the section of a TOML file, environment variables, shell completion, and
+  docs/configuration.md. Options are defined nowhere else.
+- Precedence: the command line, then the environment, then the file, then the default.
+- All errors are reported together, each with its place and the correction.
+- The table costs no start-up time: modules that only some starts need (a TOML reader, difflib, completion) are imported
+  on demand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The command line that a table describes, as argparse has it.
+"""The argparse parser of a program's option table.
 
-Rule: a help text shows, beside what an option does, its default and the variable that sets it.
+Rule: the help of each option shows its default and the variable that sets it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
         prog=name,
         description=program.description,
         epilog=program.epilog or None,
-        # Texts that were written in lines keep them.
+        # Multi-line texts keep their line breaks.
         formatter_class=argparse.RawDescriptionHelpFormatter if "\n" in program.epilog else argparse.HelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
@@ -48,7 +48,7 @@ def help_of(program: Table, option: Option) -> str:
 
 
 def default_of(option: Option) -> str:
-    """The default as people read it; nothing where it says nothing."""
+    """The default as shown to people; empty if it carries no information."""
     is_flag = isinstance(option.kind, Switch) and not option.kind.has_negation
     if option.default_text or is_flag or option.default in (None, "", [], {}, ()):
         return option.default_text
@@ -79,12 +79,12 @@ def _add(add: Callable[..., argparse.Action], option: Option, text: str) -> None
 
 def _reader(kind: Kind) -> Callable[[str], Any]:
     def read(text: str) -> Any:
-        if text is argparse.SUPPRESS:  # Python 3.9 reads this default of an argument as if it were given
+        if text is argparse.SUPPRESS:  # Python 3.9 parses this default of an argument as if it were given
             return text
         try:
             return kind.parse(text)
         except ValueError as error:
-            # What is no choice is argparse's to refuse.
+            # argparse itself rejects an invalid choice.
             if isinstance(kind, Choice):
                 return text
             raise argparse.ArgumentTypeError(str(error)) from None
@@ -100,7 +100,7 @@ def _add_configuration(parser: argparse.ArgumentParser, program: Table) -> None:
             metavar="FILE",
             default=None,
             help=f"a TOML file whose section [{program.section}] sets options by their long names; the command line"
-            " goes first, then the environment, then the file",
+            " takes precedence over the environment, the environment over the file",
         )
         if program.is_repeated:
             _add(group.add_argument, CONFIG_ENTRY, CONFIG_ENTRY.help)
@@ -121,12 +121,12 @@ def _add_configuration(parser: argparse.ArgumentParser, program: Table) -> None:
         action=_PrintCompletion,
         choices=SHELLS,
         program=program,
-        help="print a script that makes a shell complete this program's options, and exit",
+        help="print a script with which a shell completes this program's options, and exit",
     )
 
 
 class _Parser(argparse.ArgumentParser):
-    """An unknown option is told before anything else: its value would be taken for another argument."""
+    """Reports an unknown option first: argparse would take its value for another argument."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments: List[str] = list(sys.argv[1:] if args is None else args)
@@ -138,7 +138,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Print(argparse.Action):
-    """argparse's own action for versions would break the line where the terminal ends."""
+    """argparse's own version action wraps the line at the width of the terminal."""
 
     def __init__(self, *args: Any, text: Callable[[], str], **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -162,7 +162,7 @@ class _PrintCompletion(argparse.Action):
 
 
 class _OnOff(argparse.Action):
-    """argparse's own action of this sort adds to the help text, in another way in each version."""
+    """argparse's own on/off action adds to the help text, differently in each version."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, _: object, option: Optional[str] = None

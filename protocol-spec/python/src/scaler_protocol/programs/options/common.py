@@ -1,4 +1,4 @@
-"""Options that several programs have."""
+"""Options that several programs share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scaler_protocol.programs.options.table import Earlier, Option
 
 
 class _LogPath(NewFile):
-    """A file that is written, or one of the standard streams, which are there."""
+    """A file to be written, or one of the standard streams."""
 
     def fault_here(self, value: str) -> str:
         return "" if value in ("/dev/stdout", "/dev/stderr") else super().fault_here(value)
 
 
 def logging_options(group: str = "logging") -> List[Option]:
-    """Where log lines go and how they look: what `setup_logging` takes."""
+    """The destination and format of log lines: the parameters of `setup_logging`."""
     return [
         Option(
             "-lp --logging-paths",
@@ -29,28 +29,28 @@ def logging_options(group: str = "logging") -> List[Option]:
         Option(
             "-ll --logging-level",
             Choice(LEVELS, is_upper=True),
-            "least severe level that is logged",
+            "the lowest level that is logged",
             default="INFO",
             group=group,
         ),
         Option(
             "--logging-format",
             Choice(FORMATS),
-            "text, or json: one object a line, with the same names in each",
+            "text, or json: one object per line, with stable names",
             default="text",
             group=group,
         ),
         Option(
             "-lc --logging-config-file",
             ExistingFile(),
-            "a logging.config file, which then decides everything about logging",
+            "a logging.config file, which then controls all logging",
             group=group,
         ),
     ]
 
 
 def service_options(group: str = "running under another program") -> List[Option]:
-    """What a program that is started by another one of ours has."""
+    """Options of a program that another of our programs starts."""
     return [
         Option(
             "--exit-when-stdin-closes",
@@ -67,4 +67,4 @@ NO_TLS = "connections are not encrypted by TLS; keep them on a trusted network"
 
 EARLIER_LOGGING = (Earlier("-lcf", becomes=("logging_config_file",)),)
 EARLIER_SECURITY = (Earlier("-tc --tls-cert", why=NO_TLS), Earlier("-tk --tls-key", why=NO_TLS))
-"""Options of earlier generations that several programs had."""
+"""Options of earlier generations that several programs shared."""

@@ -1,7 +1,7 @@
-"""What makes a shell complete a program's options: a script made from its table.
+"""Shell completion: a script generated from a program's option table.
 
-Rule: the script is all there is; no program is run while somebody types. It is made here, since the libraries that do
-this would be in each binary, and none knows all three shells.
+Rule: the script is self-contained and runs no program while the user types. It is generated here, because a completion
+    library would be in each binary, and none supports all three shells.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from scaler_protocol.programs.options.table import CONFIG_ENTRY, SHELLS, Option,
 
 
 class _Flag(NamedTuple):
-    """An option as shells see it.
+    """An option as the shells see it.
 
     Parameters:
         completes: as `Kind.completes`.
-        is_long_list: any number of values follow.
+        is_long_list: it accepts any number of values.
     """
 
     flags: Tuple[str, ...]
@@ -69,7 +69,7 @@ def _flag(option: Option) -> _Flag:
 
 
 def _argument_completes(program: Table) -> str:
-    """What is completed where no option is."""
+    """The completion for positional arguments."""
     return next((option.kind.completes for option in program.options if not option.flags), "")
 
 

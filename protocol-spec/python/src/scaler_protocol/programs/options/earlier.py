@@ -1,11 +1,11 @@
-"""Options of earlier generations: accepted, hidden from the help, and told about.
+"""Options of earlier generations: accepted, hidden from the help, and reported.
 
-    --per-worker-task-queue-size 10     has another name now: it is that option
-    --load-balance-seconds 1            has no effect any more: a warning says why
+    --per-worker-task-queue-size 10     was renamed: it sets the new option
+    --load-balance-seconds 1            no longer has an effect: a warning says why
 
 Rules:
-- A command line or a file of an earlier generation never fails for an option's name.
-- What has no effect is said on standard error, in one line each.
+- A command line or a file of an earlier generation never fails because of an option's name.
+- Each option without effect is reported on standard error, in one line.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ DESTINATION = "earlier"
 
 
 def find(program: Table, key: str) -> Optional[Earlier]:
-    """The earlier option by its name in files; None when there is none."""
+    """The earlier option with this name in files; None if there is none."""
     wanted = key.replace("-", "_")
     return next((each for each in program.earlier if each.key == wanted), None)
 
 
 def add_to(parser: argparse.ArgumentParser, program: Table) -> None:
-    """Let a command line have them."""
+    """Add them to a command line."""
     for each in program.earlier:
         if each.flags:
             parser.add_argument(
@@ -52,11 +52,11 @@ class _Take(argparse.Action):
 
 
 class Translated(NamedTuple):
-    """What earlier options mean here.
+    """The values of earlier options in terms of today's options.
 
     Parameters:
         values: by the keys of today's options.
-        warnings, faults: to be told.
+        warnings, faults: messages to report.
     """
 
     values: Dict[str, Any]
@@ -67,18 +67,18 @@ class Translated(NamedTuple):
 def translate(
     program: Table, given: Sequence[Tuple[Earlier, str, Any]], known: Sequence[str], is_file: bool
 ) -> Translated:
-    """What earlier options mean here.
+    """Translate earlier options to today's options.
 
     Parameters:
         given: each with the name by which it was given, for errors, and its value.
-        known: keys of options that are given by their names of today.
-        is_file: the values are TOML's, not texts.
+        known: keys of options that are given by today's names.
+        is_file: the values are TOML values, not texts.
     """
     translated = Translated({}, [], [])
     for earlier, place, value in given:
         if earlier.only and str(value) not in earlier.only:
             allowed = " or ".join(earlier.only)
-            translated.faults.append(f"{place}: {value!r} cannot be had, only {allowed}: {earlier.why}")
+            translated.faults.append(f"{place}: {value!r} is not supported, only {allowed}: {earlier.why}")
         elif not earlier.becomes:
             if earlier.why and not earlier.only:
                 translated.warnings.append(f"{place} has no effect: {earlier.why}")
@@ -104,7 +104,7 @@ def _take_over(
         option = program.option(key)
         assert option is not None, key
         if key in known and not earlier.overrides:
-            translated.faults.append(f"{place}: this option is here twice, as {option.title} too")
+            translated.faults.append(f"{place}: this option is set twice, also as {option.label}")
             continue
         try:
             is_toml = is_file and len(earlier.becomes) == 1

@@ -1,11 +1,10 @@
-"""What values of options look like: on a command line, in the environment, and in a TOML file.
+"""The types of option values: on a command line, in the environment, and in a TOML file.
 
 Rules:
-- A kind reads text (`parse`) and a value of TOML (`from_toml`), to the same value of Python; both raise ValueError with
-  a message that says what to write instead. `to_toml` writes what `from_toml` reads.
-- Reading looks at nothing but what it is given. What the machine has to do with it, such as whether a file is there, is
-  asked by `fault_here`, for `--check`.
-- Sizes are bytes and durations seconds, written plainly or with a unit, wherever they are written.
+- A kind parses text (`parse`) and a TOML value (`from_toml`) to the same Python value; both raise ValueError with a
+  message that says what to write instead. `to_toml` writes what `from_toml` reads.
+- Parsing looks only at its input. `fault_here` checks the machine, for example whether a file exists, for `--check`.
+- Sizes are bytes and durations seconds, written plainly or with a unit, everywhere.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ FALSE_WORDS = ("0", "false", "no", "off")
 
 
 class Kind:
-    """Text, and what other kinds have in common.
+    """Text, and the shared behaviour of all kinds.
 
     Attributes:
-        expects: what to write, as in "expected a whole number, 1 or more".
-        metavar: what stands for the value in help texts.
-        completes: what a shell offers: "" for nothing, "file" or "directory".
+        expects: the expected form, as in "expected a whole number, 1 or more".
+        metavar: the placeholder of the value in help texts.
+        completes: what a shell completes: "" for nothing, "file" or "directory".
     """
 
     expects = "text"
@@ -51,11 +50,11 @@ class Kind:
         return toml_of(value)
 
     def show(self, value: Any) -> str:
-        """A default, for people."""
+        """A default, as shown to people."""
         return str(value)
 
     def fault_here(self, value: Any) -> str:
-        """What is wrong with the value on this machine; empty when nothing is."""
+        """Why the value is invalid on this machine; empty if it is valid."""
         return ""
 
     def _wrong(self, value: Any) -> ValueError:
@@ -70,9 +69,9 @@ class _Number(Kind):
     """A number in a range.
 
     Parameters:
-        minimum: the least value; None for no limit.
-        is_minimum_excluded: the value must be more than the least.
-        maximum: the greatest value; None for no limit.
+        minimum: the lowest valid value; None for no limit.
+        is_minimum_excluded: the value must be above the minimum.
+        maximum: the highest valid value; None for no limit.
     """
 
     noun = "number"
@@ -144,7 +143,7 @@ class Number(_Number):
 
 
 class Bytes(_Number):
-    """A size: a whole number of bytes, or one with a unit; see `scaler_protocol.programs.units`."""
+    """A size: a whole number of bytes, or a number with a unit; see `scaler_protocol.programs.units`."""
 
     noun = f"size such as {SIZE_FORMS}"
     metavar = "BYTES"
@@ -167,7 +166,7 @@ class Bytes(_Number):
 
 
 class Seconds(_Number):
-    """A duration: a number of seconds, or one with units; see `scaler_protocol.programs.units`."""
+    """A duration: a number of seconds, or numbers with units; see `scaler_protocol.programs.units`."""
 
     noun = f"duration such as {DURATION_FORMS}"
     unit = "s"
@@ -190,7 +189,7 @@ class Seconds(_Number):
 
 
 class Switch(Kind):
-    """On or off: `--name` and `--no-name`, or the first alone.
+    """On or off: `--name` and `--no-name`, or only the first.
 
     Parameters:
         has_negation: there is a `--no-name`.
@@ -218,11 +217,11 @@ class Switch(Kind):
 
 
 class Choice(Kind):
-    """One of some words.
+    """One of several words.
 
     Parameters:
         words: the choices.
-        is_upper: they are in capitals, and are understood in small letters too.
+        is_upper: they are in capitals, and are accepted in lower case too.
     """
 
     metavar = ""
@@ -240,11 +239,11 @@ class Choice(Kind):
 
 
 class Words(Kind):
-    """Several values of a kind: in TOML an array, or one value alone; in the environment words as in a shell.
+    """Several values of a kind: in TOML an array, or a single value; in the environment, words as in a shell.
 
     Parameters:
         item: the kind of each.
-        is_repeated: the option is given once for each value; else it takes all that follow it.
+        is_repeated: the option is given once for each value; otherwise it takes all values that follow it.
     """
 
     def __init__(self, item: Optional[Kind] = None, is_repeated: bool = False) -> None:
@@ -255,7 +254,7 @@ class Words(Kind):
         self.completes = self.item.completes
 
     def parse(self, text: str) -> Any:
-        """One of the values."""
+        """Parse one of the values."""
         return self.item.parse(text)
 
     def from_environment(self, text: str) -> Any:
@@ -275,7 +274,7 @@ class Words(Kind):
 
 
 class Address(Kind):
-    """Where a scheduler or its monitor is: `tcp://HOST:PORT` or `ipc:///path`."""
+    """The address of a scheduler or its monitor: `tcp://HOST:PORT` or `ipc:///path`."""
 
     expects = "an address such as tcp://127.0.0.1:2345"
     metavar = "ADDRESS"
@@ -286,7 +285,7 @@ class Address(Kind):
 
 
 class ExistingFile(Kind):
-    """A file that is read."""
+    """A file to be read."""
 
     expects = "a path"
     metavar = "PATH"
@@ -299,7 +298,7 @@ class ExistingFile(Kind):
 
 
 class Directory(Kind):
-    """A directory in which something is made."""
+    """A directory for new files."""
 
     expects = "a path"
     metavar = "PATH"
@@ -312,7 +311,7 @@ class Directory(Kind):
 
 
 class NewFile(Kind):
-    """A file that is written."""
+    """A file to be written."""
 
     expects = "a path"
     metavar = "PATH"
@@ -325,14 +324,14 @@ class NewFile(Kind):
         return Directory().fault_here(os.path.dirname(value) or ".")
 
 
-# TOML is read by the standard library, which does not write it.
+# The standard library reads TOML but does not write it.
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def toml_of(value: Any) -> str:
-    """A value as TOML has it, on one line."""
+    """A value as TOML, on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -356,5 +355,5 @@ def _key(name: str) -> str:
 
 
 def comma_separated(text: str) -> Tuple[str, ...]:
-    """What stands between commas, without blanks; what is empty is left out."""
+    """The items between commas, stripped of blanks; empty items are dropped."""
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)

@@ -1,6 +1,6 @@
-"""A program whose options are in a table: its parser, and what it does with `--check` and `--print-config`.
+"""A program with an option table: its parser, `--check` and `--print-config`.
 
-Rules: a program's table is data, made when its module is imported; nothing of the machine is asked before `read`.
+Rules: a program's table is data, created when its module is imported; nothing inspects the machine before `read`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EXIT_USAGE = 2
 
 @dataclass(frozen=True)
 class Program(Table):
-    """A table of options with what a program does by it. Its parameters are those of `Table`."""
+    """A program with an option table. Its parameters are those of `Table`."""
 
     def parser(self, name: str = "") -> argparse.ArgumentParser:
-        """The command line's parser. What is not on a command line is not in what it makes of it.
+        """The command line's parser. Its result contains only the options that are given.
 
         Parameters:
-            name: of the command, where it is another than the table's.
+            name: of the command, if it differs from the table's.
         """
         from scaler_protocol.programs.options.command_line import make_parser
 
@@ -35,7 +35,7 @@ class Program(Table):
     def read(self, arguments: Optional[Sequence[str]] = None, name: str = "") -> argparse.Namespace:
         """The values of all options, by their keys.
 
-        Ends the program when it was asked for something else, such as help, and when something is wrong.
+        Exits if something else was requested, such as help, and if there are errors.
 
         Parameters:
             arguments: by default those of the command line.
@@ -61,7 +61,7 @@ class Program(Table):
         return reading.values
 
     def warn_of_unknown_variables(self, name: str) -> None:
-        """Write a line on standard error for each variable that seems to be meant for the program and has no effect."""
+        """Print a line on standard error for each unknown variable that seems to be meant for the program."""
         from scaler_protocol.programs.options.suggestions import unknown_variables
 
         for warning in unknown_variables(self, os.environ):
@@ -69,7 +69,7 @@ class Program(Table):
 
     def _check(self, name: str, reading: Reading, given: argparse.Namespace) -> int:
         faults = list(reading.faults)
-        faults += [why or f"{title} is not given, and has no default" for title, why in reading.missing().items()]
+        faults += [why or f"{label} is required, and was not given" for label, why in reading.missing().items()]
         if not faults and self.faults is not None:
             faults += self.faults(reading.values)
         for option in self.options:

@@ -1,6 +1,6 @@
-"""The values of a program's options, and where each came from.
+"""The values of a program's options, and the source of each.
 
-command line, else environment, else file, else what the option finds by itself, else the default
+command line, else environment, else file, else `Option.find`, else the default
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ FROM_DEFAULT = "default"
 
 
 class Reading:
-    """The values of a program's options, and where each came from.
+    """The values of a program's options, and the source of each.
 
     Parameters:
-        given: what is on the command line.
+        given: the options on the command line.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Reading:
         self.faults: List[str] = []
         self.warnings: List[str] = []
         self._sections: Sections = {}
-        self._found: Set[str] = set()  # keys of values that nobody has given
+        self._found: Set[str] = set()  # keys of values that `find` returned
         self._not_found: Dict[str, str] = {}  # why, by key
         given = {**given, **self._translated(given.get(earlier_options.DESTINATION, ()), given, False)}
         in_file = self._read_file(given.get("config_entry"))
@@ -44,7 +44,7 @@ class Reading:
             setattr(self.values, option.key, value)
 
     def _read_file(self, entry: Optional[int]) -> Dict[str, Any]:
-        """The values that the file has for this program."""
+        """The values in the file for this program."""
         if self._path is None:
             return {}
         name = self._program.section
@@ -67,7 +67,7 @@ class Reading:
     def _translated(
         self, earlier: Sequence[Tuple[Earlier, str, Any]], known: Mapping[str, Any], is_file: bool
     ) -> Dict[str, Any]:
-        """What options of earlier generations mean."""
+        """The values of options of earlier generations, by today's keys."""
         translated = earlier_options.translate(self._program, earlier, list(known), is_file)
         self.warnings += translated.warnings
         self.faults += translated.faults
@@ -91,7 +91,7 @@ class Reading:
                 self.faults.append(f"{place} {key}: {error}")
 
     def _value_of(self, option: Option, given: Mapping[str, Any], in_file: Mapping[str, Any]) -> Tuple[Any, str]:
-        """A value, and where it came from."""
+        """A value, and its source."""
         if option.key in given:
             return given[option.key], FROM_COMMAND_LINE
         for variable in self._program.variables(option):
@@ -112,25 +112,25 @@ class Reading:
                     return found
             except ConfigurationError as error:
                 self._not_found[option.key] = str(error)
-        # Each reading has a list of its own.
+        # Each reading has its own list.
         return (list(option.default) if isinstance(option.default, list) else option.default), FROM_DEFAULT
 
     def missing(self) -> Dict[str, str]:
-        """What has no value and needs one, each with what to do if more is known of that."""
+        """Required options without a value, each with what to do if that is known."""
         missing = [
             each for each in self._program.options if each.is_required and getattr(self.values, each.key) is None
         ]
-        return {option.title: self._not_found.get(option.key, "") for option in missing}
+        return {option.label: self._not_found.get(option.key, "") for option in missing}
 
     def place(self, option: Option) -> str:
-        """Where an option has its value from, for errors."""
+        """The source of an option's value, for errors."""
         origin = self.origins[option.key]
         if origin == str(self._path):
             return f"{origin}: [{self._program.section}] {option.key}"
-        return f"{option.title} ({origin})"
+        return f"{option.label} ({origin})"
 
     def toml(self) -> str:
-        """The section as a file would have it, with where each value came from."""
+        """The section as TOML, with the source of each value."""
         name = self._program.section
         lines = [f"[[{name}]]" if self._program.is_repeated else f"[{name}]"]
         for option in self._program.configurable_options:
@@ -139,7 +139,7 @@ class Reading:
                 unset = option.default_text or ("not set, and required" if option.is_required else "not set")
                 lines.append(f"# {option.key}  # {unset}")
             else:
-                # What was found is found again, and may be another then.
+                # A value from `find` may be another one next time.
                 found = "# " if option.key in self._found else ""
                 lines.append(f"{found}{option.key} = {option.kind.to_toml(value)}  # {origin}")
         return "\n".join(lines) + "\n"

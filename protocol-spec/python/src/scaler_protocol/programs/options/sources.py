@@ -1,9 +1,9 @@
-"""Configuration files: which sections there are, and how one is read.
+"""Configuration files: their sections, and how to read one.
 
 Rules:
-- One file holds sections for all programs. Each reads its own, and knows the names of the others', so that a typing
-  error in a name is told by whoever sees it.
-- A name that is not known is an error that names the nearest. Keys may be written with dashes or underscores.
+- One file holds sections for all programs. Each program reads its own, and knows the names of the others, so that any
+  program reports a misspelt name.
+- An unknown name is an error that suggests the nearest one. Keys may be written with dashes or underscores.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 Section = Mapping[str, Any]
 
 SECTIONS = ("scaler", "scheduler", "cluster", "ui", "top")
-"""All sections that a file may have; a program's is in its table."""
+"""All sections that a file may have; each program's table names its section."""
 
 OTHER_NAMES = {"worker": "cluster", "workers": "cluster", "webui": "ui", "gui": "ui", "worker_manager": "cluster"}
-"""What sections are called elsewhere."""
+"""Other names of sections."""
 
 LEFT_TO_THE_SCHEDULER = ("object_storage_server",)
-"""Sections of a later generation's files, of which nothing is left to say here: objects are the scheduler's."""
+"""Sections in files of another generation that are ignored: the scheduler stores objects."""
 
 
 class ConfigurationError(Exception):
-    """A configuration that cannot be used; the message says where it is wrong and what to write instead."""
+    """An invalid configuration; the message says where it is invalid and what to write instead."""
 
 
 def read_sections(path: str) -> Dict[str, List[Section]]:
-    """The sections of a file, each as a list: it has several entries when the file says `[[name]]`.
+    """The sections of a file, each as a list: it has several entries if the file repeats `[[name]]`.
 
     Raises ConfigurationError.
     """
@@ -67,25 +67,25 @@ def _read_toml(path: str) -> Dict[str, Any]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`did you mean …?`, or nothing when no name is near."""
+    """`did you mean …?`, or nothing if no name is similar."""
     found = closest(name, names, 0.5)
     return f"did you mean {found!r}?" if found else ""
 
 
 def closest(name: str, names: Iterable[str], cutoff: float) -> str:
-    """The name that is most like another one; empty when none is like it by as much as the cutoff, from 0 to 1."""
+    """The most similar name; empty if none is more similar than the cutoff, from 0 to 1."""
     import difflib
 
     return next(iter(difflib.get_close_matches(name, list(names), 1, cutoff)), "")
 
 
 def choose_entry(path: str, name: str, entries: List[Section], number: Optional[int]) -> Section:
-    """The one of a section's entries that a program shall read.
+    """The entry of a section that a program should read.
 
     Parameters:
-        number: from 1; None when the user has not said.
+        number: from 1; None if the user has not chosen.
 
-    Raises ConfigurationError when that is not clear.
+    Raises ConfigurationError if the choice is ambiguous or out of range.
     """
     if number is None and len(entries) > 1:
         count = len(entries)
@@ -93,5 +93,7 @@ def choose_entry(path: str, name: str, entries: List[Section], number: Optional[
             f"{path}: there are {count} sections [[{name}]]: choose one with --config-entry, from 1 to {count}"
         )
     if number is not None and number > len(entries):
-        raise ConfigurationError(f"{path}: there are {len(entries)} sections [{name}], and no number {number}")
+        raise ConfigurationError(
+            f"{path}: --config-entry {number} is above the number of [{name}] sections, {len(entries)}"
+        )
     return entries[(number or 1) - 1] if entries else {}

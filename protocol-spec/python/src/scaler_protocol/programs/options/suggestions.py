@@ -1,9 +1,9 @@
-"""What somebody may have meant who wrote a name that does not exist: an option, a variable, a key or a section.
+"""Suggestions for unknown names: an option, a variable, a key or a section.
 
 Rules:
-- An unknown option or key is an error. An unknown variable is a warning, because the environment is not ours alone:
-  Kubernetes sets variables such as SCALER_SCHEDULER_SERVICE_HOST for a service of the name scaler-scheduler.
-- difflib is imported when there is something to suggest: programs start without it.
+- An unknown option or key is an error. An unknown variable is only a warning, because others set variables too:
+  Kubernetes sets variables such as SCALER_SCHEDULER_SERVICE_HOST for a service named scaler-scheduler.
+- difflib is imported only when there is something to suggest, to keep the start fast.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from scaler_protocol.programs.options.sources import OTHER_NAMES, SECTIONS, clos
 from scaler_protocol.programs.options.table import Table
 
 GENERAL_VARIABLES = ("SCALER_ADDRESS", "SCALER_RUN_DIRECTORY")
-"""What every program reads."""
+"""Variables that every program reads."""
 
 _OTHER_VARIABLES = frozenset(
     {
-        *("SCALER_SCHEDULER", "SCALER_UI", "SCALER_UI_TOKEN"),  # commands, and a secret that is no option
+        *("SCALER_SCHEDULER", "SCALER_UI", "SCALER_UI_TOKEN"),  # commands, and a secret that has no option
         *("SCALER_SCHEDULER_OPTIONS", "SCALER_WORKERS_OPTIONS"),  # of the service files
-        "SCALER_CACHE_HOME",  # of the scheduler in one file
+        "SCALER_CACHE_HOME",  # of the single-file scheduler
     }
 )
 _OF_KUBERNETES = re.compile(r"SCALER_\w+?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
@@ -29,12 +29,12 @@ _OWN_CUTOFF, _GENERAL_CUTOFF = 0.5, 0.8
 
 
 def unknown_option(flags: Sequence[str], arguments: Iterable[str]) -> str:
-    """The first of a command line's arguments that begins like an option and is none; empty if there is none.
+    """The first argument on a command line that looks like an unknown option; empty if there is none.
 
     Parameters:
-        flags: all that the command line knows.
+        flags: all that the command line accepts.
 
-    argparse itself would take the value behind it for an argument without a flag, and complain about that.
+    argparse itself would take the value after it for a positional argument, and complain about that.
     """
     for argument in arguments:
         if argument == "--":
@@ -43,7 +43,7 @@ def unknown_option(flags: Sequence[str], arguments: Iterable[str]) -> str:
         is_option = (
             len(flag) > 1 and flag[0] == "-" and " " not in argument and not flag[1].isdigit() and flag[1] != "."
         )
-        # Long options may be abbreviated, and short ones have their value attached: both are argparse's to judge.
+        # Long options may be abbreviated, and short ones may have their value attached: argparse checks both.
         if is_option and not any(
             known.startswith(flag) or (flag[:2] != "--" and known[:2] != "--" and flag.startswith(known))
             for known in flags
@@ -53,7 +53,7 @@ def unknown_option(flags: Sequence[str], arguments: Iterable[str]) -> str:
 
 
 def meant_option(flag: str, flags: Iterable[str]) -> str:
-    """`did you mean --name?`, or nothing when no long option is near."""
+    """`did you mean --name?`, or nothing if no long option is similar."""
     long_flags = [known for known in flags if known.startswith("--")]
     if len(flag) < 4:
         return ""
@@ -62,7 +62,7 @@ def meant_option(flag: str, flags: Iterable[str]) -> str:
 
 
 def unknown_variables(program: Table, environment: Mapping[str, str]) -> List[str]:
-    """A warning for each variable that seems to be meant for the program, and that it does not read."""
+    """A warning for each variable that seems to be meant for the program but is unknown."""
     known = [variable for option in program.options for variable in program.variables(option)]
     known += [variable for variable in GENERAL_VARIABLES if variable not in known]
     own, others = _prefixes(program)
@@ -79,11 +79,11 @@ def unknown_variables(program: Table, environment: Mapping[str, str]) -> List[st
 
 
 def _prefixes(program: Table) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
-    """How variables of a program's section begin, and how those of the other sections do."""
+    """The prefixes of the variables of a program's section, and of those of the other sections."""
     own: List[str] = []
     others: List[str] = []
     for section in (*SECTIONS, *OTHER_NAMES):
-        if section != "scaler":  # whose variables have no section in their names
+        if section != "scaler":  # its variables have no section in their names
             is_own = OTHER_NAMES.get(section, section) == program.section
             (own if is_own else others).append(f"SCALER_{section.upper()}_")
     return tuple(own), tuple(others)

@@ -1,6 +1,6 @@
-"""A table of options, which says everything about them: flags, kinds, defaults, variables, help.
+"""The table of a program's options: flags, kinds, defaults, variables, help.
 
-Rules: data. Reading a command line, files and the environment by it is the work of modules above this one.
+Rules: data only. Higher modules read the command line, files and the environment with it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Earlier(NamedTuple):
     """An option of an earlier generation.
 
     Parameters:
-        names: as of `Option`; a name without dashes is one of files alone.
-        becomes: the option that it is now; of several, each gets a part of the value, which colons separate.
+        names: as in `Option`; a name without dashes is valid in files only.
+        becomes: the option that replaces it; if there are several, each gets a part of the value, separated by colons.
         why: why it has no effect, if it has none.
-        takes: how many values follow it on a command line: one, or nothing.
-        unset: values that mean that nobody says one.
-        only: the values that it may have; others cannot be had here, and `why` says why.
-        overrides: it goes before the option that it is now, where both are given.
+        takes: how many values follow it on a command line: one or none.
+        unset: values that mean "not given".
+        only: the supported values; `why` says why others are rejected.
+        overrides: it takes precedence over the option that replaces it, if both are given.
     """
 
     names: str
@@ -51,19 +51,19 @@ class Option:
     """An option of a program.
 
     Parameters:
-        names: its flags, with blanks between; the last one gives the name in the program, in files and in the
-            environment. A name without dashes is an argument without a flag.
-        kind: what its values look like.
-        help: what it does, for people who have not read anything else.
-        default: the value when nobody says one; None when there is none, or one that is only known later.
-        default_text: in words, a default that is only known later.
-        group: the heading that it stands under in the help.
-        metavar: what stands for the value in the help; by default as the kind has it.
-        is_required: the program cannot do without.
-        is_command_line_only: it makes no sense in a file or in the environment.
-        environment: further variables, which are asked after the option's own.
-        find: looks for a value when nobody says one, in the file's sections for instance: the value, and where it is
-            from; None when there is none, or ConfigurationError, which says what to do.
+        names: its flags, separated by blanks; the last one gives the name in the program, in files and in the
+            environment. A name without dashes is a positional argument.
+        kind: the type of its values.
+        help: what it does, for readers of this line alone.
+        default: the value if none is given; None if there is no default, or if it is only known later.
+        default_text: a description of a default that is only known later.
+        group: its heading in the help.
+        metavar: the placeholder of the value in the help; by default that of the kind.
+        is_required: the program needs a value.
+        is_command_line_only: it cannot be set in a file or in the environment.
+        environment: further variables, which are read after the option's own.
+        find: looks for a value if none is given, for example in the file's sections: the value and its source;
+            None if there is none, or ConfigurationError, which says what to do.
     """
 
     names: str
@@ -95,8 +95,8 @@ class Option:
         )
 
     @property
-    def title(self) -> str:
-        """How errors name it."""
+    def label(self) -> str:
+        """Its name in errors."""
         return "/".join(self.flags) or self.metavar or self.key.upper()
 
 
@@ -108,13 +108,13 @@ class Table:
         name: of the command.
         section: of a configuration file, and the first part of its variables; see `sources.SECTIONS`.
         description: one or two sentences, at the top of the help.
-        version: makes the line that `--version` prints.
-        options: in the order of the help; those of one group stand together.
+        version: returns the line that `--version` prints.
+        options: in the order of the help, grouped.
         epilog: at the end of the help.
-        is_repeated: a file may have several of its section, `[[section]]`.
-        faults: what is wrong with values that are each right; may change nothing.
-        is_configured: it has a `--config`, a `--check` and a `--print-config`, which `Program.read` sees to.
-        commands: programs that are this one with a word behind it, such as "scaler dev" of "scaler"; for completion.
+        is_repeated: a file may repeat its section, `[[section]]`.
+        faults: checks combinations of values that are each valid; changes nothing.
+        is_configured: it has `--config`, `--check` and `--print-config`, which `Program.read` handles.
+        commands: subcommands, such as "scaler dev" of "scaler"; for completion.
         earlier: options of earlier generations.
     """
 
@@ -131,17 +131,17 @@ class Table:
     earlier: Sequence[Earlier] = ()
 
     def option(self, key: str) -> Optional[Option]:
-        """The option of a name that files may use; None when there is none."""
+        """The option with this name in files; None if there is none."""
         wanted = key.replace("-", "_")
         return next((option for option in self.options if wanted in option.keys), None)
 
     @property
     def configurable_options(self) -> List[Option]:
-        """Those that a file and the environment may set."""
+        """The options that a file and the environment may set."""
         return [option for option in self.options if not option.is_command_line_only]
 
     def variables(self, option: Option) -> Tuple[str, ...]:
-        """The variables of the environment that set an option, the first one first."""
+        """The environment variables that set an option, in order of precedence."""
         if option.is_command_line_only:
             return ()
         parts = ["scaler", self.section, option.key] if self.section != "scaler" else ["scaler", option.key]

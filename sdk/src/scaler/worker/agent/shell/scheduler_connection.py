@@ -20,7 +20,7 @@ from scaler.worker.agent.shell.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, resolve, why_not_connected
-from scaler_protocol.host.connection import Connection, connect_by_shortcut
+from scaler_protocol.host.connection import Connection, connect_to_local_socket
 from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError
 
 logger = logging.getLogger("scaler")
@@ -72,7 +72,7 @@ class SchedulerConnection:
         self.drop()
         error_number = 0
         try:
-            stream = connect_by_shortcut(self._address)
+            stream = connect_to_local_socket(self._address)
             if stream is None:
                 family, target = resolve(self._address)
                 stream = socket.socket(family, socket.SOCK_STREAM)
