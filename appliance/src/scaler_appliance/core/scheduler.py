@@ -38,7 +38,7 @@ from scaler_appliance.core.tasks.cancellation import Cancellation
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.worker_reports import WorkerReports
-from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
@@ -133,6 +133,9 @@ class SchedulerCore:
                 raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         except PeerError as error:
             self.on_peer_error(now, peer, error)
+        # SCL-SCH-002
+        except MalformedMessageError as error:  # its columns do not agree: found before anything has changed
+            self.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
 
     def _on_message_of_unregistered_peer(self, peer: bytes, message: object) -> None:
         """A peer spoke that has no session: it never had one, or it has ended meanwhile."""

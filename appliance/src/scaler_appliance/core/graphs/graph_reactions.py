@@ -290,12 +290,8 @@ def _check_graph(client: ClientSession, message: m.GraphTask, payload: Buffer) -
         if not is_right:
             raise PeerError(m.RefusalReason.MALFORMED, f"GraphTask: {what}")
 
-    sizes_fit = len(message.payload_sizes) == count and sum(message.payload_sizes) == len(payload)
-    check(sizes_fit, "payload_sizes do not fit the ids and the payload frame")
-    check(len(message.functions) == count and all(message.functions), "each node must have a function object")
-    check(len(message.dependency_counts) in (0, count), "dependency_counts do not fit the ids")
-    sum_fits = sum(message.dependency_counts) == len(message.dependencies)
-    check(sum_fits, "dependency_counts do not fit the dependencies")
+    message.check_columns(len(payload))
+    check(all(message.functions), "each node must have a function object")
     targets = message.targets
     check(len(set(targets)) == len(targets) and max(targets, default=0) < count, "targets are not nodes, each once")
     offsets, predecessors = message.predecessor_offsets, message.predecessors

@@ -144,11 +144,7 @@ class ObjectReactions:
 
 # SCL-SCH-002
 def _check_columns(message: m.ObjectInstruction, payload: Buffer) -> None:
-    count = len(message.ids)
-    if len(message.sizes) != count or len(message.storages) != count:
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: columns of different lengths")
-    if len(message.kinds) not in (0, count) or len(message.names) not in (0, count):
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: columns of different lengths")
+    message.check_columns()
     if any(storage > m.ObjectStorage.REMOTE for storage in message.storages):
         raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: unknown storage")
     inline_sizes = (size for size, storage in zip(message.sizes, message.storages) if storage == m.ObjectStorage.INLINE)

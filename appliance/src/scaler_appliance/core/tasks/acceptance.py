@@ -136,12 +136,7 @@ class Acceptance:
 # SCL-SCH-002
 def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> None:
     ids, count = message.ids, len(message.ids)
-    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
-        raise PeerError(m.RefusalReason.MALFORMED, "Task: payload_sizes do not fit the ids and the payload frame")
-    if message.dependency_counts and len(message.dependency_counts) != count:
-        raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the ids")
-    if sum(message.dependency_counts) != len(message.dependencies):
-        raise PeerError(m.RefusalReason.MALFORMED, "Task: dependency_counts do not fit the dependencies")
+    message.check_columns(len(payload))
     _check_predecessors(message)
     check_capabilities(message.options.capabilities)
     ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
@@ -152,8 +147,6 @@ def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> Non
 
 def _check_predecessors(message: m.Task) -> None:
     counts, predecessors = message.predecessor_counts, message.predecessors
-    if len(counts) not in (0, len(message.ids)) or sum(counts) != len(predecessors):
-        raise PeerError(m.RefusalReason.MALFORMED, "Task: predecessor_counts do not fit the ids or the predecessors")
     offset = 0
     for task_id, count in zip(message.ids, counts):
         before = predecessors[offset : offset + count]

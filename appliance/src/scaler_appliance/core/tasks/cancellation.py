@@ -71,9 +71,7 @@ class Cancellation:
 
     def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> None:
         """A worker answers a cancel."""
-        # SCL-SCH-002
-        if len(message.ids) != len(message.outcomes):
-            raise PeerError(m.RefusalReason.MALFORMED, "TaskCancelConfirm: columns of different lengths")
+        message.check_columns()
         for position, outcome in enumerate(message.outcomes):
             dispatch, index, _ = self._outcomes.find_run(worker, message.ids[position : position + 1], 0)
             if dispatch is not None and dispatch.is_open(index):  # else its result crossed the cancel, and won

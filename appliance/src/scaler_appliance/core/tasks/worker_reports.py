@@ -162,25 +162,19 @@ class WorkerReports:
 
 # SCL-SCH-002
 def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[int]]:
-    """The optional columns that are there, by name; raises PeerError unless all columns fit each other."""
-    count = len(message.ids)
-    if len(message.payload_sizes) != count or sum(message.payload_sizes) != len(payload):
-        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: payload_sizes do not fit the ids and the payload frame")
-    if message.statuses:
-        if len(message.statuses) != count or message.statuses.strip(_KNOWN_STATUSES):
-            text = "TaskResult: statuses do not fit the ids, or are unknown"
-            raise PeerError(m.RefusalReason.MALFORMED, text)
-    told = message.runs
-    if told and (len(told) != NUMBERS_OF_A_RUN or told[0] != count):  # most messages under load have one run
+    """The optional columns that are present, by name.
+
+    Raises PeerError or MalformedMessageError unless all columns agree.
+    """
+    message.check_columns(len(payload))
+    if message.statuses.strip(_KNOWN_STATUSES):
+        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: a status is unknown")
+    reported = message.runs
+    if reported and (
+        len(reported) != NUMBERS_OF_A_RUN or reported[0] != len(message.ids)
+    ):  # under load there is one run
         check_runs(message)
-    optional = {}
-    for name in OPTIONAL_COLUMNS:
-        column = getattr(message, name)
-        if column:
-            optional[name] = column
-            if len(column) != count:
-                raise PeerError(m.RefusalReason.MALFORMED, f"TaskResult: {name} do not fit the ids")
-    return optional
+    return {name: getattr(message, name) for name in OPTIONAL_COLUMNS if getattr(message, name)}
 
 
 def _slice(
