@@ -105,7 +105,7 @@ class WorkerReports:
         if span.optional and "objects" in span.optional:
             self._flow.hold_or_resume(client)
         # SCL-SCH-020
-        for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
+        for first, end in crossed:  # the result wins; the cancel is answered all the same
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
         self._outcomes.finish(client, batch, start, stop)
