@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 STATIC = Path(__file__).resolve().parents[2] / "src" / "scaler_appliance" / "ui" / "static"
+LINTERS = sorted(MODULES.glob("@biomejs/cli-*/biome"))  # for this machine's processor
 MODULE_FILES = sorted((STATIC / "js").rglob("*.js"))
 OWN_FILES = [STATIC / "index.html", *MODULE_FILES, *sorted((STATIC / "css").glob("*.css"))]
 MOST_LINES = 500
@@ -123,6 +124,15 @@ def test_as_much_of_a_lane_is_filled_as_it_was_busy(lanes: List[List[Tuple[float
     assert done.returncode == 0, done.stderr
     for runs, filled in zip(lanes, json.loads(done.stdout)):
         assert abs(filled - sum(end - start for start, end, _ in runs)) < 1
+
+
+@pytest.mark.skipif(not LINTERS, reason="no linter: build/browser is missing; `make browser` installs what it can")
+def test_the_linter_has_no_complaint() -> None:
+    settings = f"--config-path={Path(__file__).parent / 'biome.json'}"
+    command = [str(LINTERS[0]), "lint", settings, "--error-on-warnings", "--colors=off", str(STATIC / "js")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Checked" in done.stderr
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ class StoreChunk(NamedTuple):
 
 
 class SpillObject(NamedTuple):
-    """Move an object's file from memory to disk, without holding anybody up; `on_object_spilled` or
+    """Move an object's file from memory to disk, in the background; `on_object_spilled` or
     `on_object_spill_failed` follows, unless the object ends before.
     """
 
@@ -70,7 +70,7 @@ class Log(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """End the program, all peers having been told."""
+    """End the program; all peers have been notified."""
 
     reason: str
 

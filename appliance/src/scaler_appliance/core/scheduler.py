@@ -133,11 +133,12 @@ class SchedulerCore:
                 raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         except PeerError as error:
             self.on_peer_error(now, peer, error)
-        except MalformedMessageError as error:  # its columns disagree
+        # SCL-SCH-002
+        except MalformedMessageError as error:  # its columns do not agree: found before anything has changed
             self.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
 
     def _on_message_of_unregistered_peer(self, peer: bytes, message: object) -> None:
-        """A peer spoke that has no session: it never had one, or it has ended meanwhile."""
+        """A peer without a session sent a message: it never had one, or it has ended meanwhile."""
         # SCL-SES-012
         if isinstance(message, m.DisconnectRequest):
             self.state.send(peer, m.DisconnectResponse())
@@ -178,7 +179,7 @@ class SchedulerCore:
             self._flow.on_congestion(session, is_congested)
 
     def on_object_unreadable(self, now: float, object_id: int) -> None:
-        """The bytes of an object could not be kept: whoever waits for them is told that they are missing."""
+        """The bytes of an object could not be kept: requests for them are refused as missing."""
         self._now = now
         record = self.state.objects.find(object_id)
         if record is None:
@@ -269,7 +270,7 @@ class SchedulerCore:
             else:
                 session.leaving = True
                 self.state.touch_session(session)
-        self._stopping_at = now + SHUTDOWN_GRACE_SECONDS  # and from here on, nobody is let in
+        self._stopping_at = now + SHUTDOWN_GRACE_SECONDS  # and from here on, no peer is accepted
         self._stop_if_alone()
 
     # Joining and leaving --------------------------------------------------------------------------------------------

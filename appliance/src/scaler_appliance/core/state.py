@@ -53,7 +53,7 @@ class Settings(NamedTuple):
 class SchedulerState:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.now = 0.0  # by the clock of whoever calls, at the last event
+        self.now = 0.0  # by the caller's clock, at the last event
         self.is_watched = False  # by monitors
         self.effects: List[Effect] = []
         self.sessions: Dict[bytes, Session] = {}  # by peer
@@ -88,7 +88,7 @@ class SchedulerState:
         """How many tasks are at no worker yet: they wait for one, or for other tasks."""
         return len(self.ready) + self.nodes_waiting
 
-    # Totals, and what monitors are to be told -------------------------------------------------------------------------
+    # Totals, and what monitors are to get -----------------------------------------------------------------------------
 
     def count_assigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
         """A worker was given tasks; a negative `count`: tasks are at it no longer."""
@@ -237,7 +237,7 @@ class SchedulerState:
                 assert dispatch.batch.dispatches[dispatch.number] is dispatch
                 assert dispatch.open_count == dispatch.open.count(True) > 0
                 assigned += dispatch.open_count
-            assert worker.assigned <= worker.slots or number in self.over_committed, f"{worker.label} is over_committed"
+            assert worker.assigned <= worker.slots or number in self.over_committed, f"{worker.label} is over-committed"
             assert worker.assigned == assigned, f"{worker.label}: {worker.assigned} counted, {assigned} open"
             worker.check_invariants()
             total_slots += worker.hello.slots

@@ -3,12 +3,12 @@
 Rules:
 - One descriptor, that of an epoll object, tells the event loop that any connection has something; `receive` then looks
   at all of them at once, so that bursts make batches.
-- Sending never blocks and never raises to the caller. What a peer does not take waits here, in order, and nobody
-  else's messages do.
-- A peer that leaves CONGESTED_BYTES unread is told of, and again when it has read most of them; one that leaves
+- Sending never blocks and never raises to the caller. What a peer does not take waits here, in order, and delays no
+  other peer's messages.
+- A peer that leaves CONGESTED_BYTES unread is reported, and again when it has read most of them; one that leaves
   MAXIMUM_UNSENT_BYTES unread is disconnected. So what waits here is bounded.
-- A connection's end is seen at once, and told with the peer's name. Names are never used again.
-- What a stranger sends costs him his connection and us a line in the log.
+- A connection's end is seen at once, and reported with the peer's name. Names are never used again.
+- Whatever else but ZeroMQ's protocol a caller sends closes its connection, and is a line in the log.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Connections:
         on_peer_gone: called with the name of a peer whose connection has ended.
         on_congestion: called with the name of a peer, and whether it leaves much unread or has read most of it.
 
-    Raises OSError when one cannot listen there, AddressError when the address is none.
+    Raises OSError if it cannot listen there, AddressError if the address is malformed.
     """
 
     def __init__(

@@ -5,7 +5,7 @@
 Rules:
 - An input is a kind, a time and arguments that can be written down; nothing else reaches the core. So a list of inputs
   determines every decision.
-- A peer's fault is the core's to handle. Any other exception out of the core is a fault of ours, whoever's message was
+- A peer's fault is the core's to handle. Any other exception out of the core is a fault of ours, whichever message was
   being handled: the state may be half changed, and BrokenInvariantError says at which input.
 """
 

@@ -93,7 +93,7 @@ class ObjectFiles:
         return os.path.exists(self.directory.object_path(object_id))
 
     def copy_to_disk(self, object_id: int) -> None:
-        """Begin to copy a file; nobody hears of it if the object is removed before that has begun."""
+        """Begin to copy a file; there is no outcome if the object is removed before that has begun."""
         assert self._spiller is not None
         self._spiller.spill(object_id)
 
@@ -122,7 +122,7 @@ class ObjectFiles:
 
     def sweep_abandoned(self) -> None:
         """Remove what killed peers left: directories beside ours, and half-written files in ours."""
-        with suppress(OSError):  # somebody else removes one right now
+        with suppress(OSError):  # another process removes one right now
             remove_orphans(self.directory.path)
         for directory in filter(None, (self.directory, self.directory.spill)):
             with suppress(OSError):

@@ -88,8 +88,12 @@ def header_bytes(header: Header) -> bytes:
     settings: Dict[str, Any] = {
         name: value.hex() if isinstance(value, bytes) else value for name, value in header.settings._asdict().items()
     }
-    told = header.settings.implementation
-    settings["implementation"] = {"name": told.name, "version": told.version, "language": told.language}
+    implementation = header.settings.implementation
+    settings["implementation"] = {
+        "name": implementation.name,
+        "version": implementation.version,
+        "language": implementation.language,
+    }
     text = json.dumps({**header._asdict(), "settings": settings}).encode()
     return MAGIC + _LENGTH.pack(len(text)) + text
 
@@ -209,12 +213,12 @@ def _read_header(file: IO[bytes]) -> Header:
         if file.read(len(MAGIC)) != MAGIC:
             raise RecordingError("the file is not a recording of a scheduler")
         (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-        told = json.loads(file.read(length))
-        settings = dict(told["settings"])
+        fields = json.loads(file.read(length))
+        settings = dict(fields["settings"])
         settings["implementation"] = m.Implementation(**settings["implementation"])
         for name in ("scheduler_id", "object_directory_token"):
             settings[name] = bytes.fromhex(settings[name])
-        return Header(**{**told, "settings": Settings(**settings)})
+        return Header(**{**fields, "settings": Settings(**settings)})
     except (struct.error, ValueError, KeyError, TypeError) as error:
         raise RecordingError(f"the beginning of the recording cannot be read: {error}") from error
 

@@ -151,7 +151,7 @@ def _write_addresses(path: str, *addresses: str) -> None:
 
 @contextlib.contextmanager
 def _at(option: str, path: Optional[str]) -> Iterator[None]:
-    """What goes wrong with a path that the user wants is told with the option that says it."""
+    """An error with a path that the user chose names the option that says it."""
     try:
         yield
     except OSError as error:

@@ -7,7 +7,7 @@ Rules:
 - Everything that happens reaches the core by `CoreInputs`. What a peer does wrong costs that peer its session.
 - An exception out of the core, or one that no environment explains while its effects are performed, is a fault of ours:
   the state is not to be trusted any more. Nothing is sent after it, and `run` raises BrokenInvariantError. Whoever
-  supervises the program starts it again, and clients submit anew what is unfinished.
+  supervises the program starts it again, and clients submit again what is unfinished.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Server:
         }
 
     def take_signals(self) -> None:
-        """From now on signals stop it as they should. For who is told where it listens: they may send one at once."""
+        """From now on signals stop it. To be called before its address is published: a signal may follow at once."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
 
@@ -114,11 +114,11 @@ class Server:
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
-        """A message could not be delivered; noted here, told to the core when the effects at hand are done."""
+        """A message could not be delivered; the core gets to know when the effects at hand are done."""
         self._gone.append(peer)
 
     def congestion(self, peer: bytes, is_congested: bool) -> None:
-        """A peer leaves much unread, or has read most of it; noted here, told to the core before it decides again."""
+        """A peer leaves much unread, or has read most of it; the core gets to know before it decides again."""
         self._congestion[peer] = is_congested
 
     # Input ----------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Server:
     def _settle(self, now: float) -> None:
         """Let the core decide on what came in, and perform what it decides, until nothing is left."""
         if self._congestion:
-            self._tell_congestion(now)
+            self._report_congestion(now)
         effects = self._inputs.tick(now)
         while effects or self._gone:
             for effect in effects:
@@ -194,7 +194,7 @@ class Server:
                 self._inputs.call(InputKind.PEER_GONE, now, peer)
             effects = self._inputs.tick(now) if gone else self._inputs.effects(now)
 
-    def _tell_congestion(self, now: float) -> None:
+    def _report_congestion(self, now: float) -> None:
         congestion, self._congestion = self._congestion, {}
         for peer, is_congested in congestion.items():
             self._inputs.call(InputKind.CONGESTION, now, peer, is_congested)

@@ -1,11 +1,11 @@
-"""What a service manager such as systemd is told: that the scheduler is ready, that it still works, that it stops.
+"""Notifies a service manager such as systemd that the scheduler is ready, that it still works, that it stops.
 
     NOTIFY_SOCKET, WATCHDOG_USEC ──▶ READY=1 … WATCHDOG=1 … STOPPING=1
 
 Rules:
 - Without NOTIFY_SOCKET nothing is said, and nothing is different.
 - It never waits: what the service manager has no room for now is said at a later turn; no failure stops the scheduler.
-- WATCHDOG=1 is said by who has just done the scheduler's work, and by nobody else: no thread, no timer of its own. A
+- WATCHDOG=1 is sent right after the scheduler's work was done, and by no thread or timer of its own. A
   scheduler whose loop stands still, or fails at each turn, is silent, so that the service manager replaces it.
 """
 
@@ -25,7 +25,7 @@ class ServiceManager:
     """The one that has started this process, or none.
 
     Parameters:
-        environment: where it has said how it is to be told.
+        environment: says how to notify it.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

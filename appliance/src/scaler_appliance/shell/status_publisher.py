@@ -33,7 +33,7 @@ class Interest(NamedTuple):
 
     has_status: bool
     has_runs: bool
-    is_new: bool  # somebody has asked for the status since the last time
+    is_new: bool  # there is a new subscriber to the status since the last time
 
 
 class StatusPublisher:
@@ -51,13 +51,13 @@ class StatusPublisher:
         self._context = zmq.Context(io_threads)
         self._topics: Set[bytes] = set()  # wanted, as far as they may concern us
         self._publisher = self._context.socket(zmq.XPUB)
-        self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)  # be told of everybody who comes, not of the first only
+        self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)  # report every new subscriber, not only the first
         self._publisher.setsockopt(zmq.SNDHWM, UNSENT_MESSAGES)
         self._publisher.setsockopt(zmq.RCVHWM, UNREAD_MESSAGES)
         self._publisher.setsockopt(zmq.MAXMSGSIZE, MAXIMUM_MESSAGE_BYTES)
         self._publisher.setsockopt(zmq.LINGER, 0)
         self._publisher.setsockopt(zmq.IPV6, int("[" in address))
-        umask = os.umask(0o177)  # nobody else may connect to the file that bind makes
+        umask = os.umask(0o177)  # no other user may connect to the file that bind makes
         try:
             self._publisher.bind(address)
         except zmq.ZMQError as error:
@@ -82,13 +82,13 @@ class StatusPublisher:
             if is_wanted == b"\1":
                 self._topics.add(topic)
                 is_new |= STATUS.startswith(topic)
-            elif is_wanted == b"\0":  # nobody wants it any more
+            elif is_wanted == b"\0":  # it has no subscriber any more
                 self._topics.discard(topic)
         has_status, has_runs = (any(map(topic.startswith, self._topics)) for topic in (STATUS, RUNS))
         return Interest(has_status, has_runs, is_new)
 
     def publish(self, topic: bytes, header: bytes) -> None:
-        """Send a message to whoever wants the topic."""
+        """Send a message to the subscribers of a topic."""
         # SCL-MON-002
         self._publisher.send_multipart((topic, header), zmq.NOBLOCK)
 
@@ -103,18 +103,18 @@ class StatusPublisher:
 
 
 def _cannot_listen(address: str, error: OSError | zmq.ZMQError) -> OSError:
-    reason = os.strerror(error.errno or 0)  # libzmq's own text tells the address again
+    reason = os.strerror(error.errno or 0)  # libzmq's own text repeats the address
     return OSError(f"cannot listen at {address}: {reason}; --monitor-address says where monitors connect to")
 
 
 def sweep_abandoned(directory: str) -> None:
-    """Remove this user's sockets of monitors from a directory if nobody listens at them any more."""
+    """Remove this user's sockets of monitors from a directory if no process listens at them any more."""
     for entry in os.scandir(directory) if os.path.isdir(directory) else ():
         try:
             if _DEFAULT_NAME.fullmatch(entry.name) and _is_abandoned(entry):
                 os.unlink(entry.path)
         except OSError:
-            pass  # somebody else was faster, or has a say in it
+            pass  # another process was faster, or owns it
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:

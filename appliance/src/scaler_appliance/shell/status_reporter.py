@@ -1,11 +1,11 @@
-"""What the scheduler tells monitors, once a second, and what telling it costs.
+"""What the scheduler publishes for monitors, once a second, and what publishing costs.
 
     StatusPublisher.interest() ──▶ subscribers? ──no──▶ nothing is built, recorded or sent
                                          └──yes─▶ core.take_status(…), core.take_runs(…) ──▶ StatusPublisher.publish(…)
 
 Rules:
-- Somebody new on `status` makes the next publication a snapshot, for all. Snapshots cost what there is, so they take
-  SNAPSHOT_SHARE of the time at most, however often somebody comes.
+- A new subscriber to `status` makes the next publication a snapshot, for all. Snapshots take at most SNAPSHOT_SHARE of
+  the time, however often a subscriber comes.
 - Figures about this process come from the operating system's own files; nothing here decides anything.
 """
 
@@ -32,7 +32,7 @@ class StatusReporter:
     Parameters:
         inputs: by which the core's changes are taken.
         address: where clients and workers connect.
-        sent, received: how many messages of each name were, kept by whoever sends and receives them.
+        sent, received: how many messages of each name were, kept by the sender and the receiver.
         now: the core's clock.
     """
 
@@ -64,7 +64,7 @@ class StatusReporter:
         self._next_snapshot = now
 
     def report(self, now: float) -> None:
-        """Publish what changed, if anybody wants it; to be called once a second."""
+        """Publish what changed, if there are subscribers; to be called once a second."""
         begin = time.thread_time()
         interest = self._monitor.interest()
         self._snapshot_is_due = interest.has_status and (self._snapshot_is_due or interest.is_new)

@@ -1,10 +1,10 @@
 """How tasks that need results of others are accepted, released and ended.
 
 Rules:
-- A predecessor's outcome is noted on its way to the client (`ClientSession.report`, `confirm_cancel`), and its
+- A predecessor's outcome is kept on its way to the client (`ClientSession.report`, `confirm_cancel`), and its
   consequences are drawn once for each burst, in `advance`, before the client is sent anything of that burst.
 - A task whose predecessor has no record here any more is lost with `predecessorGone`: its client has been sent that
-  outcome before, and submits the task anew with what it needs.
+  outcome before, and submits the task again with what it needs.
 - A failure is passed on as it is, whatever it was; so is a cancel.
 """
 
@@ -213,7 +213,7 @@ def _results_in_front(dependant: Dependant) -> Tuple[List[Buffer], List[int]]:
 
 
 def _is_awaited(client: ClientSession, task_id: int) -> bool:
-    """Whether the client will be told the outcome of a task."""
+    """Whether the client will get the outcome of a task."""
     if task_id in client.dependants.waiting:
         return True
     found = client.find_task(task_id)

@@ -7,7 +7,7 @@
 Rules:
 - A dependant is an object of its own until it is released, since it waits for itself alone; from then on it is a task
   of a batch like all others.
-- Predecessors are told apart by their clients' ids. What a client is told of one is what its dependants need: the
+- Predecessors are known by their clients' ids. The outcome that a client gets is what the dependants need: the
   session looks at outcomes on their way to the client, whichever way they came about.
 - Data and small accessors only: what is decided is decided in `dependant_reactions`.
 """
@@ -76,7 +76,7 @@ class Dependants:
     def __init__(self) -> None:
         self.waiting: Dict[int, Dependant] = {}  # by task id
         self.followers: Dict[int, Dict[int, Dependant]] = {}  # by id of a predecessor without outcome, then their own
-        self.endings: List[Ending] = []  # of such predecessors, which their followers have not been told
+        self.endings: List[Ending] = []  # of such predecessors, which have had no consequences yet
         self.released: Dict[int, Tuple[TaskBatch, int]] = {}  # where those are now, by task id
 
     def add(self, dependant: Dependant) -> None:
@@ -110,7 +110,7 @@ class Dependants:
             offset = end
 
     def keep_cancelled(self, task_id: int) -> None:
-        """A client is told that a task is cancelled."""
+        """The client gets to know that a task is cancelled."""
         if task_id in self.followers:
             self.endings.append(Ending(task_id, None))
 

@@ -86,7 +86,7 @@ class Graph:
         self.results: Dict[int, Union[bytes, int]] = {}  # content, or the id of the object that has it
         self.largest_result_bytes = 0  # of those whose content was kept
         self.failures: Dict[int, NodeFailure] = {}  # of nodes in `ended`
-        self.ended: List[int] = []  # nodes whose dependants have not been told
+        self.ended: List[int] = []  # nodes whose end has had no consequences yet
         self.unneeded: List[int] = []  # nodes without outcome that no target needs any more
         self.unfinished = count
         self.is_forced = False  # a cancel by force was asked for: what is not needed any more is stopped

@@ -1,7 +1,7 @@
 """How graphs run: which nodes are ready, who gets their results, and what a node's end means for others.
 
 Rules:
-- A node's end is noted when it happens (`TaskOutcomes.finish`), and its consequences are drawn once for each burst, in
+- A node's end is recorded when it happens (`TaskOutcomes.finish`), and its consequences are drawn once a burst, in
   `advance`: nodes that became ready in one burst travel together.
 - Success releases dependants whose last predecessor it was. A failure is passed on to all that depend on the node, and
   to nothing else; so is a cancel. A node that no target needs any more is cancelled, unless it runs.
@@ -93,7 +93,7 @@ class GraphReactions:
         by_function: Dict[int, List[int]] = {}
         for node in sorted(nodes):
             if graph.states[node] != TaskState.WAITING:
-                continue  # needed by nobody any more
+                continue  # not needed any more
             if graph.too_much_for(node, MAXIMUM_RESULTS_BYTES, MAXIMUM_OBJECTS):
                 text = f"the results of its {len(graph.predecessors_of(node))} predecessors are too much for one task"
                 self._lose(client, graph, node, m.FailureKind.REJECTED, text)
@@ -229,7 +229,7 @@ class GraphReactions:
         client.confirm_cancel(graph.ids[node], m.CancelOutcome.CANCELLED)
 
     def _end_waiting(self, client: ClientSession, graph: Graph, node: int, event: TaskEvent) -> None:
-        """A node ends that has never been ready: nobody needs for it what it needed."""
+        """A node ends that has never been ready: what it needed is released."""
         apply(graph.states, node, node + 1, event)
         self._state.nodes_waiting -= 1
         graph.counters.waiting -= 1

@@ -13,18 +13,18 @@ from typing import Dict, Generic, List, Protocol, TypeVar
 
 
 class Publishable(Protocol):
-    """What can be told of."""
+    """What can be published."""
 
-    is_dirty: bool  # it is among those touched
+    is_dirty: bool  # it is among those of the next publication
 
 
 Entry = TypeVar("Entry", bound=Publishable)
 
 
 class Changes(Generic[Entry]):
-    """Entries of one kind, by number, since they were told last.
+    """Entries of one kind that changed since the last publication, by number.
 
-    Who touches an entry often looks first whether it `is_dirty`.
+    Where an entry is touched often, the caller first looks whether it `is_dirty`.
     """
 
     __slots__ = ("new", "dirty", "gone", "is_watched")
@@ -46,7 +46,7 @@ class Changes(Generic[Entry]):
         entry.is_dirty = True
 
     def remove(self, number: int, entry: Entry) -> None:
-        """It has ended. Its last figures are told, if anybody watches."""
+        """It has ended. Its last figures are published, if there are subscribers."""
         if self.is_watched:
             self.touch(number, entry)
             self.gone[number] = None
@@ -61,17 +61,17 @@ class Changes(Generic[Entry]):
             self.gone[number] = None
 
     def first(self, limit: int) -> List[Entry]:
-        """Those whose figures have waited longest to be told."""
+        """Those whose figures have waited longest to be published."""
         return list(islice(self.dirty.values(), limit))
 
     def clear(self, limit: int = 0) -> None:
-        """All has been told.
+        """All has been published.
 
         Parameters:
             limit: of figures only those of the first so many; 0: of all. Figures of what is gone wait no longer.
         """
-        told = [*islice(self.dirty, limit), *filter(self.dirty.__contains__, self.gone)] if limit else self.dirty
-        for number in list(told):
+        published = [*islice(self.dirty, limit), *filter(self.dirty.__contains__, self.gone)] if limit else self.dirty
+        for number in list(published):
             entry = self.dirty.pop(number, None)
             if entry is not None:
                 entry.is_dirty = False

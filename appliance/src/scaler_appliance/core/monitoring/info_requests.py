@@ -1,7 +1,7 @@
-"""What a client is told of the cluster: who is in it, and how busy it is.
+"""Information about the cluster for clients: who is in it, and how busy it is.
 
 Rules: one answer costs one pass over the workers, and lists no more of them than MAXIMUM_WORKERS, whatever is asked
-for; nothing is kept for it while nobody asks.
+for; nothing is kept for it between requests.
 """
 
 from __future__ import annotations

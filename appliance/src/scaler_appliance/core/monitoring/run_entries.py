@@ -1,14 +1,13 @@
-"""Which tasks ended, where and when: the columns of TaskRuns, gathered while somebody watches.
+"""Which tasks ended, where and when: the columns of TaskRuns, gathered while there are subscribers.
 
 Rules:
 - An entry is a run, never a task. Runs that follow closely on each other in one lane (one processor, one function)
   become one entry, so that a lane has at most one entry in MERGED_SECONDS for each function.
-- Under load the runs of some workers only are told, and all of theirs: a lane is whole or not there. Which ones adapts:
-  twice as many workers are left out as soon as there are too many entries, half as many when there are few. Where that
-  cannot be, since one worker alone has so many, its runs are merged over a longer time: a run that is not told would
-  make a busy processor look idle.
-- Failures are told of all workers, up to a number and a size; what is left out is counted.
-- Nothing is kept while nobody watches.
+- Under load only the runs of some workers are published, but all of theirs: a lane is complete or absent. Twice as many
+  workers are omitted as soon as there are too many entries, half as many when there are few. If one worker alone has so
+  many, its runs are merged over a longer time: an omitted run would make a busy processor look idle.
+- Failures of all workers are published, up to a number and a size; omitted ones are counted.
+- Nothing is kept without subscribers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ENTRIES_AT_MOST = 2000  # a publication, of what did not fail
 ENTRIES_ARE_FEW = ENTRIES_AT_MOST // 8
 ENTRIES_OF_ONE_WORKER = 4 * ENTRIES_AT_MOST  # where merging more does not help either
 FAILURES_AT_MOST = 500
-FAILURE_BYTES = 16 * 1024  # a failure that is longer is not told
+FAILURE_BYTES = 16 * 1024  # longer failures are omitted
 FAILURES_BYTES = 256 * 1024  # of all in a publication
 LARGEST = (1 << 64) - 1  # that a column takes: durations are what workers say, and may be nonsense
 MERGED_SECONDS = 0.02
@@ -57,9 +56,9 @@ class RunEntries:
 
     def __init__(self) -> None:
         self.is_watched = False
-        self.mask = 0  # of session numbers of workers: those of which it leaves 0 are told of
+        self.mask = 0  # of session numbers of workers: those of which it leaves 0 are published
         self.merged_seconds = MERGED_SECONDS
-        self._is_full = False  # more entries than there may be, of workers that all are told of
+        self._is_full = False  # more entries than there may be, of workers that are all published
         self._sequence = 0
         self.clear()
 
@@ -72,12 +71,12 @@ class RunEntries:
         self.omitted_tasks = 0
 
     def watch(self, is_watched: bool) -> None:
-        """Somebody watches, or nobody does any more."""
+        """There are subscribers, or none any more."""
         self.is_watched = is_watched
         self.clear()
 
     def omit(self, count: int) -> None:
-        """A run of so many tasks is not told."""
+        """A run of so many tasks is not published."""
         self.omitted_runs += 1
         self.omitted_tasks += count
 
@@ -91,7 +90,7 @@ class RunEntries:
         attempts: int = 1,
         peak_memory_bytes: int = 0,
     ) -> Entry:
-        """A run ended now; returns the entry it is part of, which may be one that is not told.
+        """A run ended now; returns the entry it is part of, which may be an omitted one.
 
         Parameters:
             busy_microseconds: of all tasks together.
@@ -112,7 +111,7 @@ class RunEntries:
         return entry
 
     def record_failure(self, entry: Entry, failure: bytes) -> None:
-        """Why one task of an entry failed; of several, the first is told."""
+        """Why one task of an entry failed; of several, the first is published."""
         size = len(failure)
         has_room = size <= FAILURE_BYTES and self._failure_bytes + size <= FAILURES_BYTES
         if has_room and entry[_COUNT] and not entry[_FAILURE]:
@@ -120,7 +119,7 @@ class RunEntries:
             self._failure_bytes += size
 
     def _has_room(self, lane: Lane) -> bool:
-        """Whether there may be one more entry; if there are too many, fewer workers are told of from now on."""
+        """Whether there may be one more entry; if there are too many, fewer workers are published from now on."""
         if lane[4] != _SUCCESS:
             if self._failures >= FAILURES_AT_MOST:
                 return False
@@ -134,7 +133,7 @@ class RunEntries:
         return len(self._entries) - self._failures < ENTRIES_OF_ONE_WORKER
 
     def _merge_more(self) -> None:
-        """Merge what has been noted over twice the time, and what comes."""
+        """Merge what has been recorded over twice the time, and what comes."""
         self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
         kept: List[Entry] = []
         opened: Dict[Lane, Entry] = {}
@@ -179,7 +178,7 @@ class RunEntries:
         self._is_full = False
 
     def take(self, now: float, scheduler_id: bytes, unix_microseconds: int) -> m.TaskRuns:
-        """What there is to be told, which is forgotten here."""
+        """What there is to publish, which is forgotten here."""
         self._sequence += 1
         columns = list(zip(*self._entries)) or [()] * _COLUMNS
         runs = m.TaskRuns(

@@ -1,8 +1,8 @@
 """How long tasks took, and on which processor: from what workers report to counters and TaskRuns.
 
 Rules:
-- What is noted here is noted while somebody watches; a message of a worker that is not told of costs next to nothing.
-- Where the worker tells of its processors' runs, these decide. Otherwise all tasks of a message took equally long, on a
+- Runs are recorded while there are subscribers; a message of a worker that is omitted costs next to nothing.
+- If the worker reports its processors' runs, these decide. Otherwise all tasks of a message took equally long, on a
   processor that is not known.
 """
 
@@ -53,9 +53,9 @@ class RunReports:
             self._runs.omitted_tasks += end - position
             batch.counters.measure(end - position, mean_microseconds)
             return
-        told = message.runs
-        if len(told) == NUMBERS_OF_A_RUN:  # as most messages under load
-            whole = (position, end, told[1] & 0xFFFFFFFF, told[2] / told[0])
+        reported = message.runs
+        if len(reported) == NUMBERS_OF_A_RUN:  # as most messages under load
+            whole = (position, end, reported[1] & 0xFFFFFFFF, reported[2] / reported[0])
             pieces: Iterable[_Piece] = (whole,)
         else:
             pieces = _pieces(message, mean_microseconds, position, end)
@@ -106,13 +106,13 @@ class RunReports:
 
 def _pieces(message: m.TaskResult, mean_microseconds: float, position: int, end: int) -> Iterator[_Piece]:
     """Entries [position, end) of a message by the runs of its processors."""
-    told = message.runs
-    if not told:
+    reported = message.runs
+    if not reported:
         yield position, end, 0, mean_microseconds
         return
     stop = 0
-    for place in range(0, len(told), NUMBERS_OF_A_RUN):
-        count, processor, microseconds = told[place : place + NUMBERS_OF_A_RUN]
+    for place in range(0, len(reported), NUMBERS_OF_A_RUN):
+        count, processor, microseconds = reported[place : place + NUMBERS_OF_A_RUN]
         start, stop = stop, stop + count
         if start >= end:
             break

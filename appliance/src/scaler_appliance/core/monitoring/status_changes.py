@@ -25,7 +25,7 @@ class StatusChanges:
     """All that has changed, and the counters.
 
     Parameters:
-        large_bytes: objects of so many bytes and more are told of one by one.
+        large_bytes: objects of at least this size are published one by one.
     """
 
     def __init__(self, large_bytes: int) -> None:
@@ -43,7 +43,7 @@ class StatusChanges:
     # Functions ------------------------------------------------------------------------------------------------------
 
     def function_counters(self) -> List[FunctionCounters]:
-        """Of all functions that are told of."""
+        """Of all functions that are published."""
         return list(self._function_counters.values())
 
     def begin(self, batch: TaskBatch, name: str) -> None:
@@ -97,7 +97,7 @@ class StatusChanges:
     # Watching -------------------------------------------------------------------------------------------------------
 
     def watch(self, is_watched: bool) -> None:
-        """Begin to note what ends, or stop it: somebody watches, or nobody does any more."""
+        """Begin or stop to record what ends: there are subscribers, or none any more."""
         self.is_watched = is_watched
         for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
             changes.is_watched = is_watched
@@ -105,7 +105,7 @@ class StatusChanges:
             self.clear()
 
     def clear(self, limit: int = 0) -> None:
-        """All has been told.
+        """All has been published.
 
         Parameters:
             limit: of workers only the figures of so many; 0: of all.

@@ -2,8 +2,8 @@
 
 Rules:
 - `take` costs time in proportion to what changed since the call before, whatever there is besides. Of workers, of which
-  there may be many that all change all the time, WORKERS_AT_ONCE are told of, in turn.
-- Nothing is decided here, and nothing is changed but what has been told.
+  there may be many that all change all the time, WORKERS_AT_ONCE are published, in turn.
+- Nothing is decided here, and only what counts as published is changed.
 - What the process is, and what it costs, the shell adds.
 """
 
@@ -33,7 +33,7 @@ _NO_HEARTBEAT = m.Heartbeat()
 
 
 class StatusColumns:
-    """What monitors are told of the state."""
+    """The state as monitors get it."""
 
     def __init__(self, state: SchedulerState) -> None:
         self.unix_offset_microseconds = 0  # Unix time at the zero of the scheduler's clock
@@ -41,7 +41,7 @@ class StatusColumns:
         self._sequence = 0
 
     def take(self, is_snapshot: bool) -> m.SchedulerStatus:
-        """What changed since the call before, or in a snapshot all; it counts as told."""
+        """What changed since the call before, or in a snapshot all; it counts as published."""
         # SCL-MON-004
         self._sequence += 1
         # SCL-MON-005
@@ -51,7 +51,7 @@ class StatusColumns:
         return status
 
     def snapshot(self) -> m.SchedulerStatus:
-        """All there is, of which nothing counts as told."""
+        """All there is, of which nothing counts as published."""
         state = self._state
         status = self._header()
         status.is_snapshot = True
@@ -134,14 +134,14 @@ class StatusColumns:
         status.large_objects = _object_columns(list(objects))
 
     def _processor_columns(self, workers: List[WorkerSession]) -> m.ProcessorColumns:
-        """Of workers that have told of processors: what these do now."""
-        told = [(worker, worker.heartbeat.processors) for worker in workers if worker.heartbeat is not None]
-        processors = list(chain.from_iterable([processors for _, processors in told]))
+        """What the processors do now, as far as workers have reported them."""
+        known = [(worker, worker.heartbeat.processors) for worker in workers if worker.heartbeat is not None]
+        processors = list(chain.from_iterable([processors for _, processors in known]))
         dispatches = self._state.dispatches
-        now = list(chain.from_iterable([running_now(worker, dispatches) for worker, _ in told]))
+        now = list(chain.from_iterable([running_now(worker, dispatches) for worker, _ in known]))
         tasks = [task for _, task in now]
         return m.ProcessorColumns(
-            workers=[worker.number for worker, processors in told for _ in processors],
+            workers=[worker.number for worker, processors in known for _ in processors],
             process_ids=[each.process_id for each in processors],
             states=bytes(
                 [each.initialized | has_task << 1 | each.suspended << 2 for each, (has_task, _) in zip(processors, now)]

@@ -9,7 +9,7 @@ Rules:
 - Each file is in one place. What is resident or arriving counts against the limit, what leaves does so no more.
 - Past the limit, those leave that were least recently made or used; one that is larger than the limit leaves at once,
   and drives no other out.
-- What cannot leave stays where it is and is lost to nobody; then nothing is tried for a while, and one line says why.
+- What cannot leave stays where it is, and is not lost; then nothing is tried for a while, and one line says why.
 - One line of the log for a burst of objects that left, not one for each.
 """
 
@@ -32,7 +32,7 @@ class ObjectMemory:
     Parameters:
         limit_bytes: of what is in memory; 0: no limit.
         directory: where they leave for; for the log.
-        changes: where it is noted what monitors are to be told.
+        changes: records what monitors are to get.
     """
 
     def __init__(self, effects: List[Effect], limit_bytes: int, directory: str, changes: ObjectChanges) -> None:

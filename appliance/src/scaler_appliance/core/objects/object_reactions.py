@@ -1,7 +1,7 @@
 """What peers say about objects: created, deleted, asked for, delivered.
 
 Rules:
-- An object's id carries its creator's session, so that nobody can take another's.
+- An object's id carries its creator's session, so that no peer can take another's.
 - Deleting is a wish, not a claim: a second delete, or one that crossed ours, is fulfilled already.
 """
 
@@ -57,7 +57,7 @@ class ObjectReactions:
         self._state.touch_session(session)
 
     def on_instruction_of_unregistered_peer(self, message: m.ObjectInstruction) -> None:
-        """Objects of a session that has ended are announced: the files that came with them are nobody's."""
+        """Objects of a session that has ended are announced: the files that came with them have no owner."""
         state = self._state
         for object_id in message.ids if message.action == m.ObjectAction.CREATE else ():
             session = session_of(object_id)

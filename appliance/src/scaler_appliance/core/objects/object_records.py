@@ -1,4 +1,4 @@
-"""What the scheduler knows of one object, and which of them monitors are told of one by one.
+"""What the scheduler knows of one object, and which objects are published one by one.
 
 Rule: data and small accessors only.
 """
@@ -49,7 +49,7 @@ class ObjectRecord:
         self.references = 0  # unfinished tasks or batches that need it
         self.held = True  # by its owner
         self.charged_to = 0  # session of the client whose task's arguments it is
-        self.holders: Set[int] = set()  # sessions of workers that were told of it
+        self.holders: Set[int] = set()  # sessions of workers that know it
         self.is_dirty = False  # for monitors
         self.is_lost = False  # what arrived could not be kept, and the rest is not
 
@@ -82,5 +82,5 @@ class ObjectChanges(Changes[ObjectRecord]):
 
 
 def text_of_missing(object_id: int) -> str:
-    """What a task is told that needs an object which is not there."""
+    """The text of the failure of a task that needs a missing object."""
     return f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"

@@ -5,7 +5,7 @@ Rules:
 - Only small objects (functions, mostly) have their bytes in the core's hands; the others are files in the object
   directory, of which the core knows the size and how far they have arrived.
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
-  have not arrived yet wait. When they can arrive no more, because their source is gone, all who wait are told.
+  have not arrived yet wait. If their source is gone, all waiting requests are refused.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class ObjectTable:
     """All objects by id, with the effects of their coming and going.
 
     Parameters:
-        memory: where the files of all of them are noted.
-        changes: where it is noted what monitors are to be told.
+        memory: keeps the places of all files.
+        changes: records what monitors are to get.
     """
 
     def __init__(self, effects: List[Effect], chunk_bytes: int, memory: ObjectMemory, changes: ObjectChanges) -> None:
@@ -167,13 +167,13 @@ class ObjectTable:
         self._effects.append(Send(peer, response))
 
     def release(self, record: ObjectRecord, count: int = 1) -> List[int]:
-        """`count` tasks need the object no more; returns the holders to be told if that was its end."""
+        """`count` tasks need the object no more; returns the holders to be notified if that was its end."""
         record.references -= count
         assert record.references >= 0, f"object {record.object_id:x} released too often"
         return self._remove_if_unused(record)
 
     def let_go(self, record: ObjectRecord) -> List[int]:
-        """The owner holds the object no more; returns the holders to be told if that was its end."""
+        """The owner holds the object no more; returns the holders to be notified if that was its end."""
         record.held = False
         self._changes.touch_large(record)
         return self._remove_if_unused(record)
@@ -197,7 +197,7 @@ class ObjectTable:
 
 
 def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:
-    """The message that tells a worker of objects of one codec, with its payload."""
+    """The message that announces objects of one codec to a worker, with its payload."""
     storages = bytes(map(_storage_of, records))
     instruction = m.ObjectInstruction(
         action=m.ObjectAction.CREATE,

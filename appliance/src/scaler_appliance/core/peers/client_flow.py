@@ -5,7 +5,7 @@
 Rules:
 - In flight is what the client has submitted and the scheduler has not released: unfinished tasks, the payloads of
   batches that have any, and objects that are the arguments of one task. What is charged is released once.
-- A client that keeps to its limits is told of releases before it would stop for want of them, and otherwise seldom:
+- A client that keeps to its limits gets a renewal before it would have to stop, and otherwise seldom:
   once for each RENEWALS_PER_LIMIT-th part of a limit.
 """
 
@@ -27,7 +27,7 @@ class ClientFlow:
 
     __slots__ = (
         "tasks_limit", "bytes_limit", "tasks_submitted", "bytes_submitted", "tasks_released", "bytes_released",
-        "_tasks_told", "_bytes_told",
+        "_tasks_published", "_bytes_published",
     )  # fmt: skip
 
     def __init__(self, tasks_limit: int, bytes_limit: int) -> None:
@@ -35,7 +35,7 @@ class ClientFlow:
         self.bytes_limit = bytes_limit
         self.tasks_submitted = self.bytes_submitted = 0
         self.tasks_released = self.bytes_released = 0
-        self._tasks_told = self._bytes_told = 0
+        self._tasks_published = self._bytes_published = 0
 
     @property
     def tasks_in_flight(self) -> int:
@@ -68,13 +68,13 @@ class ClientFlow:
 
     # SCL-SCH-026
     def renewal(self, accepted_up_to: int) -> Optional[m.TaskEcho]:
-        """What to tell the client now, if so much was released that it should know."""
-        tasks, size = self.tasks_released - self._tasks_told, self.bytes_released - self._bytes_told
+        """The message that renews the client's credit, if enough was released."""
+        tasks, size = self.tasks_released - self._tasks_published, self.bytes_released - self._bytes_published
         if not (
             0 < self.tasks_limit <= tasks * RENEWALS_PER_LIMIT or 0 < self.bytes_limit <= size * RENEWALS_PER_LIMIT
         ):
             return None
-        self._tasks_told, self._bytes_told = self.tasks_released, self.bytes_released
+        self._tasks_published, self._bytes_published = self.tasks_released, self.bytes_released
         return m.TaskEcho(
             accepted_up_to=max(0, accepted_up_to),
             tasks_in_flight=self.tasks_limit,

@@ -111,14 +111,14 @@ class ClientSession(Session):
         self.ended = [0] * len(TaskState)  # tasks and nodes by state
         self.large_results = LargeResults()
         self.outbox = ClientResults()
-        self.running_ids: array[int] = array("Q")  # confirmed as running: to be told before any result
+        self.running_ids: array[int] = array("Q")  # confirmed as running: sent before any result
         self.confirmed_ids: array[int] = array("Q")
         self.confirmed_outcomes = bytearray()
         self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id, ascending
         self.dependants = Dependants()
-        self.unasked_cancels: Set[int] = set()  # tasks of which nobody waits to hear that they are cancelled
+        self.unasked_cancels: Set[int] = set()  # tasks whose cancel no client has asked for
         self.objects_made = 0  # by the scheduler, for its graphs
-        self.spilled_objects: array[int] = array("Q")  # of its own: to be told at the end of this burst
+        self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
         self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped now and then
 
@@ -180,7 +180,7 @@ class ClientSession(Session):
 
     # SCL-SCH-019
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
-        """Answer a cancel at the end of this burst, if somebody asked."""
+        """Answer a cancel at the end of this burst, if it was requested."""
         if outcome == m.CancelOutcome.CANCELLED and self.dependants.followers:
             self.dependants.keep_cancelled(task_id)
         if task_id in self.unasked_cancels:
@@ -233,9 +233,9 @@ class WorkerSession(Session):
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
     def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
-        """Take note of its figures, and of what its processors run.
+        """Keep its figures, and what its processors run.
 
-        A processor whose task waits for tasks of its own lends its slot to a spare one: the worker runs as many more.
+        A processor that is blocked, since its task waits for nested tasks, lends its slot to a spare one.
         """
         self.heartbeat, self.heartbeat_at = heartbeat, now
         self.processor_tasks = tasks

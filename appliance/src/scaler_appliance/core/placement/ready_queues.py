@@ -1,14 +1,14 @@
 """Tasks that wait for a worker.
 
 Rules:
-- One queue per requirement class (priority and capabilities), so that a task nobody can run blocks nobody behind it.
+- One queue per requirement class (priority and capabilities): a task that no worker can run blocks no task behind it.
 - Within a class clients take turns: one client's million tasks do not starve another's ten. A turn ends when tasks
   were handed to workers, never before: a client whose tasks no worker has credit for now is the next one to get some.
   Small spans share a turn, so that a client's turns do not get shorter if it submits task by task.
 - Classes of one priority take turns as well: the one served longest ago comes first.
 - Queues hold spans. Tasks cancelled meanwhile stay in their span and are passed over, but are never counted as
   waiting. A class without waiting tasks does not exist.
-- The tasks of a client that is held up are waiting, but nobody's turn: they are kept apart until it goes on.
+- The tasks of a client that is held up are waiting, but have no turn: they are kept apart until it goes on.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ReadyClass:
     def take(self, limit: int) -> Optional[TaskSpan]:
         """Remove and return up to `limit` waiting tasks of the client whose turn it is.
 
-        It stays this client's turn: what is not handed out is put back by `add`, the rest is told to `count_turn`.
+        It stays this client's turn: what is not handed out is put back by `add`, the rest is reported to `count_turn`.
         """
         while self._turns:
             client = self._turns[0]

@@ -35,7 +35,7 @@ class Rebalance:
         """Where slots are free and nothing waits, ask workers for tasks that stand in line behind others.
 
         Parameters:
-            everybody: ask whoever has any; otherwise those who have most, if that is work for some time.
+            everybody: ask all workers that have any; otherwise those with the most, if that is work for some time.
         """
         over_committed = self._state.over_committed
         if not over_committed or not any(self._placement.idle_workers()) or self._state.ready.placeable():

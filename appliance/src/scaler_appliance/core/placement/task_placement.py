@@ -10,8 +10,8 @@ Rules:
 - A worker that has still half of that is left alone: few large messages, not many small ones. For the same reason a
   message carries LEAST_MESSAGE_MICROSECONDS of work, if there is as much, even when other workers are idle.
 - Only workers that may take something are looked at; the cost follows what changed, not how many workers there are.
-- A worker that has lent slots, since tasks of its own wait for others, is sent more urgent tasks than it holds, as many
-  as it has slots, even when it holds enough: the slots were lent for these, and it runs them first. Nested tasks are
+- A worker with blocked tasks, which wait for nested ones, is sent more urgent tasks than it holds, as many as it has
+  slots, even when it holds enough: the blocked slots were lent for these, and it runs them first. Nested tasks are
   more urgent than what waits for them, so recursion goes into the depth, and few tasks wait at a time.
 - A task that was lost with several workers is sent only where a slot is free: should it be the cause, few others are
   lost with it.
@@ -116,7 +116,7 @@ class Placement:
         )
 
     def _suit_everyone(self, needs: Needs) -> bool:
-        """Whether every connected worker can run tasks with these needs: most can, and nobody is asked again."""
+        """Whether every connected worker can run tasks with these needs: most can, and the answer is kept."""
         if needs.capabilities:
             return False
         suit = self._suiting.get(needs)
@@ -148,7 +148,7 @@ class Placement:
         return is_changed
 
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
-        """Send tasks to workers that have lent slots and hold too few as urgent as these.
+        """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
         The classes come by priority: who holds enough for one does so for the next, and is taken out of `blocked`.
         """

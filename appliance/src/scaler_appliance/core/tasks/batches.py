@@ -88,7 +88,7 @@ class TaskBatch:
 
     @property
     def function_key(self) -> object:
-        """What tells this batch's function from others: its object's id, or its name."""
+        """What identifies this batch's function: its object's id, or its name."""
         return self.function or self.function_name
 
     @property

@@ -71,7 +71,6 @@ class Cancellation:
 
     def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> None:
         """A worker answers a cancel."""
-        # SCL-SCH-002
         message.check_columns()
         for position, outcome in enumerate(message.outcomes):
             dispatch, index, _ = self._outcomes.find_run(worker, message.ids[position : position + 1], 0)

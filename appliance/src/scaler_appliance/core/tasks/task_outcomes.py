@@ -157,7 +157,7 @@ class TaskOutcomes:
             self.forget_object(record, self._state.objects.release(record))
 
     def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
-        """An object's last holder let go; if that was its end, its workers are told."""
+        """An object's last holder let go; if that was its end, its workers are notified."""
         object_id = record.object_id
         if self._state.objects.find(object_id) is None:
             self._state.durations.pop(object_id, None)

@@ -147,7 +147,7 @@ REACHABLE: Tuple[FrozenSet[int], ...] = tuple(_reachable(state) for state in Tas
 
 def apply(states: bytearray, start: int, stop: int, event: TaskEvent) -> None:
     """Let tasks [start, stop) of a batch make the transition of `event`."""
-    if stop - start == 1:  # a lone task, which somebody may be waiting for
+    if stop - start == 1:  # a lone task, on which latency depends
         state = AFTER[event][states[start]]
         assert state != _FAULT_BYTE, f"{event.name} of {TaskState(states[start]).name}"
         states[start] = state

@@ -105,7 +105,7 @@ class WorkerReports:
         if span.optional and "objects" in span.optional:
             self._flow.hold_or_resume(client)
         # SCL-SCH-020
-        for first, end in crossed:  # the result wins; whoever asked for the cancel gets an answer all the same
+        for first, end in crossed:  # the result wins; the cancel is answered all the same
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
         self._outcomes.finish(client, batch, start, stop)
@@ -162,15 +162,19 @@ class WorkerReports:
 
 # SCL-SCH-002
 def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[int]]:
-    """The optional columns that are there, by name; raises PeerError or MalformedMessageError if columns disagree."""
+    """The optional columns that are present, by name.
+
+    Raises PeerError or MalformedMessageError unless all columns agree.
+    """
     message.check_columns(len(payload))
-    if message.statuses and message.statuses.strip(_KNOWN_STATUSES):
-        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: unknown statuses")
-    runs = message.runs
-    if runs and (len(runs) != NUMBERS_OF_A_RUN or runs[0] != len(message.ids)):  # most messages under load have one run
+    if message.statuses.strip(_KNOWN_STATUSES):
+        raise PeerError(m.RefusalReason.MALFORMED, "TaskResult: a status is unknown")
+    reported = message.runs
+    if reported and (
+        len(reported) != NUMBERS_OF_A_RUN or reported[0] != len(message.ids)
+    ):  # under load there is one run
         check_runs(message)
-    columns = ((name, getattr(message, name)) for name in OPTIONAL_COLUMNS)
-    return {name: column for name, column in columns if column}
+    return {name: getattr(message, name) for name in OPTIONAL_COLUMNS if getattr(message, name)}
 
 
 def _slice(

@@ -83,7 +83,9 @@ export class Chart {
   #tell(index) {
     const last = this.data[0].length - 1;
     const place = index === null || index > last ? last : index;
-    this.lines.forEach((_line, number) => setText(this.figures[number], this.format(place < 0 ? null : (this.data[number + 1][place] ?? null))));
+    this.lines.forEach((_line, number) => {
+      setText(this.figures[number], this.format(place < 0 ? null : (this.data[number + 1][place] ?? null)));
+    });
     setText(this.at, index === null || place < 0 ? "" : clock(this.data[0][place]));
   }
 

@@ -109,6 +109,7 @@ export function dateAndClock(value) {
  */
 export function name(value, without = "(no name)") {
   const text = typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is replaced
   const line = text.replace(/[\u0000-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, "\u00b7");
   if (!line) return without;
   return line.length > 200 ? `${line.slice(0, 199)}…` : line;

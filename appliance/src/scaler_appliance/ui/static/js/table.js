@@ -147,7 +147,7 @@ export class DataTable {
   toggle(key) {
     if (!this.opened.delete(key)) this.opened.add(key);
     const line = this.lines.get(key);
-    if (line && line.row) this.#draw(line);
+    if (line?.row) this.#draw(line);
     this.settings.onToggle?.(key);
   }
 

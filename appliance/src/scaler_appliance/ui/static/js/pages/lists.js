@@ -164,7 +164,9 @@ function drawNodes(cell, row) {
   setAttribute(bar, "aria-label", words.join(", "));
   setAttribute(bar, "title", words.join(", "));
   const parts = /** @type {HTMLCollectionOf<HTMLElement>} */ (bar.children);
-  NODE_STATES.forEach(([key], index) => drawPart(parts[index], Number(row[key]) || 0));
+  NODE_STATES.forEach(([key], index) => {
+    drawPart(parts[index], Number(row[key]) || 0);
+  });
 }
 
 /** @param {Context} context */

@@ -24,8 +24,8 @@ const SPANS = [
   [3600, "1 h"],
 ];
 
-/** @param {Context} context @returns {import("../main.js").Page} */
-export function openOverview(context) {
+/** @param {Context} _context @returns {import("../main.js").Page} */
+export function openOverview(_context) {
   /** @type {number[]} */
   let time = [];
   /** @type {Record<string, (number | null)[]>} */
@@ -107,7 +107,8 @@ export function openOverview(context) {
     for (const at of added.slice(from)) time.push(at);
     for (const [key, values] of Object.entries(news)) {
       if (key === "time" || !Array.isArray(values)) continue;
-      const column = series[key] || (series[key] = new Array(length).fill(null));
+      if (!series[key]) series[key] = new Array(length).fill(null);
+      const column = series[key];
       for (const value of values.slice(from)) column.push(Number.isFinite(value) ? value : null);
     }
     for (const column of Object.values(series)) while (column.length < time.length) column.push(null);

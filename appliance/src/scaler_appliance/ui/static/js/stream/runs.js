@@ -101,7 +101,10 @@ export class RunStore {
   /** @param {Run & {end: number, status: number}} run */
   #insert(run) {
     let lane = this.lanes.get(run.lane);
-    if (!lane) this.lanes.set(run.lane, (lane = emptyLane()));
+    if (!lane) {
+      lane = emptyLane();
+      this.lanes.set(run.lane, lane);
+    }
     const place = lane.end.length === 0 || lane.end[lane.end.length - 1] <= run.end ? lane.end.length : firstEnding(lane, run.end);
     if (place === lane.end.length) {
       lane.start.push(run.start);
