@@ -38,7 +38,6 @@ OTHERS = {
     ("future_internals.py", "CancelledError"): "what `concurrent.futures` promises",
     ("future_internals.py", "FutureTimeoutError"): "likewise",
     ("lone_tasks.py", "TimeoutError"): "caught in the client, which treats its scheduler as lost",
-    ("pending_futures.py", "MalformedMessageError"): "likewise",
     ("transport.py", "OSError"): "caught in the client: it becomes SchedulerUnreachableError",
 }
 """What modules that users see raise besides, and why that is right."""

@@ -18,17 +18,16 @@ import pytest
 from scaler import Client, ScalerFuture
 
 TIMEOUT_SECONDS = 30.0
-SAMPLES = 25
 OURS = ("scaler/client/", "scaler/blocking.py", "scaler_protocol/", "threading.py")
 _LOOKS_FOR_SIGNALS = ("CALL", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME")
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt at the so-and-so-many-th place of a call; counts the places."""
+    """Raises KeyboardInterrupt at the so-and-so-many-th place of a call."""
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self.places = 0
+        self._places = 0
         self._before: Dict[FrameType, str] = {}
 
     def run(self, call: Callable[[], object]) -> bool:
@@ -59,28 +58,20 @@ class Interrupter:
         return self._trace
 
     def _count(self) -> None:
-        self.places += 1
-        if self.places == self._number:
+        self._places += 1
+        if self._places == self._number:
             raise KeyboardInterrupt
 
 
-def interrupted_everywhere(call: Callable[[], object], check: Callable[[int], None], is_whole: bool) -> int:
-    """Interrupt calls at one place after the other, or at a sample of them; returns how many were interrupted."""
+def interrupted_everywhere(call: Callable[[], object], check: Callable[[int], None]) -> int:
+    """Interrupt calls at one place after the other; returns how many were interrupted."""
     call()  # what happens once does so now
     check(0)
-    counter = Interrupter(-1)
-    counter.run(call)
-    check(0)
-    step = 1 if is_whole else max(1, counter.places // SAMPLES)
-    count, number = 0, 1
+    number = 1
     while Interrupter(number).run(call):
         check(number)
-        count += 1
-        number += step
-    return count
-
-
-whole_or_sample = pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+        number += 1
+    return number - 1
 
 
 def works(client: Client) -> Callable[[int], None]:
@@ -93,39 +84,33 @@ def works(client: Client) -> Callable[[int], None]:
     return check
 
 
-@whole_or_sample
-def test_submit(any_client: Client, is_whole: bool) -> None:
-    assert interrupted_everywhere(lambda: any_client.submit(abs, -1), works(any_client), is_whole) > 10
+def test_submit(any_client: Client) -> None:
+    assert interrupted_everywhere(lambda: any_client.submit(abs, -1), works(any_client)) > 10
 
 
-@whole_or_sample
-def test_submit_with_large_arguments(any_client: Client, is_whole: bool) -> None:
+def test_submit_with_large_arguments(any_client: Client) -> None:
     data = bytes(100_000)
-    assert interrupted_everywhere(lambda: any_client.submit(len, data), works(any_client), is_whole) > 10
+    assert interrupted_everywhere(lambda: any_client.submit(len, data), works(any_client)) > 10
 
 
-@whole_or_sample
-def test_submit_of_what_needs_another_task(any_client: Client, is_whole: bool) -> None:
+def test_submit_of_what_needs_another_task(any_client: Client) -> None:
     needed = any_client.submit(abs, -1)
-    assert interrupted_everywhere(lambda: any_client.submit(abs, needed), works(any_client), is_whole) > 10
+    assert interrupted_everywhere(lambda: any_client.submit(abs, needed), works(any_client)) > 10
     assert needed.result(TIMEOUT_SECONDS) == 1
 
 
-@whole_or_sample
-def test_map(any_client: Client, is_whole: bool) -> None:
-    assert interrupted_everywhere(lambda: any_client.map(abs, [-1, -2, -3]), works(any_client), is_whole) > 10
+def test_map(any_client: Client) -> None:
+    assert interrupted_everywhere(lambda: any_client.map(abs, [-1, -2, -3]), works(any_client)) > 10
     assert any_client.map(abs, [-1, -2, -3]) == [1, 2, 3]
 
 
-@whole_or_sample
-def test_get(any_client: Client, is_whole: bool) -> None:
+def test_get(any_client: Client) -> None:
     graph = {"a": 1, "b": (operator.neg, "a"), "c": (operator.add, "b", "b")}
-    assert interrupted_everywhere(lambda: any_client.get(graph, ["c"]), works(any_client), is_whole) > 10
+    assert interrupted_everywhere(lambda: any_client.get(graph, ["c"]), works(any_client)) > 10
     assert any_client.get(graph, ["b", "c"]) == {"b": -1, "c": -2}
 
 
-@whole_or_sample
-def test_result(any_client: Client, is_whole: bool) -> None:
+def test_result(any_client: Client) -> None:
     futures: List[ScalerFuture[int]] = []
 
     def call() -> None:
@@ -137,11 +122,10 @@ def test_result(any_client: Client, is_whole: bool) -> None:
         futures.append(any_client.submit(abs, -1))
 
     futures.append(any_client.submit(abs, -1))
-    assert interrupted_everywhere(call, check, is_whole) > 3
+    assert interrupted_everywhere(call, check) > 3
 
 
-@whole_or_sample
-def test_wait(any_client: Client, is_whole: bool) -> None:
+def test_wait(any_client: Client) -> None:
     futures: List[ScalerFuture[int]] = []
 
     def check(number: int) -> None:
@@ -150,13 +134,12 @@ def test_wait(any_client: Client, is_whole: bool) -> None:
         futures[:] = [any_client.submit(abs, -1), any_client.submit(abs, -2)]
 
     check(0)
-    assert interrupted_everywhere(lambda: any_client.wait(futures, TIMEOUT_SECONDS), check, is_whole) > 10
+    assert interrupted_everywhere(lambda: any_client.wait(futures, TIMEOUT_SECONDS), check) > 10
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [1, 2]
 
 
-@whole_or_sample
 @pytest.mark.filterwarnings("ignore::scaler.exceptions.UnfinishedTasksWarning")
-def test_the_end_of_a_with_block(any_address: str, is_whole: bool) -> None:
+def test_the_end_of_a_with_block(any_address: str) -> None:
     """A future ends all the same; and who was interrupted can disconnect again."""
     clients = [Client(any_address)]
     futures = [clients[0].submit(abs, -1)]
@@ -168,11 +151,11 @@ def test_the_end_of_a_with_block(any_address: str, is_whole: bool) -> None:
         clients[0] = Client(any_address)
         futures[0] = clients[0].submit(abs, -1)
 
-    assert interrupted_everywhere(lambda: clients[0].__exit__(None, None, None), check, is_whole) > 10
+    assert interrupted_everywhere(lambda: clients[0].__exit__(None, None, None), check) > 10
     clients[0].disconnect()
 
 
 def test_a_condition_is_left_free(any_client: Client) -> None:
     future = any_client.submit(abs, -1)
-    interrupted_everywhere(future.done, works(any_client), True)
-    interrupted_everywhere(lambda: future.add_done_callback(lambda _: None), works(any_client), True)
+    interrupted_everywhere(future.done, works(any_client))
+    interrupted_everywhere(lambda: future.add_done_callback(lambda _: None), works(any_client))

@@ -176,7 +176,8 @@ class FunctionRegistry:
 
         Raises whatever serialising it raises: any exception at all.
         """
-        self.forget_dead()
+        with self._lock:
+            self._forget_dead()
         code_stamp = self._code.stamp()
         captures = captures_of(function)
         parts = dump_function(function, self._serializer)
@@ -282,19 +283,23 @@ class FunctionRegistry:
                 self._release(record)
 
     def forget_dead(self) -> None:
-        """Tell the scheduler of functions that do not exist here any more."""
-        # Who finds it taken leaves it to who has it, who looks again afterwards; or to the next time.
-        while self._dead and self._lock.acquire(blocking=False):
+        """Tell the scheduler of functions that do not exist here any more. Called by the I/O thread, which must not
+        wait, and which Ctrl-C does not reach; whoever has the lock looks for itself."""
+        if self._dead and self._lock.acquire(blocking=False):
             try:
-                while self._dead:
-                    key, reference = self._dead.popleft()
-                    known = self._known.get(key)
-                    if known is not None and known.reference is reference:
-                        del self._known[key]
-                        self._in_modules.pop(key, None)
-                        self._release(known.record)
+                self._forget_dead()
             finally:
                 self._lock.release()
+
+    def _forget_dead(self) -> None:
+        """The lock is held."""
+        while self._dead:
+            key, reference = self._dead.popleft()
+            known = self._known.get(key)
+            if known is not None and known.reference is reference:
+                del self._known[key]
+                self._in_modules.pop(key, None)
+                self._release(known.record)
 
     def _release(self, record: FunctionRecord) -> None:
         record.uses -= 1

@@ -91,7 +91,7 @@ class PendingFutures:
 
     def on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
         """Tasks have ended. Raises MalformedMessageError."""
-        _check_columns(message, payload)
+        message.check_columns(len(payload))
         if message.statuses or message.objects or message.durations_microseconds:
             self._on_mixed_results(message, payload)
         else:
@@ -198,23 +198,6 @@ def _outcome(message: m.TaskResult, position: int, future: TaskHandle, payload: 
         needed = tuple(future._source.futures_needed.get(future._task_id, ()))
     has_failed = bool(message.statuses and message.statuses[position])
     return Outcome(future, payload, has_failed, cause, needed, profile)
-
-
-def _check_columns(message: m.TaskResult, payload: bytes) -> None:
-    """Raises MalformedMessageError."""
-    count = len(message.ids)
-    optional = (
-        message.statuses,
-        message.objects,
-        message.durations_microseconds,
-        message.cpu_microseconds,
-        message.peak_memory_bytes,
-        message.causes,
-    )
-    if len(message.payload_sizes) != count or any(column and len(column) != count for column in optional):
-        raise MalformedMessageError("the columns of a TaskResult disagree")
-    if sum(message.payload_sizes) != len(payload):
-        raise MalformedMessageError("the payload of a TaskResult is not as long as it says")
 
 
 def is_predecessor_gone(payload: Buffer) -> bool:

@@ -35,11 +35,12 @@ from scaler_protocol.wire import messages as m
 class FileContent:
     """A file that belongs to this process, until it is removed or nobody refers to this."""
 
-    __slots__ = ("path", "_owner")
+    path = ""  # Ctrl-C may come before there is one
+    _owner = 0
 
     def __init__(self, path: str) -> None:
-        self.path = path
         self._owner = os.getpid()
+        self.path = path
 
     def remove(self) -> None:
         path, self.path = self.path, ""
