@@ -114,7 +114,7 @@ def test_the_tool_counts_and_tells_of_one(capsys: pytest.CaptureFixture[str]) ->
     assert requirements_tool.main([]) == 0
     assert f"{len(REGISTER)} requirements" in capsys.readouterr().out
     assert requirements_tool.main(["SCL-WRK-019"]) == 0
-    assert "agent_core.py" in capsys.readouterr().out
+    assert "task_flow.py" in capsys.readouterr().out
 
 
 def test_the_vectors_are_up_to_date() -> None:
