@@ -32,10 +32,13 @@ def test_one_that_waits_for_all_is_woken_once_by_each() -> None:
     done: List[Any] = []
     waiting = threading.Thread(target=lambda: done.append(wait(futures, TIMEOUT_SECONDS, ALL_COMPLETED)))
     settling.cancelled(futures[:1])
+    settling.notify()
     waiting.start()
     for future in futures[1:]:
         settling.failed([future], ValueError("broken"))
+        settling.notify()
         settling.cancelled([future])  # which comes too late
+        settling.notify()
     waiting.join(TIMEOUT_SECONDS)
     assert done[0].done == set(futures)
     assert [future.cancelled() for future in futures] == [True, False, False]
@@ -44,6 +47,7 @@ def test_one_that_waits_for_all_is_woken_once_by_each() -> None:
 def test_one_that_waits_for_a_failure_is_woken_by_it() -> None:
     settling, futures = futures_of(2)
     settling.failed(futures[:1], ValueError("broken"))
+    settling.notify()
     assert wait(futures, TIMEOUT_SECONDS, FIRST_EXCEPTION).done == {futures[0]}
     with pytest.raises(ValueError, match="broken"):
         futures[0].result()
@@ -52,11 +56,14 @@ def test_one_that_waits_for_a_failure_is_woken_by_it() -> None:
 def test_futures_come_as_they_are_completed() -> None:
     settling, futures = futures_of(3)
     settling.cancelled(futures[2:])
+    settling.notify()
     completed = as_completed(futures, TIMEOUT_SECONDS)
     assert next(completed) is futures[2]
     settling.cancelled(futures[:1])
+    settling.notify()
     assert next(completed) is futures[0]
     settling.cancelled(futures[1:])
+    settling.notify()
     assert list(completed) == futures[1:2]
 
 
@@ -65,6 +72,7 @@ def test_callbacks_run_once_each() -> None:
     called = [threading.Event(), threading.Event()]
     future.add_done_callback(lambda _: called[0].set())
     settling.cancelled([future])
+    settling.notify()
     future.add_done_callback(lambda _: called[1].set())
     assert all(each.wait(TIMEOUT_SECONDS) for each in called)
     settling.close()

@@ -103,7 +103,7 @@ class ClientCore:
     @property
     def is_idle(self) -> bool:
         """Whether there is no unfinished task and nothing to be sent."""
-        return self.is_connected and not self.is_closed and not self.futures and not self.outbox
+        return self.is_connected and not self.is_closed and not self.futures and not self.outbox.items
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -192,12 +192,14 @@ class ClientCore:
 
     def take_effects(self) -> List[Effect]:
         """What is to be done now, in order: what was decided, and then what has gathered in the outbox."""
-        if self.is_connected and self.outbox:
+        if self.outbox.items and self.is_connected:
             for item in self.outbox.take():
                 if isinstance(item, OutgoingObject):
                     self._effects.append(PlaceObject(item.instruction, item.kept))
                 else:
                     self._effects.append(Send(*item.message(self.objects.wire_id)))
+        if not self._effects:
+            return []
         effects = self._effects[:]
         self._effects.clear()
         return effects

@@ -19,7 +19,7 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.session.fetching import FetchWindow
-from scaler_protocol.session.ids import number_of, object_id_of, session_of
+from scaler_protocol.session.ids import NUMBER_MASK, SESSION_SHIFT, object_id_of
 from scaler_protocol.wire import messages as m
 
 Emit = Callable[[Effect], None]
@@ -57,7 +57,7 @@ class ObjectTable:
     def start_session(self, welcome: m.Welcome) -> None:
         """From now on ids carry this session's number; nothing is placed in it, and nothing is being fetched."""
         self._sessions.add(welcome.session)
-        self._session = welcome.session
+        self._session_bits = object_id_of(welcome.session, 0)
         self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._fetching.clear()
@@ -78,7 +78,7 @@ class ObjectTable:
         """Another object with the same content, which is not held yet."""
         number = next(self._numbers)
         kind = m.ObjectKind.VALUE if kept.kind == m.ObjectKind.ARGUMENTS else kept.kind  # it is charged for already
-        object_id = object_id_of(self._session, number)
+        object_id = self._session_bits | number
         copy = KeptObject(number, object_id, kept.name, kind, kept.size, kept.codec, kept.content)
         copy.needs = kept.needs
         copy.sharers = kept.sharers
@@ -105,16 +105,18 @@ class ObjectTable:
 
     def wire_id(self, object_id: int) -> int:
         """What the scheduler calls an object now; those of other peers keep their ids."""
-        if session_of(object_id) in self._sessions:
-            return object_id_of(self._session, number_of(object_id))
+        if object_id >> SESSION_SHIFT in self._sessions:
+            return self._session_bits | object_id & NUMBER_MASK
         return object_id
 
     def is_own(self, object_id: int) -> bool:
-        return session_of(object_id) in self._sessions
+        return object_id >> SESSION_SHIFT in self._sessions
 
     def find(self, object_id: int) -> Optional[KeptObject]:
         """An object of this client, while anybody needs it."""
-        return self._by_number.get(number_of(object_id)) if self.is_own(object_id) else None
+        if object_id >> SESSION_SHIFT in self._sessions:
+            return self._by_number.get(object_id & NUMBER_MASK)
+        return None
 
     def kept(self) -> List[KeptObject]:
         """Objects that the client holds, and those that are arguments of unfinished tasks."""

@@ -115,6 +115,12 @@ class TaskRun:
             self._payload = b"".join(self.payloads)
             self.payloads = []
 
+    def was_sent_alone(self, payload: bytes) -> None:
+        """The run has one task, with this payload, which has been sent."""
+        self.payload_bytes = len(payload)
+        self._sizes.append(len(payload))
+        self._payload = payload
+
     def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
         """All tasks. From now on no task can be added."""
         self.close()
@@ -253,7 +259,7 @@ class Outbox:
 
     def __init__(self, find_object: Callable[[int], Optional[KeptObject]]) -> None:
         self._find_object = find_object
-        self._items: List[Outgoing] = []
+        self.items: List[Outgoing] = []
         self.open_run: Optional[TaskRun] = None
         self._closed_tasks = self._closed_bytes = 0
         self.batch_bytes = MAXIMUM_BATCH_BYTES
@@ -290,7 +296,7 @@ class Outbox:
         self.close_run()
         run = self.open_run = TaskRun(function, options, task_id)
         run.function_object = self.function_object(function)
-        self._items.append(run)
+        self.items.append(run)
         return run
 
     def add_task(
@@ -327,11 +333,11 @@ class Outbox:
 
     def add(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self.close_run()
-        self._items.append(OutgoingMessage(message, payload))
+        self.items.append(OutgoingMessage(message, payload))
 
     def add_object(self, instruction: m.ObjectInstruction, kept: KeptObject) -> None:
         self.close_run()
-        self._items.append(OutgoingObject(instruction, kept))
+        self.items.append(OutgoingObject(instruction, kept))
 
     def add_sent(
         self, function: FunctionKey, task_id: int, payload: bytes, options: Optional[m.TaskOptions]
@@ -340,9 +346,7 @@ class Outbox:
         self.close_run()
         run = TaskRun(function, options, task_id)
         run.function_object = self.function_object(function)
-        run.payloads.append(payload)
-        run.payload_bytes = len(payload)
-        run.close()
+        run.was_sent_alone(payload)
         self._closed_tasks += 1
         self._closed_bytes += len(payload)
         return run
@@ -353,7 +357,7 @@ class Outbox:
 
     def add_graph(self, run: GraphRun) -> None:
         self.close_run()
-        self._items.append(run)
+        self.items.append(run)
 
     def add_again(self, run: Run, task_ids: List[int]) -> None:
         """Tasks that a session before this one knew, or would have."""
@@ -363,17 +367,14 @@ class Outbox:
             self._closed_tasks += len(task_ids)
             self._closed_bytes += sum(sizes)
             for part in _parts(task_ids, sizes, self.batch_bytes):
-                self._items.append(RunAgain(run, part))
+                self.items.append(RunAgain(run, part))
         else:
-            self._items.append(RunAgain(run, task_ids))
+            self.items.append(RunAgain(run, task_ids))
 
     def take(self) -> List[Outgoing]:
-        items, self._items = self._items, []
+        items, self.items = self.items, []
         self.close_run()
         return items
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
 
 
 def _parts(task_ids: List[int], sizes: List[int], batch_bytes: int) -> Iterator[List[int]]:

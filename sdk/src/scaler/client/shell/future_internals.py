@@ -194,8 +194,9 @@ class FutureWithSharedCondition(_Future[R]):
 
     # Called by the I/O thread ---------------------------------------------------------------------------------------
 
-    def _notify_watchers(self) -> None:
-        for waiter in tuple(self._waiters):
+    def _notify(self, waiters: Sequence[Any]) -> None:
+        """Tell these, which waited when the state was set."""
+        for waiter in waiters:
             if self._state == CANCELLED_AND_NOTIFIED:
                 waiter.add_cancelled(self)
             elif self._has_failed or self._exception is not None:

@@ -193,7 +193,7 @@ class IoThread:
         error: Optional[Exception] = None
         try:
             for header, *payload in self._unread:
-                self._on_frames(header, payload[0] if payload else b"")
+                self._on_frames(time.monotonic(), header, payload[0] if payload else b"")
             while not self._is_over:
                 self._turn()
         except Exception as failure:  # a fault of ours: nobody may wait for ever because of it
@@ -203,43 +203,50 @@ class IoThread:
             self._end(error)
 
     def _turn(self) -> None:
-        """Take what users and the scheduler have for us, do what follows from it, and sleep until there is more."""
-        self._take_commands()
-        if self.is_leaving and not self.core.is_closed:
-            self._leave()
-        self._perform()
-        if self._is_over:
-            return
-        timeout_seconds = self._session.next_time - time.monotonic()
-        if timeout_seconds > 0:
-            self._offer_slot()
-        if not self.mailbox.sleep() or self._session_effects:
-            timeout_seconds = 0.0
-        is_readable = self.transport.wait(timeout_seconds)
-        self.mailbox.awake()
+        """Sleep until there is something to do, and do it."""
+        is_readable = self._sleep()
+        self._take_commands()  # tasks before their results
         if is_readable:
-            self._take_commands()  # tasks before their results
             self._receive()
         now = time.monotonic()
         if now >= self._session.next_time:
             self._on_time(now)
+        if self.is_leaving and not self.core.is_closed:
+            self._leave()
+        self._perform()
+
+    def _sleep(self) -> bool:
+        """Sleep until there is something to do; whether to receive, or to finish connecting."""
+        timeout_seconds = self._session.next_time - time.monotonic()
+        self._publish_room()
+        if timeout_seconds > 0 and self.mailbox.room > 0:
+            self._offer_slot()
+        is_idle = self.mailbox.sleep()
+        if not is_idle or self._session_effects or (self.is_leaving and not self.core.is_closed):
+            timeout_seconds = 0.0
+        # Last of all: who is woken takes the interpreter, which this thread does not need from here on.
+        self.settling.notify()
+        is_readable = self.transport.wait(timeout_seconds)
+        self.mailbox.awake()
+        return is_readable
 
     def _take_commands(self) -> None:
         slot, self.slot = self.slot, None
         was_claimed = slot is not None and slot.withdraw()
         commands = self.mailbox.take()
+        if not commands:
+            return
+        try:
+            lone, commands = sort_out(commands, was_claimed)
+        except TimeoutError:
+            self._session.interrupt(time.monotonic(), "it is unknown what was sent")
+            return
+        if lone is not None:
+            self.core.on_sent(lone.task)
+            if lone.sent[0] < len(lone.data):
+                self.transport.send_rest(memoryview(lone.data)[lone.sent[0] :])
         if commands:
-            try:
-                lone, commands = sort_out(commands, was_claimed)
-            except TimeoutError:
-                self._session.interrupt(time.monotonic(), "it is unknown what was sent")
-                return
-            if lone is not None:
-                self.core.on_sent(lone.task)
-                if lone.sent[0] < len(lone.data):
-                    self.transport.send_rest(memoryview(lone.data)[lone.sent[0] :])
             self.core.apply(commands)
-        self._publish_room()
 
     def _publish_room(self) -> None:
         self.mailbox.room = self.core.room if self.closed_because is None else CLOSED
@@ -247,7 +254,7 @@ class IoThread:
     def _offer_slot(self) -> None:
         """Whoever has a task now may send it at once, if nothing else is to be done."""
         core = self.core
-        if core.is_idle and not self.mailbox.commands and core.room and self._session.is_open:
+        if core.is_idle and not self.mailbox.commands and self._session.is_open:
             send = self.transport.task_sender()
             if send is not None:
                 self.slot = Slot(core.next_task_id, send, core.objects)
@@ -268,17 +275,16 @@ class IoThread:
         except DisconnectedError as error:
             self._session.on_disconnected(time.monotonic(), str(error))
             return
+        now = time.monotonic()
         for header, *payload in received:
             # SCL-TRN-004
-            self._on_frames(header, payload[0] if payload else b"")
+            self._on_frames(now, header, payload[0] if payload else b"")
             if not self._session.is_open and self._session_effects:
                 self._perform()
                 if not self._session.is_open:
                     return  # the rest belongs to a session that has ended
-        self._publish_room()
 
-    def _on_frames(self, header: bytes, payload: bytes) -> None:
-        now = time.monotonic()
+    def _on_frames(self, now: float, header: bytes, payload: bytes) -> None:
         try:
             message = decode(header)
             if self._session.on_message(now, message):
@@ -300,7 +306,6 @@ class IoThread:
                 self.output.on_task_log(message)
             return
         self.core.on_message(message, payload)
-        self._perform()
         if isinstance(message, m.HeartbeatEcho):
             self.first_echo.open()
 
@@ -375,7 +380,6 @@ class IoThread:
         self.files.start_session(welcome)
         count = self.core.on_welcome(welcome)
         logger.warning("Client: connected again as session %d, %d tasks were sent again", welcome.session, count)
-        self._publish_room()
 
     def _on_interrupted(self, effect: Interrupted) -> None:
         if not effect.was_open:
@@ -452,6 +456,7 @@ class IoThread:
         self.core.is_connected = False
         for effect in self.core.take_effects():
             self._performers[type(effect)](effect)
+        self.settling.notify()
         self.mailbox.close()
         if threading.current_thread() is self.thread:
             self.transport.close(LINGER_SECONDS, time.monotonic)
@@ -466,6 +471,7 @@ class IoThread:
         futures, askers = refused(map(plain_command, commands))
         if futures:
             self.settling.cancelled(futures)
+            self.settling.notify()
         for asker in askers:
             asker.put(None)
 

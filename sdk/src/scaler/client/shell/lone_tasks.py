@@ -118,6 +118,8 @@ def sort_out(commands: List[Any], was_claimed: bool) -> Tuple[Optional[LoneTask]
 
     Raises TimeoutError when it is unknown what was sent.
     """
+    if len(commands) == 1 and was_claimed and commands[0].sent and commands[0].sent[0]:
+        return commands[0], []
     lone = [command for command in commands if type(command) is LoneTask]
     if not lone:
         return None, commands

@@ -1,8 +1,8 @@
 """Giving futures their outcomes, a batch at a time.
 
 Rules:
-- The condition is held for as long as states change; callbacks run afterwards, in a thread of their own, in the order
-  in which futures were done.
+- The condition is held for as long as states change. Who waits is woken by `notify`, afterwards; callbacks run in a
+  thread of their own, in the order in which futures were done.
 - Nothing is loaded here: that would run user code.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import Any, List, Optional, Sequence
+from collections import deque
+from typing import Any, Deque, List, Optional, Sequence, Tuple
 
 from scaler.client.core.effects import Outcome
 from scaler.client.shell.forks import reset_lock
@@ -32,16 +33,13 @@ class Settling:
 
     def __init__(self) -> None:
         self.condition = shared_condition()
+        self._to_notify: Deque[Tuple[AnyFuture, Tuple[Any, ...]]] = deque()
         self._callbacks: Optional[queue.SimpleQueue[Optional[AnyFuture]]] = None
 
     def results(self, futures: Sequence[Optional[Any]], payload: bytes, sizes: Sequence[int]) -> None:
         """Futures have consecutive parts of the payload as their results."""
         with self.condition:
-            watched = settle_results(futures, payload, sizes)
-            for future in watched:
-                future._notify_watchers()
-        if watched:
-            self._run_callbacks(watched)
+            self._note(settle_results(futures, payload, sizes))
 
     def outcomes(self, outcomes: Sequence[Outcome]) -> None:
         """Futures have outcomes of any kind."""
@@ -51,25 +49,17 @@ class Settling:
                 future: Any = outcome.future
                 _prepare(future, outcome)
                 settle_outcome(future, outcome.payload, watched)
-            for future in watched:
-                future._notify_watchers()
-        self._run_callbacks(watched)
+            self._note(watched)
 
     def cancelled(self, futures: Sequence[Any]) -> None:
         """Futures are cancelled, unless they have an outcome."""
         with self.condition:
-            watched = settle_cancelled(futures)
-            for future in watched:
-                future._notify_watchers()
-        self._run_callbacks(watched)
+            self._note(settle_cancelled(futures))
 
     def failed(self, futures: Sequence[Any], error: Exception) -> None:
         """Futures fail, unless they have an outcome."""
         with self.condition:
-            watched = settle_failed(futures, error)
-            for future in watched:
-                future._notify_watchers()
-        self._run_callbacks(watched)
+            self._note(settle_failed(futures, error))
 
     def failed_after(self, future: Any, failed: Any) -> None:
         """A future ends since a task that it needs has failed."""
@@ -77,8 +67,7 @@ class Settling:
             future._source = None
             future._set_failed_after(failed)
             if future._is_watched:
-                future._notify_watchers()
-        self._run_callbacks([future])
+                self._note([future])
 
     def cancel_answered(self, future: Any, outcome: int) -> None:
         """The scheduler has answered a cancellation, and the task goes on or has ended."""
@@ -86,8 +75,16 @@ class Settling:
         if future._is_watched:
             wake_cancel_waiters(future)
 
-    def _run_callbacks(self, watched: Sequence[AnyFuture]) -> None:
+    def _note(self, watched: Sequence[AnyFuture]) -> None:
+        """Those who wait for these futures now are to be told. The condition is held."""
         for future in watched:
+            self._to_notify.append((future, tuple(future._waiters)))
+
+    def notify(self) -> None:
+        """Tell who waited for futures that have an outcome since this was called last."""
+        while self._to_notify:
+            future, waiters = self._to_notify.popleft()
+            future._notify(waiters)
             if future._has_callbacks():
                 if self._callbacks is None:
                     self._callbacks = queue.SimpleQueue()

@@ -1,0 +1,91 @@
+"""A task that its own thread sends is sent once, whatever comes in between, and so is every other."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import Any, Callable, Deque, List
+
+from scaler.client.core.object_table import ObjectTable
+from scaler.client.shell.lone_tasks import LoneTask, Slot, sort_out
+from scaler.client.shell.mailbox import Mailbox
+from scaler.values.named_functions import NamedFunction
+from scaler_protocol.wire import messages as m
+
+ECHO = NamedFunction("scaler.conformance/echo")
+
+
+def slot_with(send: Callable[[bytes, int], int]) -> Slot:
+    return Slot(5, send, ObjectTable(m.Welcome(session=1), itertools.count(1), lambda effect: None))
+
+
+def task(name: str) -> Any:
+    return (name, ECHO, b"payload", None)
+
+
+def test_a_task_that_was_sent_comes_before_what_was_handed_over_meanwhile() -> None:
+    sent: List[bytes] = []
+    slot, commands = slot_with(lambda data, flags: sent.append(data) or len(data)), deque([task("other")])  # type: ignore[func-returns-value]
+    assert slot.use(task("lone"), commands) is True
+    assert slot.withdraw()
+    lone, others = sort_out(list(commands), True)
+    assert lone is not None and lone.task == task("lone") and [lone.data] == sent
+    assert others == [task("other")]
+
+
+def test_a_slot_is_used_once() -> None:
+    commands: Deque[Any] = deque()
+    slot = slot_with(lambda data, flags: len(data))
+    assert [slot.use(task(name), commands) for name in ("first", "second")] == [True, False]
+    lone, others = sort_out(list(commands), slot.withdraw())
+    assert lone is not None and lone.task == task("first")
+    assert others == [task("second")]
+
+
+def test_what_was_handed_over_and_not_sent_is_a_task_like_any_other() -> None:
+    """Ctrl-C came in between, or the I/O thread was faster."""
+    slot = slot_with(lambda data, flags: len(data))
+    assert not slot.withdraw()
+    commands: Deque[Any] = deque()
+    assert slot.use(task("late"), commands) is False
+    assert sort_out(list(commands), False) == (None, [task("late")])
+    assert sort_out([LoneTask(task("interrupted"), b"")], False) == (None, [task("interrupted")])
+
+
+def test_what_the_system_does_not_take_is_sent_by_the_other_thread() -> None:
+    def refuse(data: bytes, flags: int) -> int:
+        raise BlockingIOError
+
+    commands: Deque[Any] = deque()
+    slot = slot_with(refuse)
+    assert slot.use(task("lone"), commands) is False
+    assert sort_out(list(commands), slot.withdraw()) == (None, [task("lone")])
+
+
+def test_a_part_that_was_sent_is_known() -> None:
+    commands: Deque[Any] = deque()
+    slot = slot_with(lambda data, flags: 3)
+    assert slot.use(task("lone"), commands) is False
+    lone, _ = sort_out(list(commands), slot.withdraw())
+    assert lone is not None and list(lone.sent) == [3]
+
+
+def test_commands_that_come_after_the_end_are_refused() -> None:
+    refused: List[Any] = []
+    mailbox = Mailbox(refused.extend)
+    mailbox.hand_over("before")
+    assert mailbox.take() == ["before"] and not mailbox.take()
+    mailbox.hand_over("last")
+    mailbox.close()
+    mailbox.hand_over("late")
+    assert refused == ["last", "late"]
+    mailbox.close_pipe()
+
+
+def test_who_sleeps_is_woken_once() -> None:
+    mailbox = Mailbox(lambda commands: None)
+    assert mailbox.sleep()
+    mailbox.hand_over("first")
+    assert not mailbox.sleeping, "whoever comes next has nothing to do"
+    assert not mailbox.sleep(), "there is something to be taken"
+    mailbox.close_pipe()
