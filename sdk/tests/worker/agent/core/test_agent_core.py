@@ -89,6 +89,19 @@ def test_it_comes_back_ever_more_slowly_and_gives_up_in_the_end():
 # Sessions that end ----------------------------------------------------------------------------------------------------
 
 
+def test_a_session_lost_while_objects_are_opened_is_followed_by_another():
+    agent = Agent(session=0)
+    agent.answers_files = False
+    agent.connect()
+    agent.welcome(5)
+    agent.receive(m.Refusal(reason=m.RefusalReason.NOT_GREETED))
+    assert agent.is_disconnected
+    agent.performed.clear()
+    agent.wait(1.0)
+    agent.connect()
+    assert [type(message) for message, _ in agent.sent][-1] is m.Hello
+
+
 def test_a_session_lost_in_the_middle_of_tasks_takes_them_along():
     agent = agent_with_tasks(10, 11, 12)
     [(number, chunk)] = agent.dealt()

@@ -176,7 +176,8 @@ class AgentCore:
         if self._is_leaving:
             self.next_time = self.session.next_time
         else:
-            session_time = NEVER if self._is_measuring or self._unanswered_openings else self.session.next_time
+            waits_for_answer = self.session.is_open and (self._is_measuring or self._unanswered_openings)
+            session_time = NEVER if waits_for_answer else self.session.next_time
             self.next_time = min(session_time, self._tick_at, self._garbage_at)
 
     def on_time(self, now: float) -> None:
