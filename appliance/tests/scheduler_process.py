@@ -108,7 +108,7 @@ class SchedulerProcess:
 
 
 class RawPeer:
-    """A DEALER that sends what it is told to, and skips heartbeats when it receives."""
+    """A DEALER that sends what it is told to, and skips what comes by itself when it receives."""
 
     def __init__(self, socket: zmq.Socket[bytes], address: str, options: Dict[str, int]) -> None:
         self.socket = socket
@@ -131,16 +131,17 @@ class RawPeer:
         self.send(*task(ids, **fields))
 
     def receive(self) -> Tuple[object, bytes]:
-        """The next message that is no heartbeat."""
+        """The next message that is neither a heartbeat nor an explanation that was not asked for."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
             remaining = max(0.0, deadline - time.monotonic())
             assert self.socket.poll(int(remaining * 1000)), "no message came"
             frames = self.socket.recv_multipart()
             message = decode(frames[0])
+            is_unasked = isinstance(message, m.Explanation) and not message.request_id  # after some seconds of waiting
             if isinstance(message, m.Heartbeat):
                 self.send(m.HeartbeatEcho())
-            elif not isinstance(message, m.HeartbeatEcho):
+            elif not (is_unasked or isinstance(message, m.HeartbeatEcho)):
                 return message, frames[1] if len(frames) > 1 else b""
 
     def take(self, kind: Type[MessageType]) -> Tuple[MessageType, bytes]:

@@ -35,7 +35,7 @@ def _load() -> Callable[[], int]:
 
 
 def _program() -> list[str]:
-    """How this interpreter was told to run this program."""
+    """How this interpreter runs this program."""
     if sys.flags.isolated:
         # As a pex does, whose argv[0] is its archive, which would unpack and choose all over again.
         return ["-I", "-m", "scaler_appliance"]

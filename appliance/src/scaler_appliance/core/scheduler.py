@@ -27,25 +27,24 @@ from scaler_appliance.core.monitoring.status_columns import StatusColumns
 from scaler_appliance.core.objects.object_reactions import ObjectReactions
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
+from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
 from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, Session, WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
 from scaler_appliance.core.placement.rebalance import Rebalance
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState, Settings
-from scaler_appliance.core.tasks.acceptance import Acceptance, check_capabilities
+from scaler_appliance.core.tasks.acceptance import Acceptance
 from scaler_appliance.core.tasks.batches import position_in_dispatch
 from scaler_appliance.core.tasks.cancellation import Cancellation
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.worker_reports import WorkerReports
-from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, MalformedMessageError
+from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
-from scaler_protocol.session.ids import MAXIMUM_SESSION
 
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 SHUTDOWN_GRACE_SECONDS = 5.0
-PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """What a peer may still send that has just left, because it had been asked to."""
 
@@ -281,7 +280,7 @@ class SchedulerCore:
         # SCL-SES-010
         if before is not None:
             self._remove(before, "it connected again", is_fault=False)
-        self._check_hello(hello)
+        check_hello(hello, self.state.last_session, is_stopping=self._stopping_at is not None)
         # SCL-SES-007
         number = self.state.last_session = self.state.last_session + 1
         session: Session
@@ -298,75 +297,12 @@ class SchedulerCore:
             self.state.total_slots += worker.slots
             self._placement.add_worker(worker)
         self.state.sessions[peer] = session
-        self.state.send(peer, self._welcome(number, hello))
+        self.state.send(peer, welcome(self.state.settings, number, hello))
         self.state.log("INFO", f"{session.label} connected, session {number}")
-
-    def _check_hello(self, hello: m.Hello) -> None:
-        speaks = hello.implementation
-        # SCL-SES-003
-        if (
-            hello.major != PROTOCOL_MAJOR
-            or hello.minor_min > PROTOCOL_MINOR_MAX
-            or hello.minor_max < PROTOCOL_MINOR_MIN
-        ):
-            raise PeerError(
-                m.RefusalReason.VERSION_MISMATCH,
-                f"this scheduler speaks protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN} to"
-                f" {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX}, {speaks.name or 'the peer'} {speaks.version} speaks"
-                f" {hello.major}.{hello.minor_min} to {hello.major}.{hello.minor_max}: install versions that overlap",
-            )
-        # SCL-SES-005
-        if hello.role not in (m.Role.CLIENT, m.Role.WORKER):
-            raise PeerError(m.RefusalReason.ROLE_NOT_SERVED, "a scheduler serves clients and workers only")
-        # SCL-SES-006
-        if hello.role == m.Role.WORKER and hello.slots == 0:
-            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "a worker needs at least one slot")
-        check_capabilities(hello.capabilities)
-        # SCL-SES-022
-        if self._stopping_at is not None:
-            raise PeerError(m.RefusalReason.SHUTTING_DOWN, "the scheduler is shutting down")
-        if self.state.last_session >= MAXIMUM_SESSION:
-            raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, "the scheduler has granted all its sessions: restart it")
-
-    def _welcome(self, number: int, hello: m.Hello) -> m.Welcome:
-        settings = self.state.settings
-        is_client = hello.role == m.Role.CLIENT
-        timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
-        return m.Welcome(
-            major=PROTOCOL_MAJOR,
-            # SCL-SES-004
-            minor=min(hello.minor_max, PROTOCOL_MINOR_MAX),
-            implementation=settings.implementation,
-            scheduler_id=settings.scheduler_id,
-            session=number,
-            features=[PREDECESSORS],
-            limits=m.Limits(
-                maximum_message_bytes=settings.maximum_message_bytes,
-                maximum_object_bytes=settings.maximum_object_bytes,
-                chunk_bytes=settings.chunk_bytes,
-                inline_bytes=settings.inline_bytes,
-                tasks_in_flight=settings.client_tasks_in_flight,
-                bytes_in_flight=settings.client_bytes_in_flight,
-            ),
-            heartbeat_interval_milliseconds=int(settings.heartbeat_interval_seconds * 1000),
-            timeout_milliseconds=int(timeout_seconds * 1000),
-            object_directory=settings.object_directory,
-            object_directory_token=settings.object_directory_token,
-            protected=settings.protected,
-            monitor_address=settings.monitor_address,
-        )
 
     def _refuse(self, peer: bytes, reason: m.RefusalReason, text: str) -> None:
         # SCL-SES-002
-        refusal = m.Refusal(
-            reason=reason,
-            message=text,
-            major=PROTOCOL_MAJOR,
-            minor_min=PROTOCOL_MINOR_MIN,
-            minor_max=PROTOCOL_MINOR_MAX,
-            implementation=self.state.settings.implementation,
-        )
-        self.state.send(peer, refusal)
+        self.state.send(peer, refusal(self.state.settings, reason, text))
 
     # SCL-SES-012
     def _on_disconnect_request(self, session: Session, message: m.DisconnectRequest, payload: bytes) -> None:

@@ -49,7 +49,7 @@ def find_monitor(sections: Sections) -> Optional[Tuple[str, str]]:
             parsed = parse_address(str(section.get("address")))
         except AddressError:
             continue
-        if parsed.path or parsed.port:  # else nobody knows its port yet
+        if parsed.path or parsed.port:  # else its port is not known yet
             return monitor_address_of(str(section["address"])), "the file's [scheduler] address"
     try:
         known = entries(SCHEDULER)

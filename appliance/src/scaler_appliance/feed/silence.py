@@ -1,9 +1,9 @@
-"""Why nothing is heard at a monitor address: nobody listens, access is denied, nothing answers, or somebody else does.
+"""Why a monitor address is silent: nothing listens, access is denied, nothing answers, or another program does.
 
     silent feed ─▶ SilenceProbe.reason() ─▶ a thread: connect, greet, look who answers ─▶ words, for people
 
 Rules:
-- Nobody waits for an answer: what is known is told, and asked anew from time to time while it matters.
+- Nothing waits for an answer: what is known is reported, and probed again from time to time while it matters.
 - What can go wrong with a connection is called what clients and workers call it, see `scaler_protocol.host.addresses`.
 - The greeting is all that is sent: a scheduler loses no time by it.
 """

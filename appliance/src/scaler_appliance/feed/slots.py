@@ -6,7 +6,7 @@ Rules:
 - A worker has as many slots here as it offers, however many processes it has had.
 - A processor that is new takes the lowest slot whose processors have all gone. While a task waits for tasks of its own,
   a spare processor runs in its slot: then two share one.
-- A slot, once given, stays: what was told of a processor is never told otherwise.
+- A slot, once given, stays: what was shown of a processor is never shown otherwise.
 - Everything is bounded: of processors that have gone, and of workers that have gone, the newest are kept.
 """
 

@@ -1,7 +1,7 @@
 """The status stream of one scheduler, read from its socket: the only module of monitoring that needs libzmq.
 
 Rules:
-- A monitor that missed something subscribes anew, which makes the scheduler publish a snapshot; it uses no increment
+- A monitor that missed something subscribes again, which makes the scheduler publish a snapshot; it uses no increment
   before that.
 - What makes no sense is counted and dropped: no publication ends a monitor.
 """
@@ -37,8 +37,8 @@ class Feed:
     """What a scheduler publishes, and what is known from it.
 
     Parameters:
-        address: the scheduler's monitor address; nobody needs to listen there yet.
-        wants_tasks: whether to be told which tasks ended, too.
+        address: the scheduler's monitor address; there need not be a scheduler yet.
+        wants_tasks: whether to subscribe to the runs of tasks, too.
         clock: seconds, never going back.
 
     Attributes:

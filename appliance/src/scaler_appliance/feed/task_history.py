@@ -3,7 +3,7 @@
     blocks, oldest first:  [columns of one TaskRuns] [ … ] [ … ]        failures: those that failed, for longer
 
 Rules:
-- A block is the message's own columns; a row becomes an object only when somebody asks for it.
+- A block is the message's own columns; a row becomes an object only when it is asked for.
 - Failures are few and matter most: they have a ring of their own, and are found there when their block has gone.
 """
 
@@ -182,7 +182,7 @@ class TaskHistory:
         appended: how many publications were ever taken in, those that are gone or cleared included.
         kept: how many runs are in it.
         omitted_runs, omitted_tasks: how many the scheduler did not tell of.
-        one_worker_of: of how many workers one is told of, by the newest message.
+        one_worker_of: of how many workers one is published, by the newest message.
     """
 
     def __init__(self, limit_bytes: int = 64 * 1024 * 1024) -> None:

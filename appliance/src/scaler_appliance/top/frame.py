@@ -73,7 +73,7 @@ def arrange(cluster: ClusterModel, view: View) -> Rows:
 
 
 def render(cluster: ClusterModel, view: View, source: Source, size: Size, arranged: Optional[Rows] = None) -> Frame:
-    """The frame that somebody with this view of a cluster shall see.
+    """The frame of a cluster in this view.
 
     Parameters:
         arranged: what `arrange` has made of the cluster and the view, if that is known already.
@@ -131,7 +131,7 @@ def _shortcuts(columns: int) -> Line:
 
 
 def _notices(cluster: ClusterModel, view: View, source: Source, shows_all_reasons: bool) -> List[Line]:
-    """What somebody must know to read the figures right."""
+    """What is needed to read the figures right."""
     lines = []
     if cluster.scheduler is None:
         lines.append(

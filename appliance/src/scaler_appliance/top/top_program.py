@@ -120,7 +120,7 @@ def _show(options: argparse.Namespace, watch: Viewer, feed: Feed) -> int:
 
 
 def _show_until_left(options: argparse.Namespace, watch: Viewer, feed: Feed, screen: Screen, signals: Signals) -> None:
-    """Show frames until somebody quits or suspends the program."""
+    """Show frames until the user quits or suspends the program."""
     next_frame_at = 0.0
     is_due = True
     while True:

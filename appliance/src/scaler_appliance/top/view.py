@@ -1,4 +1,4 @@
-"""How somebody looks at a cluster, and what keys do to that.
+"""What of a cluster is shown, and what keys change about it.
 
 Rules:
 - `press` is a pure function: a view, a key and how much there is to scroll, to the next view.

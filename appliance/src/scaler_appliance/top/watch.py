@@ -1,4 +1,4 @@
-"""Somebody who watches a cluster: what is known of it, how it is looked at, and the frame that follows.
+"""A viewer of a cluster: what is known of it, the view, and the frame that follows.
 
 Rules:
 - No terminal and no signal: keys come in by name, frames go out as lines.

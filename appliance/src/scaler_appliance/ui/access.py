@@ -1,6 +1,6 @@
 """Who may look: every request passes here before anything else sees it.
 
-    without a token (loopback only):  the Host header must be one of ours, since a page of a stranger may make its own
+    without a token (loopback only):  the Host header must be one of ours, since a page of another site may make its own
                                       name point to 127.0.0.1 (DNS rebinding)
     with a token:                     Authorization: Bearer TOKEN, or the cookie that ?token=TOKEN has set
 

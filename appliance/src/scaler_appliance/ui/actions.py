@@ -3,7 +3,7 @@
     POST ─▶ connect as a client ─Hello─▶ Welcome ─WorkerShutdown─▶ WorkerShutdownResponse ─▶ answer
 
 Rules:
-- A connection is made for one question and closed after it: nothing is held while nobody asks.
+- A connection is made for one question and closed after it: nothing is held in between.
 - Every question ends within ANSWER_TIMEOUT_SECONDS, in what the scheduler said or in an ActionError.
 """
 

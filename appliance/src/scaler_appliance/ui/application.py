@@ -1,6 +1,6 @@
 """What is at which address.
 
-    /            the page            /events?page=…   a page's body, told live
+    /            the page            /events?page=…   a page's body, live
     /static/…    its files           /api/PAGE?…      the same, once
     /metrics     for Prometheus      /api/tasks/C/T   one task
     /healthz /livez /readyz          POST /api/workers/SESSION/drain, stop
@@ -95,7 +95,7 @@ class _Handlers:
 
     async def events(self, request: Request) -> Union[Response, EventStream]:
         if self._watch.subscribers >= MAXIMUM_STREAMS:
-            raise HTTPException(503, f"{MAXIMUM_STREAMS} browsers are told already")
+            raise HTTPException(503, f"{MAXIMUM_STREAMS} browsers are connected already")
         query = Query(request.query_params)
         events = Events(self._state, page_named(query.text("page", "overview")), query, self._clock)
         return EventStream(events, events.next(), self._watch)

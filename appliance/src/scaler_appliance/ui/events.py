@@ -3,7 +3,7 @@
 Rules:
 - An event is made when the one before has left: a browser that reads slowly gets fewer, and nothing gathers for it.
 - A body that takes long to make comes less often, so that no browser takes more than a small share of the time; the
-  head comes each second, since that is how a page knows that it is still told.
+  head comes each second, since that is how a page knows that it is connected.
 - A stream ends when its browser goes, or this program.
 """
 
@@ -40,7 +40,7 @@ def to_json(value: Any) -> bytes:
 
 
 class Events:
-    """What one browser is told.
+    """What one browser gets.
 
     Parameters:
         page, query: what it shows.
@@ -72,7 +72,7 @@ class EventStream:
     """The response that tells them: an ASGI application for one request.
 
     Parameters:
-        first: the event that is told at once.
+        first: the event that is sent at once.
     """
 
     def __init__(self, events: Events, first: Dict[str, Any], watch: Watch) -> None:

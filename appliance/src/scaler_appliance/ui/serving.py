@@ -1,8 +1,9 @@
 """The HTTP server: a socket, uvicorn, and an orderly and quick end.
 
 Rules:
-- The socket listens before anything else begins: a port that is taken is told before a link is.
-- A request to stop ends streams of events first, so that nobody is waited for; who does not read gets one second.
+- The socket listens before anything else begins: a port that is taken is reported before a link is.
+- A request to stop ends streams of events first, so that none is waited for; a browser that does not read gets one
+  second.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class _Server(uvicorn.Server):
 
 
 class Serving:
-    """Serves until it is told to stop.
+    """Serves until it is asked to stop.
 
     Parameters:
         application: an ASGI application.
         listener: of `listen`.
-        on_stop: called once when it is told to; it ends streams of events.
+        on_stop: called once when it is; it ends streams of events.
     """
 
     def __init__(self, application: Any, listener: socket.socket, on_stop: Callable[[], None]) -> None:
@@ -87,13 +88,13 @@ class Serving:
             self._on_stop()
 
     def take_signals(self) -> None:
-        """From now on signals stop it as they should. For who is told where it listens: they may send one at once."""
+        """From now on signals stop it. To be called before its address is published: a signal may follow at once."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
 
     async def run(self, work: Awaitable[None], exit_when_stdin_closes: bool = False) -> None:
-        """Serve, beside other work, until told to stop: by a signal, by `stop`, or by the end of standard input.
+        """Serve, beside other work, until asked to stop: by a signal, by `stop`, or by the end of standard input.
 
         Raises whatever the other work does.
         """

@@ -10,7 +10,7 @@ import hashlib
 import os
 from importlib import resources
 from pathlib import PurePath
-from typing import Any, Union
+from typing import Any, Optional, Tuple, Union
 
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
@@ -42,6 +42,10 @@ class PageFiles(StaticFiles):
     def __init__(self, folder: Union[str, os.PathLike[str]]) -> None:
         super().__init__(directory=folder, check_dir=False)
         self.is_there = os.path.isdir(folder)
+
+    def lookup_path(self, path: str) -> Tuple[str, Optional[os.stat_result]]:
+        """Where a file is; older versions of Starlette fail at names that no file can have."""
+        return ("", None) if "\0" in path else super().lookup_path(path)
 
     def file_response(
         self, full_path: Any, stat_result: os.stat_result, scope: Scope, status_code: int = 200

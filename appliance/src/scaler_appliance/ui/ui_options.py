@@ -65,7 +65,7 @@ def _faults(options: argparse.Namespace) -> List[str]:
     try:
         given_token(options.token_file)
     except OSError:
-        pass  # told where the file is opened
+        pass  # reported where the file is opened
     except ValueError as error:
         return [str(error)]
     return []
@@ -109,7 +109,7 @@ UI = Program(
         Option(
             "--token-file",
             ExistingFile(),
-            f"whoever looks must know the token in this file, or in the environment as {TOKEN_VARIABLE}",
+            f"viewers must present the token in this file, or in the environment as {TOKEN_VARIABLE}",
             default_text="made, and printed in a link, where one is needed",
             group="the page",
         ),
@@ -131,14 +131,14 @@ UI = Program(
         Option(
             "--link-file",
             NewFile(),
-            "when listening, write the link to the page to this file, which nobody else may read",
+            "when listening, write the link to the page to this file, which only this user may read",
             group="running under another program",
         ),
         *service_options(),
     ],
     earlier=[
         Earlier("--gui-address", becomes=("host", "port")),
-        Earlier("-bi --broadcast-interval-seconds", why="pages are told of changes as they come"),
+        Earlier("-bi --broadcast-interval-seconds", why="pages get changes as they come"),
         Earlier("-tl --task-log-max-size", why="the page keeps what fits in its memory"),
         Earlier("-sri --status-report-interval-seconds", why="the scheduler says how often it publishes"),
         *EARLIER_LOGGING,

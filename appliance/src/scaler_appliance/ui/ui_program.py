@@ -58,7 +58,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
-    # Only now, so that -h and what is wrong with the command line are told at once.
+    # Only now, so that -h and errors of the command line are printed at once.
     from scaler_appliance.feed.status_feed import Feed
     from scaler_appliance.ui.application import make_application
     from scaler_appliance.ui.serving import Serving, listen
@@ -97,7 +97,7 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
 
 
 def _log_for_uvicorn() -> None:
-    """What it has to say beyond what it is told goes where our lines go."""
+    """Its own lines go where ours go."""
     logging.getLogger("uvicorn").handlers = logger.handlers
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 

@@ -1,4 +1,4 @@
-"""The status stream in the event loop: what came is taken in, sampled once a second, and browsers are told.
+"""The status stream in the event loop: what arrives is taken in, sampled once a second, and sent to browsers.
 
     socket ─readable─▶ feed.receive() ─▶ tick: sample, wake every stream of events
 
@@ -88,7 +88,7 @@ class Watch:
             event.set()
 
     def subscribe(self) -> asyncio.Event:
-        """An event that each tick sets, and the end of this program; whoever waits for it clears it."""
+        """An event that each tick sets, and the end of this program; the waiter clears it."""
         event = asyncio.Event()
         self._subscribers.add(event)
         return event

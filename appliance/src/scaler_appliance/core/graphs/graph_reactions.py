@@ -21,8 +21,8 @@ from scaler_appliance.core.objects.object_records import text_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.acceptance import check_capabilities
 from scaler_appliance.core.tasks.batches import TaskSpan, consecutive_run
+from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs

@@ -8,7 +8,6 @@ Rules:
 from __future__ import annotations
 
 from itertools import islice
-from math import isfinite
 from typing import Dict, Optional, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
@@ -18,6 +17,7 @@ from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan, consecutive_run
+from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskState, runs
 from scaler_protocol import messages as m
@@ -153,12 +153,4 @@ def _check_predecessors(message: m.Task) -> None:
         offset += count
         if count and (max(before) >= task_id or len(set(before)) != count):
             text = "Task: a task must come after its predecessors, and name each once"
-            raise PeerError(m.RefusalReason.MALFORMED, text)
-
-
-def check_capabilities(capabilities: list[m.Capability]) -> None:
-    """Raise PeerError unless all amounts can be counted."""
-    for capability in capabilities:
-        if not isfinite(capability.amount) or capability.amount < 0:
-            text = f"capability {capability.name!r}: the amount must be finite and >= 0, got {capability.amount}"
             raise PeerError(m.RefusalReason.MALFORMED, text)

@@ -1,6 +1,6 @@
 """Bars of the task stream: what ran in a lane, in as few pieces as a picture needs.
 
-    runs, as they were told ─▶ aggregated(runs, resolution) ─▶ bars, of one run or of many short ones
+    runs, as published ─▶ aggregated(runs, resolution) ─▶ bars, of one run or of many short ones
 
 Rules:
 - Nothing is dropped: the bars of a lane are as long together as its runs were busy, and stand for as many tasks of the

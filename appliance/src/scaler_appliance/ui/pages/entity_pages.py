@@ -22,7 +22,7 @@ from scaler_protocol import messages as m
 
 MAXIMUM_EXPANDED = 100
 UNCOUNTED_AMOUNT = 1e9
-"""So much and more of a capability is as much as anybody wants: it is not counted, just there."""
+"""So much and more of a capability means unlimited: it is shown without an amount."""
 
 
 def workers(state: UiState, query: Query) -> Body:

@@ -1,6 +1,6 @@
-"""Why tasks failed: the payload of a failed task, as a stranger wrote it.
+"""Why tasks failed: the payload of a failed task, which is not trusted.
 
-Rule: bytes that are no Failure are no failure of ours: they are told as what they are.
+Rule: bytes that are not a Failure are shown as unreadable; they are no error of ours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read_failure(payload: bytes) -> Optional[m.Failure]:
 
 
 def summary(payload: bytes) -> Optional[str]:
-    """Such as "ZeroDivisionError: division by zero", on one line; None where nothing is told."""
+    """Such as "ZeroDivisionError: division by zero", on one line; None where there is none."""
     if not payload:
         return None
     failure = read_failure(payload)
@@ -36,7 +36,7 @@ def summary(payload: bytes) -> Optional[str]:
 
 
 def details(payload: bytes) -> Dict[str, Optional[object]]:
-    """All that a page shows of one failure; everything None where nothing is told."""
+    """All that a page shows of one failure; everything None where there is none."""
     failure = read_failure(payload) if payload else None
     if failure is None:
         message = UNREADABLE if payload else None

@@ -16,7 +16,7 @@ Cursor = Tuple[int, int]  # samples that the browser has, and how many there wer
 
 
 def overview(state: UiState, _query: Query, cursor: Optional[Cursor] = None) -> Tuple[Dict[str, Any], Cursor]:
-    """The whole history first, then what is new; and all anew when a browser has gathered as much as it shows."""
+    """The whole history first, then what is new; and all of it again when a browser has as much as it shows."""
     count = state.history.count
     series = None
     if cursor is not None and count - cursor[1] < FINE_SAMPLES:

@@ -1,4 +1,4 @@
-"""Every page by its name, as one function: of the state, the query, and what the browser has been told already.
+"""Every page by its name, as one function: of the state, the query, and what the browser has already.
 
 Rule: a page gives the same body for the same three, and changes nothing but the cursor that it returns.
 """
@@ -19,12 +19,12 @@ Page = Callable[[UiState, Query, Optional[Any]], Tuple[Optional[Body], Any]]
 
 
 def _whole(page: Callable[[UiState, Query], Body]) -> Page:
-    """A page that is told as a whole each time."""
+    """A page that is sent as a whole each time."""
 
-    def told(state: UiState, query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:
+    def body(state: UiState, query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:
         return page(state, query), None
 
-    return told
+    return body
 
 
 def _nothing(_state: UiState, _query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:

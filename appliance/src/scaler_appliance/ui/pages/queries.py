@@ -17,7 +17,7 @@ class QueryError(ValueError):
 
 
 class Query:
-    """Parameters by name; those that nobody asks for do not matter.
+    """Parameters by name; unknown ones are ignored.
 
     Parameters:
         parameters: texts as they came.

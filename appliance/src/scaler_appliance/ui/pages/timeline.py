@@ -1,11 +1,11 @@
 """The page `stream`: a lane for each slot of a worker, with the tasks that ran in it.
 
 Rules:
-- Live, a browser gets the window once and then what is new; it is told all anew (`is_reset`) when what it has does not
-  go together with that.
+- Live, a browser gets the window once and then what is new; it gets all of it again (`is_reset`) when what it has does
+  not go together with that.
 - An event has about MAXIMUM_BARS bars, a window as a whole MAXIMUM_WINDOW_BARS: beyond that bars stand for more runs
-  each (see `bars`). What is not told at all, the scheduler has not told: then the page says of which lanes, and when.
-- Columns of the log are read as columns: a run becomes a bar only when it is told.
+  each (see `bars`). What is missing, the scheduler has omitted: then the page says of which lanes, and when.
+- Columns of the log are read as columns: a run becomes a bar only when it is sent.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ NOWHERE = (0, 0)
 _FAILED = (int(m.TaskStatus.FAILED), int(m.TaskStatus.LOST))
 
 Lane = Tuple[int, int]  # session of the worker, slot
-Untold = Tuple[float, float, int]  # from, to, and of how many workers one was told of
+Omitted = Tuple[float, float, int]  # from, to, and of how many workers one was published
 
 
 class Cursor(NamedTuple):
-    """What a browser has been told.
+    """What a browser has got.
 
     Parameters:
         publications: of the log, up to which.
@@ -149,7 +149,7 @@ def _note_lanes(slots: ProcessorSlots, last_runs: Dict[Lane, float], publication
 
 
 def _has_busy_runs(each: m.TaskRuns, session: int) -> bool:
-    """Whether a worker told of runs, and not on which processor."""
+    """Whether a worker reported runs, and not on which processor."""
     columns = zip(each.workers, each.processors, each.busy_microseconds)
     return session > 0 and any(worker == session and busy and not process for worker, process, busy in columns)
 
@@ -160,7 +160,7 @@ def _has_failures_nowhere(each: m.TaskRuns) -> bool:
 
 
 def _lanes(state: UiState, asked: _Asked, last_runs: Dict[Lane, float]) -> List[Lane]:
-    """All slots of workers that had runs in the window, or are there, and are told of; in order."""
+    """All slots of workers that had runs in the window, or are connected, and are published; in order."""
     for lane in [lane for lane, end in last_runs.items() if end < asked.start]:
         del last_runs[lane]
     one_of = state.task_log.one_worker_of if asked.is_live else 1
@@ -199,16 +199,16 @@ def _lane_id(lane: Lane) -> int:
     return session << SLOT_BITS | slot
 
 
-def _untold(publications: Iterable[m.TaskRuns]) -> List[Untold]:
-    """When the scheduler told of one in so many workers."""
-    told: List[Untold] = []
+def _untold(publications: Iterable[m.TaskRuns]) -> List[Omitted]:
+    """When the scheduler published one in so many workers."""
+    omitted: List[Omitted] = []
     before = 0.0
     for each in publications:
         end = each.unix_microseconds / 1e6
         if each.one_worker_of > 1:
-            told.append((round(max(before, end - TELLING_SECONDS), 3), round(end, 3), each.one_worker_of))
+            omitted.append((round(max(before, end - TELLING_SECONDS), 3), round(end, 3), each.one_worker_of))
         before = end
-    return told
+    return omitted
 
 
 def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Asked) -> List[StreamBar]:

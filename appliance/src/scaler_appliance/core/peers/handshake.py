@@ -1,0 +1,86 @@
+"""Who gets a session, and what the scheduler answers to a Hello.
+
+Rule: functions of the message and the settings; who is connected is kept in `scheduler`.
+"""
+
+from __future__ import annotations
+
+from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.state import Settings
+from scaler_appliance.core.tasks.capabilities import check_capabilities
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol import messages as m
+from scaler_protocol.session.ids import MAXIMUM_SESSION
+
+PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
+
+
+def check_hello(hello: m.Hello, last_session: int, is_stopping: bool) -> None:
+    """Raise PeerError unless a peer can have a session.
+
+    Parameters:
+        last_session: the number that was granted last.
+        is_stopping: whether the scheduler is shutting down.
+    """
+    speaks = hello.implementation
+    # SCL-SES-003
+    if hello.major != PROTOCOL_MAJOR or hello.minor_min > PROTOCOL_MINOR_MAX or hello.minor_max < PROTOCOL_MINOR_MIN:
+        raise PeerError(
+            m.RefusalReason.VERSION_MISMATCH,
+            f"this scheduler speaks protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN} to"
+            f" {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX}, {speaks.name or 'the peer'} {speaks.version} speaks"
+            f" {hello.major}.{hello.minor_min} to {hello.major}.{hello.minor_max}: install versions that overlap",
+        )
+    # SCL-SES-005
+    if hello.role not in (m.Role.CLIENT, m.Role.WORKER):
+        raise PeerError(m.RefusalReason.ROLE_NOT_SERVED, "a scheduler serves clients and workers only")
+    # SCL-SES-006
+    if hello.role == m.Role.WORKER and hello.slots == 0:
+        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "a worker needs at least one slot")
+    check_capabilities(hello.capabilities)
+    # SCL-SES-022
+    if is_stopping:
+        raise PeerError(m.RefusalReason.SHUTTING_DOWN, "the scheduler is shutting down")
+    if last_session >= MAXIMUM_SESSION:
+        raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, "the scheduler has granted all its sessions: restart it")
+
+
+def welcome(settings: Settings, number: int, hello: m.Hello) -> m.Welcome:
+    """The answer to a peer that has got a session."""
+    is_client = hello.role == m.Role.CLIENT
+    timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
+    return m.Welcome(
+        major=PROTOCOL_MAJOR,
+        # SCL-SES-004
+        minor=min(hello.minor_max, PROTOCOL_MINOR_MAX),
+        implementation=settings.implementation,
+        scheduler_id=settings.scheduler_id,
+        session=number,
+        features=[PREDECESSORS],
+        limits=m.Limits(
+            maximum_message_bytes=settings.maximum_message_bytes,
+            maximum_object_bytes=settings.maximum_object_bytes,
+            chunk_bytes=settings.chunk_bytes,
+            inline_bytes=settings.inline_bytes,
+            tasks_in_flight=settings.client_tasks_in_flight,
+            bytes_in_flight=settings.client_bytes_in_flight,
+        ),
+        heartbeat_interval_milliseconds=int(settings.heartbeat_interval_seconds * 1000),
+        timeout_milliseconds=int(timeout_seconds * 1000),
+        object_directory=settings.object_directory,
+        object_directory_token=settings.object_directory_token,
+        protected=settings.protected,
+        monitor_address=settings.monitor_address,
+    )
+
+
+def refusal(settings: Settings, reason: m.RefusalReason, text: str) -> m.Refusal:
+    """The answer to a peer that has no session, or whose session ends by its fault."""
+    return m.Refusal(
+        reason=reason,
+        message=text,
+        major=PROTOCOL_MAJOR,
+        minor_min=PROTOCOL_MINOR_MIN,
+        minor_max=PROTOCOL_MINOR_MAX,
+        implementation=settings.implementation,
+    )
