@@ -69,8 +69,9 @@ screenshots: .venv/.tools browser  ## take the pictures of docs/monitoring.md an
 	@$(IN_VENV) docs/take_screenshots.py $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.tools  ## simulate histories of a cluster: SEEDS=100000 of them, from FIRST=0 on
+simulate: .venv/.tools  ## simulate histories of a scheduler, and of whole systems: SEEDS=100000 of them, from FIRST=0 on
 	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
+	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system $(FIRST) $(SEEDS)
 
 .PHONY: bench
 bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tree
