@@ -76,8 +76,9 @@ screenshots: .venv/.tools browser  ## retake the screenshots of docs/monitoring.
 	@$(IN_VENV) docs/take_screenshots.py $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.tools  ## simulate SEEDS=100000 histories of a cluster, starting with seed FIRST=0
+simulate: .venv/.tools  ## simulate SEEDS=100000 histories of a scheduler and of whole systems, starting with seed FIRST=0
 	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
+	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system $(FIRST) $(SEEDS)
 
 .PHONY: bench
 bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tree

@@ -294,6 +294,16 @@ def test_a_silent_scheduler_is_left_and_looked_for_again() -> None:
     assert interrupted.was_open and "no message from the scheduler for 5 s" in interrupted.reason
 
 
+def test_silence_is_over_at_the_very_time_that_was_announced() -> None:
+    for step in range(1000):
+        peer = Peer()
+        peer.now = 3 + step / 997  # for some of these `now + 5 - now` is less than 5
+        peer.opened(timeout_milliseconds=5000)
+        peer.now = peer.now + 5.0
+        peer.session.on_time(peer.now)
+        assert any(isinstance(each, Interrupted) for each in peer.take()), f"connected at {peer.now - 5!r}"
+
+
 def only_heartbeats(effects: List[SessionEffect]) -> bool:
     return all(isinstance(each, Transmit) and isinstance(each.message, m.Heartbeat) for each in effects)
 

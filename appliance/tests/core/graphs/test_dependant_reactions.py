@@ -100,6 +100,22 @@ def test_a_large_result_stays_an_object_until_its_dependants_are_done(
     assert harness.state.objects.find(large) is None
 
 
+def test_nothing_stays_of_a_large_result_that_was_lost_before_its_dependant_had_it(
+    harness: Harness, client: Client, worker: Worker
+) -> None:
+    client.submit([0])
+    client.submit_after(1, 0)
+    instances = worker.take_tasks()
+    large = worker.announce(1, 5, m.ObjectStorage.REMOTE)
+    worker.take(m.ObjectRequest)
+    worker.send(m.ObjectResponse(id=large, size=5), b"large")
+    harness.core.on_object_unreadable(harness.now, large)
+    worker.finish(instances, [b""], objects=[large])
+    assert list(client.take(m.TaskResult).ids) == [0, 1], "the second one is lost"
+    client.delete(large)
+    assert harness.state.objects.find(large) is None
+
+
 def test_a_result_that_many_need_is_kept_once(harness: Harness, client: Client, worker: Worker) -> None:
     count = FAN_OUT_BYTES // SHARED_RESULT_BYTES
     client.submit([0])

@@ -91,10 +91,10 @@ class DependantReactions:
         ready = []
         result = ending.object_id or keep_result(self._state, client, ending.content, ending.codec, len(followers))
         for follower in followers:
-            if ending.object_id and not self._state.objects.refer(ending.object_id):  # cleared in the same burst
+            follower.results[ending.task_id] = result  # from now on it is released with the others
+            if ending.object_id and not self._state.objects.refer(ending.object_id):  # cleared, or its bytes are lost
                 self._lose(client, follower, m.FailureKind.OBJECT_MISSING, text_of_missing(ending.object_id))
                 continue
-            follower.results[ending.task_id] = result
             follower.missing -= 1
             if not follower.missing:
                 ready.append(follower)

@@ -257,9 +257,9 @@ class PeerSession:
             self.made_progress(now)
         if self._is_lasting:
             self._present_at = max(self._present_at, self._heard_at)
-        silence_seconds = now - self._heard_at
         # SCL-SES-016
-        if silence_seconds >= self._silence_timeout_seconds:
+        if now >= self._heard_at + self._silence_timeout_seconds:  # the very sum that `_plan` announces
+            silence_seconds = now - self._heard_at
             self._lose(now, f"no message from the scheduler for {silence_seconds:.0f} s: it is down, or the network is")
         # SCL-SES-013
         elif now >= self._beat_at:

@@ -1,0 +1,90 @@
+"""Runs many seeds, and cuts those that fail to their shortest form.
+
+    python -m whole_system FIRST COUNT                     seeds FIRST to FIRST + COUNT - 1
+    python -m whole_system SEED 1 --off break,pause --trace     one of them, with less going on, told step by step
+
+In sdk/tests; `make simulate` runs it, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Optional, Tuple
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from whole_system.shrink import shrink
+from whole_system.system import Summary, System, simulate
+from whole_system.world import Plan
+
+MOST_FAILURES = 20
+REPORT_INTERVAL_SECONDS = 10
+TRACE_LINES = 400
+
+
+def outcome_of(plan: Plan) -> Tuple[Optional[Summary], str]:
+    """What came of a run, or how it failed."""
+    try:
+        return simulate(plan), ""
+    except Exception:
+        return None, traceback.format_exc(limit=-4)
+
+
+def _trace(plan: Plan) -> int:
+    system = System(plan)
+    system.world.trace = []
+    try:
+        print(system.run())
+        return 0
+    except Exception:
+        print(*system.world.trace[-TRACE_LINES:], sep="\n")
+        traceback.print_exc()
+        return 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m whole_system")
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    parser.add_argument("count", type=int, nargs="?", default=1000)
+    parser.add_argument("--off", default="", help="faults and features that do not happen, with commas")
+    parser.add_argument("--peers", type=int, default=0, help="most clients, and most workers")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long faults happen, in virtual seconds")
+    parser.add_argument("--trace", action="store_true", help="tell what happens")
+    parser.add_argument("--whole", action="store_true", help="do not shrink what fails")
+    options = parser.parse_args()
+    off = frozenset(filter(None, options.off.split(",")))
+    plan = Plan(options.first, off, options.peers, options.seconds)
+    if options.trace:
+        return _trace(plan)
+    failed = events = outcomes = 0
+    began = reported_at = time.monotonic()
+    seed = options.first
+    for seed in range(options.first, options.first + options.count):
+        plan = Plan(seed, off, options.peers, options.seconds)
+        summary, text = outcome_of(plan)
+        if summary is None:
+            failed += 1
+            if not options.whole:
+                plan = shrink(plan, lambda each: outcome_of(each)[0] is None)
+                text = outcome_of(plan)[1]
+            print(f"seed {seed} failed; in sdk/tests: python -m whole_system {plan.arguments()}\n{text}", flush=True)
+        else:
+            events += summary.events
+            outcomes += summary.outcomes
+        if time.monotonic() - reported_at > REPORT_INTERVAL_SECONDS:
+            reported_at = time.monotonic()
+            print(f"seeds {options.first} to {seed} are done; to go on from here: FIRST={seed + 1}", flush=True)
+        if failed >= MOST_FAILURES:
+            break
+    done = seed + 1 - options.first
+    rate = done / (time.monotonic() - began)
+    print(f"{failed} of {done} seeds failed; {events} events, {outcomes} outcomes, {rate:.1f} seeds a second")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

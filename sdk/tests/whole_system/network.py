@@ -1,0 +1,213 @@
+"""Connections between peers and the scheduler.
+
+    peer ── up ──▶ scheduler        each direction keeps its order; connections are reordered against each other
+    peer ◀─ down ─ scheduler
+
+Rules:
+- A connection ends for each side at a time of its own, or without a word: then only silence tells.
+- A partition holds what is under way back until it has healed, in one direction or in both.
+- A peer on the scheduler's host, which shares its files, has a local connection: that ends only with either program.
+- Messages travel as bytes: no two programs share an object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from whole_system.world import Pipe, Process, World
+
+from scaler_protocol.wire.codec import decode, encode
+
+if TYPE_CHECKING:
+    from whole_system.scheduler_host import SchedulerHost
+
+UNREAD = 5  # messages, beyond which a peer is congested
+PARTITION_SECONDS = (0.5, 3.0, 12.0)
+
+Item = Optional[Tuple[bytes, bytes]]  # a message; None: the end of the connection
+
+
+class Peer(Process):
+    """A client or worker, as its connection sees it."""
+
+    name = ""
+    is_shared = False
+    """It is on the scheduler's host, and sees its files."""
+    connection: Optional[Connection] = None
+
+    def on_connected(self) -> None:
+        raise NotImplementedError
+
+    def on_connect_failed(self, reason: str) -> None:
+        raise NotImplementedError
+
+    def on_disconnected(self, reason: str) -> None:
+        raise NotImplementedError
+
+    def on_message(self, message: Any, payload: bytes) -> None:
+        raise NotImplementedError
+
+    # What its shell does --------------------------------------------------------------------------------------------
+
+    def connect(self, network: Network) -> None:
+        self.drop()
+        self.connection = Connection(network, self)
+        self.world.after(self.world.delay(), self.connection.establish)
+
+    def drop(self) -> None:
+        """Close the connection; what was sent is still under way."""
+        if self.connection is not None:
+            self.connection.close_by_peer()
+            self.connection = None
+
+    def send(self, message: Any, payload: bytes = b"") -> None:
+        if self.connection is not None:
+            self.connection.up.send((encode(message), bytes(payload)))
+
+
+class Connection:
+    """Parameters:
+    peer: who opens it.
+    """
+
+    def __init__(self, network: Network, peer: Peer) -> None:
+        world = self.world = network.world
+        self.network = network
+        self.peer = peer
+        self.name = network.new_name(peer)
+        self.is_established = False
+        self.is_congested = False
+        reading_seconds = world.random.choice((0.01, 0.1)) if world.fault("slow_reader") else 0.0
+        self.up = Pipe(network.scheduler, self._arrive_up, world.delay)
+        self.down = Pipe(peer, self._arrive_down, world.delay, reading_seconds)
+
+    def establish(self) -> None:
+        peer, network = self.peer, self.network
+        if peer.connection is not self:
+            return
+        if self.world.now < network.partitioned_until.get(peer.name, 0.0):
+            self.world.at(network.partitioned_until[peer.name], self.establish)
+        elif network.scheduler.is_up:
+            self.is_established = True
+            network.connections[self.name] = self
+            peer.at(self.world.now, lambda: peer.connection is self and peer.on_connected())
+        else:
+            peer.at(self.world.now, self._refuse)
+
+    def _refuse(self) -> None:
+        if self.peer.connection is self:
+            self.peer.connection = None
+            self.peer.on_connect_failed("connection refused")
+
+    # Messages -------------------------------------------------------------------------------------------------------
+
+    def _arrive_up(self, item: Item) -> None:
+        if item is None:
+            self.network.end(self)
+        elif self.name in self.network.connections:
+            self.network.scheduler.on_message(self.name, decode(item[0]), item[1])
+
+    def _arrive_down(self, item: Item) -> None:
+        if self.peer.connection is not self:
+            return
+        if item is None:
+            self.peer.connection = None
+            self.peer.on_disconnected("the connection was closed")
+            return
+        if self.is_congested and len(self.down.queue) <= 1:
+            self._set_congested(False)
+        self.peer.on_message(decode(item[0]), item[1])
+
+    def send_down(self, message: Any, payload: bytes) -> None:
+        self.down.send((encode(message), payload))
+        if len(self.down.queue) > UNREAD and not self.is_congested:
+            self._set_congested(True)
+
+    def drop_unsent(self) -> None:
+        """What has not left the scheduler yet never will."""
+        if self.is_congested:
+            del self.down.queue[UNREAD:]
+
+    def _set_congested(self, is_congested: bool) -> None:
+        self.is_congested = is_congested
+        self.network.scheduler.on_congestion(self.name, is_congested)
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def close_by_peer(self) -> None:
+        self.down.cut()
+        if self.is_established:
+            if self._is_silent():
+                self.up.cut()
+            else:
+                self.up.send(None)
+
+    def close_by_scheduler(self) -> None:
+        """The scheduler has died."""
+        self.up.cut()
+        self._end_at_peer()
+
+    def snap(self) -> None:
+        """It breaks: what is under way is lost, and each end hears of it, or does not."""
+        self.up.cut()
+        self._end_at_peer()
+        if not self._is_silent():
+            self.world.after(self.world.delay(), lambda: self.network.end(self))
+
+    def _is_silent(self) -> bool:
+        return not self.peer.is_shared and self.world.fault("silence")
+
+    def _end_at_peer(self) -> None:
+        self.down.cut()
+        if not self._is_silent():
+            self.peer.after(self.world.delay(), lambda: self._arrive_down(None))
+
+
+class Network:
+    """All connections of one scheduler."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.scheduler: SchedulerHost
+        self.connections: Dict[bytes, Connection] = {}  # that the scheduler has
+        self.partitioned_until: Dict[str, float] = {}
+        self._count = 0
+
+    def new_name(self, peer: Peer) -> bytes:
+        self._count += 1
+        return b"%s %d" % (peer.name.encode(), self._count)
+
+    def send_down(self, name: bytes, message: Any, payload: bytes) -> None:
+        connection = self.connections.get(name)
+        if connection is not None:
+            connection.send_down(message, payload)
+
+    def end(self, connection: Connection) -> None:
+        """The scheduler learns that a connection has ended."""
+        if self.connections.pop(connection.name, None) is not None:
+            self.scheduler.on_peer_gone(connection.name)
+
+    def end_all(self) -> None:
+        """The scheduler has died."""
+        connections, self.connections = list(self.connections.values()), {}
+        for connection in connections:
+            connection.close_by_scheduler()
+
+    def disturb(self, peers: List[Peer]) -> None:
+        """Break connections, and begin partitions."""
+        for peer in peers:
+            connection = peer.connection
+            if connection is None or not connection.is_established or peer.is_shared:
+                continue
+            if self.world.fault("break"):
+                self.world.say("break", peer.name)
+                connection.snap()
+            both = self.world.fault("partition")
+            if both or self.world.fault("one_way"):
+                until = self.world.now + self.world.random.choice(PARTITION_SECONDS)
+                directions = [connection.up, connection.down]
+                for direction in directions if both else [self.world.random.choice(directions)]:
+                    direction.held_until = max(direction.held_until, until)
+                if both:
+                    self.partitioned_until[peer.name] = until
+                self.world.say("partition", peer.name, "both" if both else "one way", until)

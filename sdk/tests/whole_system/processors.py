@@ -1,0 +1,278 @@
+"""Simulated processors: they get the frames of real ones, and answer with frames.
+
+Rules:
+- A chunk is run task by task; outcomes are sent together, or one by one. When a task takes long, what is finished is
+  sent, and what is behind it is given back, also what arrives until the agent has said SETTLED.
+- A processor that is killed does nothing more; what it has sent still arrives, and then the news of its death.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from whole_system.tasks import Task, key_of, split
+from whole_system.world import Pipe, Process
+
+from scaler.worker import frames
+from scaler.worker.frames import ContentPlace, Frame, FrameKind
+from scaler.worker.progress import FINISHED, LOADING
+from scaler_protocol import encode_struct
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from whole_system.worker_host import WorkerHost
+
+LONG_SECONDS = 0.04
+
+Outcome = Tuple[int, bytes, bool]  # status, payload, whether it names the file of a large result
+
+
+class MissingContentError(Exception):
+    """A file or object is not there."""
+
+
+class Processor(Process):
+    def __init__(self, host: WorkerHost, number: int, process_id: int) -> None:
+        super().__init__(host.world)
+        self.host = host
+        self.number = number
+        self.process_id = process_id
+        self.page = host.page(number)
+        self.is_started = False
+        self.inbox = Pipe(self, self._arrive, host.frame_delay)
+        self.outbox = Pipe(host, self._deliver, host.frame_delay)
+        self._frames: List[Frame] = []
+        self._objects: Dict[int, bytes] = {}
+        self._prefix = ""
+        self._files = 0
+        self._chunk: Any = None
+        self._keys: List[int] = []
+        self._index = 0  # of the task that runs
+        self._limit = 0  # tasks of the chunk that are not given back
+        self._outcomes: List[Outcome] = []
+        self._flushed = 0
+        self._is_handed_over = False
+        self._unsettled = 0
+        self._is_running = False
+
+    # The agent's side -----------------------------------------------------------------------------------------------
+
+    def _deliver(self, item: Any) -> None:
+        if isinstance(item, str):
+            self.host.on_processor_ended(self, item)
+        else:
+            self.host.on_frame(self, item)
+
+    def start(self) -> None:
+        self.is_started = True
+        self._next()
+
+    def die(self, description: str) -> None:
+        """It ends now; the agent learns it after what it has sent."""
+        if self.is_alive:
+            self.is_alive = False
+            for task in self._started_tasks():
+                task.death_count += 1
+            self.outbox.send(description)
+
+    def _started_tasks(self) -> List[Task]:
+        """Those that have begun, and whose outcomes are not sent."""
+        if self._chunk is None:
+            return []
+        stop = min(self._index + self._is_running, len(self._keys))
+        return [self.host.tasks[key] for key in self._keys[self._flushed : stop]]
+
+    def _send(self, buffers: frames.Buffers) -> None:
+        data = frames.join(buffers)
+        _, kind, flags = frames.HEADER.unpack_from(data)
+        self.outbox.send(Frame(kind, flags, data[frames.HEADER.size :]))
+
+    # Frames ---------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, frame: Frame) -> None:
+        if frame.kind == FrameKind.SETTLED:
+            self._unsettled -= 1
+        elif frame.kind == FrameKind.TASKS and self._unsettled:
+            chunk = frames.parse_tasks(frame.flags, frame.body)
+            self._give_back([(chunk.first_position, chunk.task_count)])
+        else:
+            self._frames.append(frame)
+            self._next()
+
+    def _next(self) -> None:
+        while self.is_alive and self.is_started and self._chunk is None and self._frames:
+            frame = self._frames.pop(0)
+            if frame.kind == FrameKind.TASKS:
+                self._begin(frames.parse_tasks(frame.flags, frame.body))
+            elif frame.kind == FrameKind.DEFINE:
+                object_id, _, place, content = frames.parse_define(frame.body)
+                self._define(object_id, place, bytes(content))
+            elif frame.kind == FrameKind.DROP:
+                for object_id in frames.parse_drop(frame.body):
+                    self._objects.pop(object_id, None)
+            elif frame.kind == FrameKind.OBJECT_DIRECTORY:
+                self._prefix = frames.parse_object_directory(frame.body)
+            elif frame.kind == FrameKind.STOP:
+                self.die("exited with code 0")
+            else:
+                assert frame.kind == FrameKind.COLLECT_GARBAGE, frame.kind
+
+    def _define(self, object_id: int, place: int, content: bytes) -> None:
+        if place == ContentPlace.FILE:
+            found = self.host.read(content.decode())
+            if found is None:
+                return
+            content = found
+        self._objects[object_id] = content
+
+    # Running --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, chunk: Any) -> None:
+        self._chunk = chunk
+        self._payloads, offset = [], chunk.payload_offset
+        for size in chunk.sizes:
+            self._payloads.append(bytes(chunk.body[offset : offset + size]))
+            offset += size
+        self._keys = [key_of(split(payload)[1]) for payload in self._payloads]
+        self._index = self._flushed = 0
+        self._limit = chunk.task_count
+        self._outcomes = []
+        self._is_handed_over = False
+        if chunk.function in self._objects and self.world.random.random() < 0.8:
+            self._start_task()
+        else:
+            self.page[0] = chunk.first_position | LOADING
+            self.after(0.001, self._start_task)
+
+    def _start_task(self) -> None:
+        position = self._chunk.first_position + self._index
+        task = self.host.tasks[self._keys[self._index]]
+        self.page[0] = position
+        self._is_running = True
+        self.host.on_task_started(task, self._chunk.ids[self._index])
+        if self.world.fault("processor_death"):
+            self.after(task.seconds / 2, lambda: self._die_in(position))
+        if task.seconds > LONG_SECONDS or task.is_blocking:
+            self.after(LONG_SECONDS / 2, lambda: self._look(position))
+        if task.is_blocking:
+            self.after(task.seconds / 2, lambda: self._block(position))
+        else:
+            self.after(task.seconds, lambda: self._end_task(position))
+
+    def _is_at(self, position: int) -> bool:
+        return self._is_running and self._chunk.first_position + self._index == position
+
+    def _die_in(self, position: int) -> None:
+        if self._is_at(position):
+            self.die("was ended by signal 11 (SIGSEGV)")
+
+    def _look(self, position: int) -> None:
+        """The watchdog finds a task that takes long."""
+        if self._is_at(position) and self._chunk.task_count > 1 and not self._is_handed_over:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._is_handed_over = True
+        ranges = []
+        first = self._index + 1
+        if self._limit > first:
+            ranges.append((self._chunk.first_position + first, self._limit - first))
+            self._limit = first
+        self._send_outcomes()
+        self._give_back(ranges)
+        arrived, kept = [], []
+        for frame in self._frames:
+            if frame.kind == FrameKind.TASKS:
+                chunk = frames.parse_tasks(frame.flags, frame.body)
+                arrived.append((chunk.first_position, chunk.task_count))
+            else:
+                kept.append(frame)
+        self._frames = kept
+        if arrived:
+            self._give_back(arrived)
+
+    def _give_back(self, ranges: List[Tuple[int, int]]) -> None:
+        self._unsettled += 1
+        self._send(frames.given_back_frame(ranges))
+
+    def _block(self, position: int) -> None:
+        if self._chunk.task_count > 1 and not self._is_handed_over:
+            self._hand_over()
+        self._send(frames.signal_frame(FrameKind.BLOCKED))
+        self.after(self.world.random.choice((0.01, 0.2)), lambda: self._resume(position))
+
+    def _resume(self, position: int) -> None:
+        self._send(frames.signal_frame(FrameKind.RESUMED))
+        self.after(self.host.tasks[self._keys[self._index]].seconds / 2, lambda: self._end_task(position))
+
+    def _end_task(self, position: int) -> None:
+        assert self._is_at(position)
+        self._outcomes.append(self._outcome(self.host.tasks[self._keys[self._index]]))
+        self._is_running = False
+        self._index += 1
+        is_last = self._index >= self._limit
+        if is_last or self.world.random.random() < 0.3:
+            self.page[0] |= FINISHED
+            if self.world.fault("processor_death"):  # with outcomes that it has not sent
+                self.die("exited with code 1")
+                return
+            self._send_outcomes()
+        if is_last:
+            self._chunk = None
+            self._next()
+        else:
+            self._start_task()
+
+    def _send_outcomes(self) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        if not outcomes:
+            return
+        statuses = bytes(status for status, _, _ in outcomes)
+        large = bytes(is_large for _, _, is_large in outcomes)
+        self._send(
+            frames.results_frame(
+                first_position=self._chunk.first_position + self._flushed,
+                busy_microseconds=len(outcomes) * self.world.random.choice((1, 300, 10_000)),
+                payloads=[payload for _, payload, _ in outcomes],
+                statuses=statuses if any(statuses) else b"",
+                large=large if any(large) else b"",
+            )
+        )
+        self._flushed += len(outcomes)
+
+    # Results --------------------------------------------------------------------------------------------------------
+
+    def _outcome(self, task: Task) -> Outcome:
+        try:
+            inputs = self._inputs()
+        except MissingContentError as error:
+            failure = m.Failure(kind=m.FailureKind.ARGUMENT_NOT_LOADED, message=str(error), attempts=1)
+            return m.TaskStatus.FAILED, encode_struct(failure), False
+        if task.is_raising:
+            failure = m.Failure(kind=m.FailureKind.TASK_RAISED, message=task.payload.decode(), attempts=1)
+            return m.TaskStatus.FAILED, encode_struct(failure), False
+        result = task.result(inputs)
+        if not task.is_large:
+            return m.TaskStatus.SUCCESS, result, False
+        self._files += 1
+        path = f"{self._prefix}{self.process_id}-{self._files}"
+        self.host.write(path, result)
+        return m.TaskStatus.SUCCESS, frames.large_result(len(result), path), True
+
+    def _inputs(self) -> List[bytes]:
+        chunk, index = self._chunk, self._index
+        dependencies: List[int] = []
+        if chunk.dependency_counts:
+            start = sum(chunk.dependency_counts[:index])
+            dependencies = list(chunk.dependencies[start : start + chunk.dependency_counts[index]])
+        results, _ = split(self._payloads[index])
+        contents = [self._content(each) for each in (chunk.function, *dependencies)]
+        objects = iter(contents[len(contents) - results.count(None) :])
+        own = contents[: len(contents) - results.count(None)]
+        return own + [next(objects) if each is None else each for each in results]
+
+    def _content(self, object_id: int) -> bytes:
+        found: Optional[bytes] = self._objects.get(object_id)
+        if found is None:
+            raise MissingContentError(f"object {object_id:x} is not at the processor")
+        return found

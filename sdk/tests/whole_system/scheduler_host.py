@@ -1,0 +1,255 @@
+"""The scheduler's program around the real core: connections, object files, ticks, and its death and return.
+
+Rules:
+- As the real shell does, it reads what has come, ticks, and performs effects until there are none.
+- After each tick, and so after each burst of messages, the core's invariants are checked. The scheduler's own simulator
+  checks them after each message.
+- No peer here is malicious: a peer that is accused of breaking the protocol has found a bug.
+- A new scheduler knows nothing, has another object directory, and grants sessions above those of the old one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Set
+
+from whole_system.network import Network
+from whole_system.tasks import Task, key_of, split
+from whole_system.world import Process, World
+
+from scaler_appliance.core.effects import (
+    Effect,
+    Forget,
+    Log,
+    RemoveObject,
+    Send,
+    SendChunk,
+    SpillObject,
+    Stop,
+    StoreChunk,
+)
+from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.state import Settings
+from scaler_protocol import messages as m
+from scaler_protocol.session.ids import SESSION_SHIFT
+
+TIMEOUT_SECONDS = 5.0
+DOWN_SECONDS = (0.0, 0.5, 4.0)
+CHUNK_BYTES = 30_000
+_FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
+
+
+class SchedulerHost(Process):
+    def __init__(self, world: World, network: Network, tasks: Dict[int, Task]) -> None:
+        super().__init__(world)
+        random = world.random
+        self.tasks = tasks
+        self.network = network
+        network.scheduler = self
+        self.files: Dict[str, bytes] = {}  # by path; peers on the same host see them; they go with the scheduler
+        self.is_up = False
+        self.generation = 0
+        self.last_session = 0
+        self.storage_losses = 0
+        self.stopped = ""
+        self._bursts = random.choice(((0.0, 0.0, 0.001), (0.0, 0.005), (0.01, 0.1)))
+        self._settings = Settings(
+            client_timeout_seconds=TIMEOUT_SECONDS,
+            worker_timeout_seconds=TIMEOUT_SECONDS,
+            heartbeat_interval_seconds=1.0,
+            protected=False,
+            maximum_attempts=random.choice((1, 2, 4)),
+            client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
+            client_bytes_in_flight=random.choice((0, 100_000, 1 << 28)),
+            object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
+            chunk_bytes=CHUNK_BYTES,
+        )
+        self.maximum_attempts = self._settings.maximum_attempts
+        self._start()
+        world.every(1.0, lambda: self.is_up and self._do(self._on_timer))
+
+    def _start(self) -> None:
+        self.generation += 1
+        self.directory = f"/shared/{self.generation}"
+        self.core = SchedulerCore(
+            self._settings._replace(
+                last_session=self.last_session,
+                object_directory=self.directory,
+                scheduler_id=self.generation.to_bytes(16, "little"),
+            )
+        )
+        self._on_disk: Set[int] = set()
+        self._spills: Set[int] = set()
+        self._receiving: Dict[int, bytearray] = {}
+        self._ended_sessions: Set[int] = set()
+        self._gone: List[bytes] = []
+        self._is_tick_due = False
+        self.is_up = True
+
+    def crash(self) -> None:
+        """It is killed; another one takes its place, and knows nothing."""
+        self.world.say("scheduler crashes")
+        self.last_session = self.core.state.last_session
+        self.is_up = False
+        self.network.end_all()
+        self.files = {}
+        self.directory = ""
+        self.world.after(self.world.random.choice(DOWN_SECONDS), self._start)
+
+    def has_directory(self, path: str) -> bool:
+        """Whether the directory of a file is there: that of a dead scheduler is not."""
+        return bool(self.directory) and path.startswith(self.directory + "/")
+
+    def path(self, object_id: int) -> str:
+        return f"{self.directory}/{object_id:016x}"
+
+    # Input ----------------------------------------------------------------------------------------------------------
+
+    def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
+        if self.is_up:
+            self.core.on_message(self.world.now, name, message, payload)
+            self._decide_soon()
+
+    def on_peer_gone(self, name: bytes) -> None:
+        if self.is_up:
+            self.core.on_peer_gone(self.world.now, name)
+            self._decide_soon()
+
+    def on_congestion(self, name: bytes, is_congested: bool) -> None:
+        core = self.core
+
+        def tell() -> None:
+            if self.is_up and core is self.core:
+                core.on_congestion(self.world.now, name, is_congested)
+                self._decide_soon()
+
+        self.after(0.0, tell)
+
+    def shut_down(self) -> None:
+        self.core.shut_down(self.world.now, "the end")
+        self._settle()
+
+    def _decide_soon(self) -> None:
+        if not self._is_tick_due:
+            self._is_tick_due = True
+            core = self.core
+            self.after(
+                self.world.random.choice(self._bursts), lambda: self.is_up and core is self.core and self._settle()
+            )
+
+    def _on_timer(self) -> None:
+        self._settle()
+        sessions, self._ended_sessions = self._ended_sessions, set()
+        for path in list(self.files) if sessions else ():
+            name = path.rpartition("/")[2]
+            if path.startswith(self.directory + "/") and not name.startswith("new-"):
+                object_id = int(name, 16)
+                if object_id >> SESSION_SHIFT in sessions and self.core.state.objects.find(object_id) is None:
+                    self._remove_file(object_id)
+
+    # Output ---------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        self._is_tick_due = False
+        if self.stopped:
+            return
+        self.core.tick(self.world.now)
+        self.core.state.check_invariants()
+        effects = self.core.take_effects()
+        while effects:
+            for effect in effects:
+                self._perform(effect)
+            effects = self.core.take_effects()
+
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._send(effect.peer, effect.message, b"".join(effect.payload))
+        elif isinstance(effect, SendChunk):
+            self._send_chunk(effect)
+        elif isinstance(effect, StoreChunk):
+            self._store_chunk(effect)
+        elif isinstance(effect, SpillObject):
+            assert effect.object_id not in self._spills
+            self._spills.add(effect.object_id)
+            core = self.core
+            self.after(self.world.random.choice((0.0, 0.02, 1.0)), lambda: self._spill(core, effect.object_id))
+        elif isinstance(effect, RemoveObject):
+            self._remove_file(effect.object_id)
+        elif isinstance(effect, Forget):
+            self._ended_sessions.add(effect.session)
+            connection = self.network.connections.get(effect.peer)
+            if connection is not None:
+                connection.drop_unsent()
+        elif isinstance(effect, Stop):
+            assert not self.stopped, "the scheduler stops once"
+            self.stopped = effect.reason
+        else:
+            assert isinstance(effect, Log)
+            self.world.say("scheduler:", effect.text)
+            assert "broke the protocol" not in effect.text, effect.text
+
+    def _send(self, name: bytes, message: Any, payload: bytes) -> None:
+        if isinstance(message, m.Refusal):
+            assert message.reason in _FAULTLESS, f"{name!r} is refused: {message.message}"
+        elif isinstance(message, m.Task):
+            offset = 0
+            for size in message.payload_sizes:
+                self.tasks[key_of(split(payload[offset : offset + size])[1])].sent_count += 1
+                offset += size
+        self.network.send_down(name, message, payload)
+
+    # Files ----------------------------------------------------------------------------------------------------------
+
+    def _send_chunk(self, effect: SendChunk) -> None:
+        content = self._receiving.get(effect.object_id)
+        found = self.files.get(self.path(effect.object_id)) if content is None else bytes(content)
+        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
+        chunk = b"" if found is None else found[effect.offset : effect.offset + effect.length]
+        if found is None or len(chunk) < effect.length:
+            response.status = m.ObjectResponseStatus.MISSING
+            chunk = b""
+        self._send(effect.peer, response, chunk)
+
+    def _store_chunk(self, effect: StoreChunk) -> None:
+        object_id, now, core = effect.object_id, self.world.now, self.core
+        if self.world.fault("storage_lost"):
+            self.world.say("storage lost", hex(object_id))
+            self.storage_losses += 1
+            self._remove_file(object_id)
+            core.on_object_unreadable(now, object_id)
+            return
+        if effect.offset and object_id not in self._receiving:
+            core.on_object_unreadable(now, object_id)  # what came before it could not be kept
+            return
+        if not effect.offset and effect.on_disk:
+            if self.world.fault("disk_full"):
+                core.on_object_spill_failed(now, object_id, "no space left")
+            else:
+                self._on_disk.add(object_id)
+        elif not effect.offset and self.world.fault("memory_full"):
+            self._on_disk.add(object_id)
+            core.on_object_spilled(now, object_id)
+        content = self._receiving.setdefault(object_id, bytearray())
+        assert len(content) == effect.offset
+        content += effect.chunk
+        assert effect.is_last == (len(content) == effect.size)
+        if effect.is_last:
+            self.files[self.path(object_id)] = bytes(self._receiving.pop(object_id))
+
+    def _spill(self, core: SchedulerCore, object_id: int) -> None:
+        if core is not self.core or not self.is_up or object_id not in self._spills:
+            return
+        self._spills.discard(object_id)
+        if core.state.objects.find(object_id) is None:
+            return
+        if self.world.fault("disk_full"):
+            core.on_object_spill_failed(self.world.now, object_id, "no space left")
+        else:
+            self._on_disk.add(object_id)
+            core.on_object_spilled(self.world.now, object_id)
+        self._decide_soon()
+
+    def _remove_file(self, object_id: int) -> None:
+        self.files.pop(self.path(object_id), None)
+        self._receiving.pop(object_id, None)
+        self._on_disk.discard(object_id)
+        self._spills.discard(object_id)

@@ -1,0 +1,171 @@
+"""One run of a whole system: users, clients, the scheduler and workers, first with faults, then without.
+
+What a run shows: every future ends once and as it may (`futures`); when all is calm, everything ends in time; and when
+all clients have left, nothing is kept for any of them anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Sequence
+
+from whole_system.network import Network, Peer
+from whole_system.scheduler_host import SchedulerHost
+from whole_system.tasks import Task
+from whole_system.users import User
+from whole_system.worker_host import WorkerHost
+from whole_system.world import Plan, World
+
+from scaler_protocol.session.effects import EndCause
+
+LIVENESS_SECONDS = 600.0
+
+
+class Summary(NamedTuple):
+    events: int
+    outcomes: int
+    seconds: float  # of virtual time
+
+
+class System:
+    def __init__(self, plan: Plan) -> None:
+        self.world = World(plan)
+        random = self.world.random
+        self.network = Network(self.world)
+        self.tasks: Dict[int, Task] = {}
+        self.scheduler = SchedulerHost(self.world, self.network, self.tasks)
+        self.users: List[User] = []
+        self.workers: List[WorkerHost] = []
+        self._all_workers: List[WorkerHost] = []
+        self._names = 0
+        self.outcomes = 0
+        most = plan.peers or 3
+        for _ in range(min(most, random.choice((1, 1, 2, 3)))):
+            self._add_user()
+        for _ in range(min(most, random.choice((1, 1, 2, 3)))):
+            self._add_worker()
+
+    def new_task(self, function: bytes, contents: Sequence[bytes], needed: Sequence[Task]) -> Task:
+        task = Task(len(self.tasks) + 1, function, contents, needed)
+        self.tasks[task.key] = task
+        return task
+
+    @property
+    def has_lost_bytes(self) -> bool:
+        """Whether some disk or memory has failed, so that objects may be missing."""
+        return bool(self.scheduler.storage_losses or any(each.chunk_failures for each in self._all_workers))
+
+    def _name(self, kind: str) -> str:
+        self._names += 1
+        return f"{kind}-{self._names}"
+
+    def _add_user(self) -> None:
+        self.users.append(User(self, self._name("client")))
+
+    def _add_worker(self) -> None:
+        worker = WorkerHost(self.world, self.scheduler, self.tasks, self._name("worker"))
+        self.workers.append(worker)
+        self._all_workers.append(worker)
+
+    # The phase with faults ------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        world, random = self.world, self.world.random
+        if world.is_calm:
+            return
+        if self.scheduler.is_up and world.fault("restart"):
+            self.scheduler.crash()
+        if world.fault("scheduler_pause"):
+            self.scheduler.pause(random.choice((0.3, 3.0, 8.0)))
+        peers: List[Peer] = [*(user.host for user in self.users), *self.workers]
+        self.network.disturb([peer for peer in peers if peer.is_alive])
+        for worker in self.workers:
+            if worker.is_alive:
+                worker.misfortune()
+        self._replace_workers(0.3)
+        for user in list(self.users):
+            if not user.host.is_alive or user.host.ended is not None:
+                self.users.remove(user)
+                self._add_user()
+            else:
+                user.act()
+
+    def _replace_workers(self, rate: float) -> None:
+        for worker in list(self.workers):
+            if not worker.is_alive and self.world.random.random() < rate:
+                self.workers.remove(worker)
+                self._add_worker()
+
+    # The run --------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Summary:
+        world = self.world
+        world.every(world.random.choice((0.1, 0.25)), self._step)
+        world.run(world.safety_seconds)
+        world.say("calm")
+        world.is_calm = True
+        calm_since = world.now
+        world.every(0.5, lambda: self._replace_workers(1.0))
+        world.run(world.now + LIVENESS_SECONDS, self._is_done)
+        assert self._is_done(), self._what_is_left()
+        for user in self.users:
+            if user.host.ended is not None and world.now > calm_since + 2 * user.host.give_up_seconds:
+                assert user.host.ended.cause is not EndCause.REFUSED
+        self._check_clients()
+        self._leave()
+        return Summary(world.events, self.outcomes, world.now)
+
+    def _is_done(self) -> bool:
+        return self.scheduler.is_up and all(user.is_done for user in self.users)
+
+    def _what_is_left(self) -> str:
+        left = []
+        for user in self.users:
+            if not user.is_done:
+                host = user.host
+                ids = [(key, future._task_id) for key, future in user.unfinished.items()]
+                left.append(f"{host.name} {host.session.state}: {ids}, {len(host.open_askers)} askers")
+        return f"unfinished after {LIVENESS_SECONDS:.0f} s: {'; '.join(left)}"
+
+    def _live_hosts(self) -> List[User]:
+        return [user for user in self.users if user.host.is_alive and user.host.ended is None]
+
+    def _check_clients(self) -> None:
+        """With all futures ended, and everything let go, clients keep nothing."""
+        world = self.world
+        for user in self._live_hosts():
+            user.let_go_of_all()
+        world.run(world.now + 3.0)
+        for user in self._live_hosts():
+            user.host.check_all_is_free()
+
+    def _leave(self) -> None:
+        """All clients leave; then nothing is left of them."""
+        world, scheduler = self.world, self.scheduler
+        for user in self._live_hosts():
+            user.host.leave()
+        world.run(world.now + 120.0, self._is_empty)  # workers that have lost their session are back by then, too
+        state = scheduler.core.state
+        assert not state.clients, f"clients are left: {[each.label for each in state.clients.values()]}"
+        assert not len(state.ready) and not state.dispatches and not state.nodes_waiting and not state.running
+        assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]
+        world.run(world.now + 3.0)
+        assert not scheduler.files, f"files are left: {list(scheduler.files)}"
+        for worker in self.workers:
+            if worker.is_alive:
+                worker.check_all_is_free()
+        scheduler.shut_down()
+        world.run(world.now + 15.0, lambda: bool(scheduler.stopped))
+        assert scheduler.stopped, "the scheduler does not stop"
+
+    def _is_empty(self) -> bool:
+        state = self.scheduler.core.state
+        return not (state.clients or state.dispatches or len(state.objects) or self.scheduler.files) and all(
+            each.core.tasks.is_empty and each.core.session.number in state.workers
+            for each in self.workers
+            if each.is_alive
+        )
+
+
+def simulate(plan: Plan) -> Summary:
+    """Run one system. Raises AssertionError, or whatever a core raises, if something is wrong."""
+    return System(plan).run()

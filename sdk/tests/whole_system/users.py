@@ -1,0 +1,290 @@
+"""Simulated users: each has a client, and calls it as programs do.
+
+Rules: what a user may not do by the real API, it does not do here. It draws at each step what it does next; when all is
+calm it waits for what it has, and does nothing new.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from whole_system.client_host import ClientHost
+from whole_system.futures import Future
+from whole_system.tasks import Task
+from whole_system.world import World
+
+from scaler.client.core import commands as c
+from scaler.client.core.kept_objects import KeptObject
+from scaler.client.core.outbox import GraphRun
+from scaler.values.sizes import INLINE_BYTES
+from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from whole_system.system import System
+
+BY_DEPENDENCY = b"\x01"
+QUESTION_SECONDS = 2.0
+
+
+class User:
+    def __init__(self, system: System, name: str) -> None:
+        self.system = system
+        self.world: World = system.world
+        self.host = ClientHost(self.world, system.scheduler, name)
+        self.unfinished: Dict[int, Future] = {}  # by key of the task
+        self._functions: List[KeptObject] = []
+        self._objects: List[KeptObject] = []
+        self._contents: Dict[int, bytes] = {}  # of objects, by id
+        self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
+        self._submissions: List[Future] = []  # that hold functions and objects until the scheduler takes one more task
+        self._is_submitting = 0  # tasks that wait for room
+
+    @property
+    def is_done(self) -> bool:
+        host = self.host
+        return (
+            not host.is_alive
+            or host.ended is not None
+            or not (self.unfinished or host.open_askers or host.core is None or host._commands or self._is_submitting)
+        )
+
+    # Acting ---------------------------------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """One step of its program."""
+        world, host = self.world, self.host
+        if world.fault("client_crash"):
+            host.crash()
+            return
+        if world.fault("pause"):
+            host.pause(world.random.choice((0.3, 2.0, 8.0)))
+        if not host.is_open:
+            return
+        if world.uses("leave"):
+            host.leave()
+            return
+        if len(self.unfinished) < 60:
+            self._submit()
+        self._change_minds()
+
+    def _submit(self) -> None:
+        world = self.world
+        for _ in range(world.random.choice((1, 1, 2, 5, 12))):
+            if world.uses("predecessors") and self._in_hand():
+                self._submit_dependant()
+            elif world.uses("objects"):
+                self._submit_with_objects([])
+            elif world.uses("large_arguments"):
+                self._submit_with_large_arguments()
+            elif world.uses("graphs"):
+                self._submit_graph()
+            else:
+                self._submit_plain()
+
+    def _change_minds(self) -> None:
+        """Cancel, clear, let go, ask."""
+        world, host, random = self.world, self.host, self.world.random
+        in_hand = self._in_hand()
+        if world.uses("cancel") and in_hand:
+            futures = random.sample(in_hand, min(len(in_hand), random.choice((1, 1, 3))))
+            self._want_cancelled(futures)
+            host.hand_over(c.Cancel(futures, world.uses("force")))  # type: ignore[arg-type]
+        if world.uses("give_up") and in_hand:
+            future = random.choice(in_hand)
+            self._want_cancelled([future])
+            host.hand_over(c.GiveUp([future]))  # type: ignore[list-item]
+        if world.uses("cancel_all"):
+            self._want_cancelled(list(self.unfinished.values()))
+            host.hand_over(c.CancelAll(host.asker()))
+        self._submissions = [each for each in self._submissions if not (each.is_in_hand or each.kind)]
+        if world.uses("clear") and not self._submissions:
+            self._want_cancelled(list(self.unfinished.values()))
+            host.hand_over(c.Clear([each.object_id for each in self._objects]))
+            self._objects.clear()
+        if world.uses("let_go") and not self._submissions:
+            self._let_go()
+        if world.uses("questions"):
+            self._ask(m.InfoRequest())
+        if world.uses("drain") and not world.is_calm:
+            workers = [each.name for each in self.system.workers if each.is_alive]
+            if workers:
+                self._ask(m.WorkerShutdown(name=random.choice(workers), is_draining=random.random() < 0.7))
+
+    def _in_hand(self) -> List[Future]:
+        return [future for future in self.unfinished.values() if future.is_in_hand]
+
+    def _want_cancelled(self, futures: List[Future]) -> None:
+        for future in futures:
+            future.task.is_cancel_wanted = True
+
+    def _let_go(self) -> None:
+        random = self.world.random
+        for held in (self._objects, self._functions):
+            if held and random.random() < 0.5:
+                self.host.hand_over(c.LetGo([held.pop(random.randrange(len(held))).object_id]))
+
+    def _ask(self, question: Any) -> None:
+        host = self.host
+        asker = host.asker()
+        host.hand_over(c.Ask(question, asker))
+
+        def lose_patience() -> None:
+            if asker in host.open_askers:
+                del host.open_askers[asker]
+                asker.put = lambda answer: None  # type: ignore[method-assign]  # it comes too late
+                host.hand_over(c.ForgetQuestion(asker))
+
+        host.after(QUESTION_SECONDS, lose_patience)
+
+    def let_go_of_all(self) -> None:
+        for held in (self._objects, self._functions):
+            if held:
+                self.host.hand_over(c.LetGo([each.object_id for each in held]))
+                held.clear()
+
+    # Tasks ----------------------------------------------------------------------------------------------------------
+
+    def _task(self, function: KeptObject, contents: List[bytes], needed: List[Task]) -> Task:
+        world, random = self.world, self.world.random
+        task = self.system.new_task(self._contents[function.object_id], contents, needed)
+        task.is_raising = world.uses("raising")
+        if world.uses("large_results"):
+            task.is_large = True
+            task.result_bytes = random.choice((10, 70_001))
+        elif world.uses("large_results"):
+            task.result_bytes = random.choice((100, 60_000))
+        task.seconds = random.choice((0.0, 0.001, 0.03)) if not world.uses("long_tasks") else random.choice((0.1, 1.5))
+        task.is_blocking = world.uses("blocking")
+        return task
+
+    def _with_options(self, task: Task) -> Optional[m.TaskOptions]:
+        world = self.world
+        task.at_most_once = world.uses("at_most_once")
+        task.retries = world.random.choice((1, 3)) if world.uses("retries") and not task.at_most_once else 0
+        priority = world.random.choice((0, 0, 0, 1))
+        key = (task.at_most_once, task.retries, priority)
+        if key == (False, 0, 0):
+            return None
+        if key not in self._options:
+            self._options[key] = m.TaskOptions(at_most_once=task.at_most_once, retries=task.retries, priority=priority)
+        return self._options[key]
+
+    def _function(self) -> KeptObject:
+        random = self.world.random
+        if not self._functions or (len(self._functions) < 3 and random.random() < 0.3):
+            content = b"function %d" % random.randrange(1 << 30)
+            made = self.host.send_object(content, m.ObjectKind.FUNCTION)
+            self._contents[made.object_id] = content
+            self._functions.append(made)
+        return random.choice(self._functions)
+
+    def _future(self, task: Task, resubmit: Optional[Callable[[Future], None]] = None) -> Future:
+        future = self.unfinished[task.key] = Future(self, task, resubmit)
+        return future
+
+    def _submit_plain(self) -> None:
+        function = self._function()
+        task = self._task(function, [], [])
+        options = self._with_options(task)
+        if self.world.uses("stale_functions") and not self._submissions:  # another thread lets it go meanwhile
+            self._functions.remove(function)
+            self.host.hand_over(c.LetGo([function.object_id]))
+
+        def again(future: Future) -> None:
+            if self.host.is_open:
+                made = self.host.send_object(task.function, m.ObjectKind.FUNCTION)
+                self._contents[made.object_id] = task.function
+                self._functions.append(made)
+                self.host.submit_plain(future, made.object_id, options)
+            else:
+                self.unfinished.pop(task.key, None)
+
+        future = self._future(task, again)
+        future.is_in_hand = False
+        self.host.submit_plain(future, function.object_id, options)
+
+    def _object(self) -> KeptObject:
+        world, random = self.world, self.world.random
+        if not self._objects or (len(self._objects) < 4 and random.random() < 0.4):
+            size = INLINE_BYTES + 100 if world.uses("large_objects") else random.choice((0, 10, 1000))
+            content = (b"object %d" % random.randrange(1 << 30)).ljust(size, b".") if size else b""
+            made = self.host.send_object(content)
+            self._contents[made.object_id] = content
+            self._objects.append(made)
+        return random.choice(self._objects)
+
+    def _submit_with_objects(self, needed: List[Future]) -> None:
+        count = self.world.random.choice((0, 1, 2)) if needed else self.world.random.choice((1, 1, 3))
+        objects = [self._object() for _ in range(count if self.world.rates["objects"] else 0)]
+        self._submit_general(objects, needed, b"")
+
+    def _submit_dependant(self) -> None:
+        random, in_hand = self.world.random, self._in_hand()
+        self._submit_with_objects(random.sample(in_hand, min(len(in_hand), random.choice((1, 1, 2, 4)))))
+
+    def _submit_with_large_arguments(self) -> None:
+        """The arguments are an object that the task alone holds; first there has to be room."""
+        content = (b"arguments %d" % self.world.random.randrange(1 << 30)).ljust(INLINE_BYTES + 7, b".")
+        self._is_submitting += 1
+
+        def go_on(answer: Any) -> None:
+            self._is_submitting -= 1
+            if answer is not None and self.host.is_open:
+                self._submit_general([], [], content)
+
+        self.host.hand_over(c.AwaitRoom(self.host.asker(go_on)))
+
+    def _submit_general(self, objects: List[KeptObject], needed: List[Future], arguments: bytes) -> None:
+        host = self.host
+        function = self._function()
+        contents = [self._contents[each.object_id] for each in objects]
+        task = self._task(function, [arguments, *contents] if arguments else contents, [each.task for each in needed])
+        options = self._with_options(task)
+        dependencies = [each.object_id for each in objects]
+        if arguments:
+            dependencies.insert(0, host.send_object(arguments, m.ObjectKind.ARGUMENTS).object_id)
+        future = self._future(task)
+        self._submissions.append(future)
+        command = c.SubmitTask(
+            future,  # type: ignore[arg-type]
+            function.object_id,
+            task.payload,
+            options,
+            dependencies,
+            needed,  # type: ignore[arg-type]
+            len(arguments),
+        )
+        host.submit(command)
+
+    def _submit_graph(self) -> None:
+        """Nodes that need some of the nodes before them; a few are targets."""
+        world, random, host = self.world, self.world.random, self.host
+        count = random.choice((1, 2, 5, 9))
+        tasks: List[Task] = []
+        columns = m.GraphTask(payload_sizes=array("I"), functions=array("Q"))
+        columns.predecessor_offsets, columns.predecessors = array("I", [0]), array("I")
+        columns.dependency_counts, columns.dependencies = array("H"), array("Q")
+        functions: Dict[int, KeptObject] = {}
+        first = self._task(self._function(), [], [])  # whose options all nodes have
+        options = self._with_options(first)
+        for position in range(count):
+            function = self._function()
+            functions[function.object_id] = function
+            places = sorted(random.sample(range(position), min(position, random.choice((0, 1, 2)))))
+            objects = [self._object()] if world.uses("objects") else []
+            contents = [self._contents[each.object_id] for each in objects]
+            task = self._task(function, contents, [tasks[place] for place in places])
+            task.at_most_once, task.retries = first.at_most_once, first.retries
+            tasks.append(task)
+            columns.payload_sizes.append(len(task.payload))
+            columns.functions.append(function.object_id)
+            columns.predecessors.extend(places)
+            columns.predecessor_offsets.append(len(columns.predecessors))
+            columns.dependency_counts.append(len(objects))
+            columns.dependencies.extend(each.object_id for each in objects)
+        chosen = sorted({count - 1, random.randrange(count)})
+        columns.targets, columns.options = array("I", chosen), options if options is not None else m.TaskOptions()
+        run = GraphRun(columns, b"".join(task.payload for task in tasks), list(functions.values()))
+        targets = {position: self._future(tasks[position]) for position in chosen}
+        host.hand_over(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))  # type: ignore[arg-type]

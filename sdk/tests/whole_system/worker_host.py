@@ -1,0 +1,305 @@
+"""A worker's program around the real core of its agent: connection, processors, files, and its death.
+
+Rules: as in the real shell, events change the core, and what follows from a round of them is done once, in `_turn`.
+File operations are answered in the order in which they were asked for, at once or later.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from whole_system.network import Peer
+from whole_system.processors import Processor
+from whole_system.scheduler_host import SchedulerHost
+from whole_system.tasks import Task
+from whole_system.world import Pipe, World
+
+from scaler.values.code_notes import CodeNote
+from scaler.worker import frames
+from scaler.worker.agent.core.agent_core import AgentCore
+from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.effects import (
+    ERROR,
+    Deliver,
+    EndProcessors,
+    FindObject,
+    Finish,
+    ImportModule,
+    KeepResult,
+    KillProcessor,
+    Log,
+    MeasureMemory,
+    MeasureProcesses,
+    OpenObjects,
+    ReadChunk,
+    ReadNote,
+    RemoveFiles,
+    RemoveLeftovers,
+    Send,
+    SpawnProcessor,
+    StopProcessor,
+    WriteChunk,
+)
+from scaler.worker.agent.core.heartbeats import ProcessUsage
+from scaler.worker.frames import Frame, FrameKind
+from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol.session.effects import Connect, Disconnect
+from scaler_protocol.session.peer_session import NEVER
+
+
+class WorkerHost(Peer):
+    def __init__(self, world: World, scheduler: SchedulerHost, tasks: Dict[int, Task], name: str) -> None:
+        super().__init__(world)
+        random = world.random
+        self.name = name
+        self.tasks = tasks
+        self.is_stopping = False
+        self.exit_code: Optional[int] = None
+        self.chunk_failures = 0
+        self.is_shared = world.uses("shared_files")
+        self.files: Dict[str, bytes] = {}
+        self.processors: Dict[int, Processor] = {}
+        self._scheduler = scheduler
+        self._pages: Dict[int, memoryview] = {}
+        self._next_process = 1
+        self._timer_at = NEVER
+        self._frame_seconds = random.choice((0.0, 0.0005, 0.005))
+        self._disk = Pipe(self, self._operate, lambda: random.choice((0.0, 0.05)) if world.fault("slow_disk") else 0.0)
+        self._is_over = False
+        settings = WorkerSettings(
+            address="tcp://scheduler:1",
+            slots=random.choice((1, 1, 2, 4)),
+            heartbeat_interval_seconds=1.0,
+            garbage_collect_interval_seconds=random.choice((0.7, 30.0)),
+            object_retention_seconds=random.choice((0.5, 3600.0)),
+            death_timeout_seconds=random.choice((10.0, 300.0)),
+        )
+        identity = AgentIdentity(name, "host", 77, "Python")
+        self.core = AgentCore(settings, identity, self.page, lambda *_: b"too large", random.random)
+        self.core.start(world.now)
+        self._turn()
+
+    def page(self, number: int) -> memoryview:
+        return self._pages.setdefault(number, memoryview(bytearray(8)).cast("Q"))
+
+    def frame_delay(self) -> float:
+        return self.world.random.random() * self._frame_seconds
+
+    # Its life -------------------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """The whole program is killed."""
+        self.world.say(self.name, "crashes")
+        self._end()
+
+    def stop(self) -> None:
+        """A signal asks it to stop."""
+        self.is_stopping = True
+        self.core.on_stop_requested("asked to stop", self.world.now)
+        self._turn()
+
+    def misfortune(self) -> None:
+        world = self.world
+        if world.fault("worker_crash"):
+            self.crash()
+        elif world.fault("pause"):
+            self.pause(world.random.choice((0.3, 2.0, 8.0)))
+        elif world.fault("stop_worker") and not self.is_stopping:
+            self.stop()
+
+    def _end(self) -> None:
+        self.is_alive = False
+        for processor in self.processors.values():
+            processor.die("its worker ended")
+        self.processors.clear()
+        self.files.clear()
+        for path in [path for path in self._scheduler.files if path.rpartition("/")[2].startswith(self._token)]:
+            del self._scheduler.files[path]
+        self.drop()
+
+    @property
+    def _token(self) -> str:
+        return f"new-{self.name}-"
+
+    # Turns ----------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        core = self.core
+        core.finish_turn(self.world.now)
+        while core.effects and self.is_alive:
+            for effect in core.take_effects():
+                self._perform(effect)
+            core.finish_turn(self.world.now)
+        if core.next_time < self._timer_at and self.is_alive:
+            self._timer_at = core.next_time
+            at = self._timer_at
+            self.at(at, lambda: self._on_time(at))
+
+    def _on_time(self, at: float) -> None:
+        if at == self._timer_at:
+            self._timer_at = NEVER
+            self.core.on_time(self.world.now)
+            self._turn()
+
+    def _perform(self, effect: Any) -> None:
+        core = self.core
+        if isinstance(effect, Send):
+            self.send(effect.message, effect.payload)
+        elif isinstance(effect, Deliver):
+            processor = self.processors.get(effect.number)
+            if processor is not None:
+                data = frames.join(effect.buffers)
+                _, kind, flags = frames.HEADER.unpack_from(data)
+                processor.inbox.send(Frame(kind, flags, data[frames.HEADER.size :]))
+        elif isinstance(effect, Connect):
+            self.connect(self._scheduler.network)
+        elif isinstance(effect, Disconnect):
+            self.drop()
+        elif isinstance(effect, SpawnProcessor):
+            self._spawn(effect)
+        elif isinstance(effect, KillProcessor):
+            processor = self.processors.get(effect.number)
+            if processor is not None:
+                processor.after(self.frame_delay(), lambda: processor.die("was ended by signal 9 (SIGKILL)"))
+        elif isinstance(effect, StopProcessor):
+            processor = self.processors.get(effect.number)
+            if processor is not None:
+                processor.inbox.send(Frame(FrameKind.STOP, 0, b""))
+        elif isinstance(effect, EndProcessors):
+            for processor in self.processors.values():
+                processor.die("its worker leaves")
+            self.processors.clear()
+        elif isinstance(effect, MeasureProcesses):
+            usages = {each: ProcessUsage(1, 2) for each in effect.process_ids}
+            core.on_processes_measured(usages, 3, self.world.now)
+        elif isinstance(effect, MeasureMemory):
+            core.on_memory_measured({})
+        elif isinstance(effect, Log):
+            self.world.say(self.name, effect.text)
+            assert effect.level < ERROR or "contradict" not in effect.text, effect.text
+        elif isinstance(effect, Finish):
+            self.exit_code = effect.exit_code
+            self._end()
+        elif not isinstance(effect, ImportModule):
+            self._disk.send(effect)
+
+    # Processors -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, effect: SpawnProcessor) -> None:
+        assert effect.number not in self.processors, "a number is used again before its processor has ended"
+        process_id, self._next_process = self._next_process, self._next_process + 1
+        processor = self.processors[effect.number] = Processor(self, effect.number, process_id)
+
+        def start() -> None:
+            if processor.is_alive:
+                self.core.on_processor_started(processor.number, processor.process_id)
+                processor.start()
+                self._turn()
+
+        self.after(effect.delay_seconds + self.frame_delay(), start)
+
+    def on_frame(self, processor: Processor, frame: Frame) -> None:
+        if self.processors.get(processor.number) is processor:
+            self.core.on_frames(processor.number, [frame])
+            self._turn()
+
+    def on_processor_ended(self, processor: Processor, description: str) -> None:
+        if self.processors.get(processor.number) is processor:
+            del self.processors[processor.number]
+            self.core.on_processor_died(processor.number, description, self.world.now)
+            self._turn()
+
+    def on_task_started(self, task: Task, instance: int) -> None:
+        task.start_count += 1
+        self.world.say(self.name, "starts task", task.key, "instance", instance)
+        assert not task.at_most_once or task.start_count == 1, f"task {task.key} may run at most once"
+
+    # Files ----------------------------------------------------------------------------------------------------------
+
+    def _store(self, path: str) -> Dict[str, bytes]:
+        if not path.startswith("/shared/"):
+            return self.files
+        return self._scheduler.files if self._scheduler.has_directory(path) else {}
+
+    def read(self, path: str) -> Optional[bytes]:
+        return self._store(path).get(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        self._store(path)[path] = content
+
+    def _operate(self, effect: Any) -> None:
+        core, now = self.core, self.world.now
+        if isinstance(effect, OpenObjects):
+            directory = effect.directory if self.is_shared else "/own"
+            core.on_objects_opened(self.is_shared, f"{directory}/{self._token}", now)
+        elif isinstance(effect, FindObject):
+            core.on_object_found(effect.object_id, self.read(effect.path) is not None)
+        elif isinstance(effect, WriteChunk):
+            self._write_chunk(effect)
+        elif isinstance(effect, ReadChunk):
+            content = self.read(effect.path)
+            if content is None:
+                core.on_chunk_read(effect.object_id, effect.offset, effect.length, b"", "No such file")
+            else:
+                chunk = content[effect.offset : effect.offset + effect.length]
+                core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)
+        elif isinstance(effect, ReadNote):
+            core.on_note_read(effect.function, CodeNote())
+        elif isinstance(effect, KeepResult):
+            content = self._store(effect.path).pop(effect.path, None)
+            if content is None:
+                core.on_result_kept(effect.object_id, effect.target, "No such file")
+            else:
+                self.write(effect.target, content)
+                core.on_result_kept(effect.object_id, effect.target)
+        elif isinstance(effect, RemoveFiles):
+            for path in effect.paths:
+                self._store(path).pop(path, None)
+        else:
+            assert isinstance(effect, RemoveLeftovers), effect
+            beginning = f"{self._token}{effect.process_id}-"
+            for files in (self.files, self._scheduler.files):
+                for path in [path for path in files if path.rpartition("/")[2].startswith(beginning)]:
+                    del files[path]
+        self._turn()
+
+    def _write_chunk(self, effect: WriteChunk) -> None:
+        core, path = self.core, f"/own/{effect.object_id:016x}"
+        if self.world.fault("worker_disk_full"):
+            self.chunk_failures += 1
+            self.files.pop(path, None)
+            core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
+            return
+        before = self.files.get(path, bytes(effect.size))
+        end = effect.offset + len(effect.chunk)
+        self.files[path] = before[: effect.offset] + bytes(effect.chunk) + before[end:]
+        core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+
+    # The scheduler --------------------------------------------------------------------------------------------------
+
+    def on_connected(self) -> None:
+        self.core.on_connected(self.world.now)
+        self._turn()
+
+    def on_connect_failed(self, reason: str) -> None:
+        self.core.on_connect_failed(reason, self.world.now)
+        self._turn()
+
+    def on_disconnected(self, reason: str) -> None:
+        self.core.on_disconnected(reason, self.world.now)
+        self._turn()
+
+    def on_message(self, message: Any, payload: bytes) -> None:
+        self.core.on_message(message, payload, self.world.now)
+        self._turn()
+
+    # In the end -----------------------------------------------------------------------------------------------------
+
+    def check_all_is_free(self) -> None:
+        """Once no client is there, nothing is kept for any."""
+        core = self.core
+        assert core.tasks.is_empty, f"{self.name} holds tasks"
+        objects = core.objects
+        for table in ("_inline", "_paths", "_sizes", "_fetches", "_kept", "_served", "_own_files", "_looked_for"):
+            assert not getattr(objects, table), f"{self.name} keeps {table} {getattr(objects, table)}"
+        assert not self.files, f"{self.name} has files {list(self.files)}"

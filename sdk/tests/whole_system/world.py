@@ -1,0 +1,240 @@
+"""What all parts of a simulated system share: chance, time, and what goes wrong.
+
+Rules:
+- All chance comes from the seed, and all time from the virtual clock: a run can be repeated exactly.
+- Swarm testing: each seed draws which faults happen and which features are used, each with a rate of its own. Whether
+  one is drawn does not depend on the others, so that the shrinker can switch them off one by one.
+- First comes a phase with faults, then a calm one, in which everything must finish.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+
+FAULTS: Dict[str, float] = {
+    "break": 0.05,  # of a connection, which both ends learn
+    "silence": 0.5,  # an end does not learn that a connection has broken
+    "partition": 0.05,
+    "one_way": 0.05,
+    "slow_reader": 0.3,
+    "pause": 0.05,
+    "scheduler_pause": 0.05,
+    "client_crash": 0.02,
+    "worker_crash": 0.03,
+    "processor_death": 0.05,
+    "restart": 0.06,
+    "disk_full": 0.3,
+    "memory_full": 0.3,
+    "storage_lost": 0.1,
+    "slow_disk": 1.0,
+    "worker_disk_full": 0.1,
+    "stop_worker": 0.02,
+}
+"""What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""
+
+FEATURES: Dict[str, float] = {
+    "objects": 0.6,
+    "large_objects": 0.5,
+    "large_arguments": 0.3,
+    "predecessors": 0.6,
+    "graphs": 0.3,
+    "cancel": 0.4,
+    "force": 0.5,
+    "cancel_all": 0.05,
+    "give_up": 0.1,
+    "clear": 0.05,
+    "let_go": 0.3,
+    "leave": 0.03,
+    "at_most_once": 0.3,
+    "retries": 0.5,
+    "raising": 0.2,
+    "large_results": 0.4,
+    "blocking": 0.2,
+    "long_tasks": 0.2,
+    "drain": 0.05,
+    "lone_tasks": 0.7,
+    "stale_functions": 0.2,
+    "questions": 0.1,
+    "shared_files": 0.6,
+}
+"""What users do, and the highest rate of each."""
+
+SAFETY_SECONDS = (2.0, 4.0, 8.0)
+MOST_EVENTS = 60_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Parameters:
+        off: faults and features that do not happen, whatever the seed says.
+        peers: how many clients, and how many workers, there are at most; 0: as the seed says.
+        safety_seconds: how long the phase with faults is; 0: as the seed says.
+    """
+
+    seed: int
+    off: FrozenSet[str] = frozenset()
+    peers: int = 0
+    safety_seconds: float = 0.0
+
+    def arguments(self) -> str:
+        """As arguments of `python -m whole_system`."""
+        text = f"{self.seed} 1"
+        if self.off:
+            text += f" --off {','.join(sorted(self.off))}"
+        if self.peers:
+            text += f" --peers {self.peers}"
+        if self.safety_seconds:
+            text += f" --seconds {self.safety_seconds:g}"
+        return text
+
+
+class World:
+    """Chance and time of one run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.random = Random(plan.seed)
+        self.rates = {name: self._rate(name, most) for name, most in (FAULTS | FEATURES).items()}
+        self.delay_seconds = self.random.choice((0.0005, 0.01, 0.2))
+        self.safety_seconds = plan.safety_seconds or self.random.choice(SAFETY_SECONDS)
+        self.now = 0.0
+        self.is_calm = False
+        self.events = 0
+        self.trace: Optional[List[str]] = None  # what happened, for who looks into a failure
+        self._heap: List[Tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def _rate(self, name: str, most: float) -> float:
+        if name in self.plan.off:
+            return 0.0
+        return Random(f"{self.plan.seed} {name}").choice((0.0, 0.0, most / 4, most))
+
+    # Chance ---------------------------------------------------------------------------------------------------------
+
+    def fault(self, name: str) -> bool:
+        """Whether a fault happens now."""
+        return not self.is_calm and self.random.random() < self.rates[name]
+
+    def uses(self, name: str) -> bool:
+        """Whether a feature is used now."""
+        return self.random.random() < self.rates[name]
+
+    def delay(self) -> float:
+        """How long a message takes."""
+        return self.random.expovariate(1 / self.delay_seconds)
+
+    # Time -----------------------------------------------------------------------------------------------------------
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (max(time, self.now), self._sequence, action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.at(self.now + seconds, action)
+
+    def every(self, seconds: float, action: Callable[[], None]) -> None:
+        def step() -> None:
+            action()
+            self.after(seconds, step)
+
+        self.after(seconds, step)
+
+    def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
+        """Let things happen until the time has come or `is_done`, which is asked now and then, says so."""
+        checked_at = self.now
+        while self._heap and self._heap[0][0] <= until:
+            if self.now >= checked_at + 0.05:
+                checked_at = self.now
+                if is_done():
+                    return
+            self.now, _, action = heapq.heappop(self._heap)
+            self.events += 1
+            assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
+            action()
+        self.now = max(self.now, until) if not is_done() else self.now
+
+    def say(self, what: str, *details: Any) -> None:
+        """Note what happens, if somebody wants to know."""
+        if self.trace is not None:
+            self.trace.append(f"{self.now:9.4f} {what} {' '.join(map(str, details))}")
+
+
+class Process:
+    """A program in the system: it may stand still for a while, or be killed."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_alive = True
+        self.paused_until = 0.0
+
+    def pause(self, seconds: float) -> None:
+        self.paused_until = max(self.paused_until, self.world.now + seconds)
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        """Do something then, unless it stands still or is dead."""
+        self.world.at(time, lambda: self._do(action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.at(self.world.now + seconds, action)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        if not self.is_alive:
+            return
+        if self.world.now < self.paused_until:
+            self.at(self.paused_until + 0.001, action)  # what has arrived meanwhile comes first
+        else:
+            action()
+
+
+class Pipe:
+    """Something that keeps its order, and takes time.
+
+    Parameters:
+        receiver: nothing arrives while it stands still.
+        deliver: called with each item.
+        delay: how long one takes.
+    """
+
+    def __init__(
+        self,
+        receiver: Process,
+        deliver: Callable[[Any], None],
+        delay: Callable[[], float],
+        reading_seconds: float = 0.0,
+    ) -> None:
+        self.world = receiver.world
+        self.queue: List[Any] = []
+        self.is_cut = False
+        self.held_until = 0.0
+        self.reading_seconds = reading_seconds
+        self._receiver = receiver
+        self._deliver = deliver
+        self._delay = delay
+        self._last_arrival = 0.0
+
+    def send(self, item: Any) -> None:
+        if self.is_cut:
+            return
+        self.queue.append(item)
+        arrival = max(self.world.now + self._delay(), self._last_arrival + self.reading_seconds, self.held_until)
+        self._last_arrival = arrival
+        self.world.at(arrival, self._pump)
+
+    def cut(self) -> None:
+        """What is under way is lost."""
+        self.is_cut = True
+        self.queue.clear()
+
+    def _pump(self) -> None:
+        if self.is_cut or not self.queue or not self._receiver.is_alive:
+            return
+        wait = max(self.held_until, self._receiver.paused_until)
+        if self.world.now < wait:
+            self.world.at(wait, self._pump)
+            return
+        self._deliver(self.queue.pop(0))
