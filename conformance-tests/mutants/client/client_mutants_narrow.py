@@ -262,3 +262,10 @@ class LeavesInSilence(ReferenceClient):
 class RoundsSequences(ReferenceClient):
     def on_heartbeat(self, message: Message) -> None:
         self.send("HeartbeatEcho", sequence=min(int(float(message.sequence)), 2**64 - 1))
+
+
+@mutant(breaks="SCL-SES-018", caught_by="client/session/a-request-to-drain-is-a-shutdown")
+class StaysToDrain(ReferenceClient):
+    def on_disconnect_request(self, message: Message) -> None:
+        if message.reason != "draining":
+            super().on_disconnect_request(message)

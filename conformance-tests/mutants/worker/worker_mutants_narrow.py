@@ -298,3 +298,16 @@ class ReportsWhenItHearsAHeartbeat(ReferenceWorker):
         for object_id in list(self.kept):
             self.on_served(object_id)
         super().on_heartbeat(message)
+
+
+@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/stops-while-it-drains")
+class DrainsToTheEnd(ReferenceWorker):
+    def on_shutdown(self) -> None:
+        if not (self.is_draining and self.running) or self.is_over:
+            super().on_shutdown()
+
+    is_over = False
+
+    def on_disconnect_request(self, message: Message) -> None:
+        self.is_over = message.message == GOODBYE
+        super().on_disconnect_request(message)

@@ -199,3 +199,12 @@ def all_bits_of_sequences_are_kept(bench: RoleBench) -> None:
     session.wait_until(lambda: len(session.echoes) >= len(wanted), "two HeartbeatEchos")
     came = [each.sequence for each in session.echoes]
     check(came == wanted, f"echoes of the sequences {wanted}", came)
+
+
+@case(covers=["SCL-SES-018"])
+def a_request_to_drain_is_a_shutdown(bench: RoleBench) -> None:
+    """Only workers drain: a client that is asked to answers and leaves, as for shutdown."""
+    session = bench.welcomed()
+    session.send("DisconnectRequest", reason="draining", message="the cluster stops")
+    session.expect("DisconnectResponse")
+    bench.expect_error(bench.submit_one())

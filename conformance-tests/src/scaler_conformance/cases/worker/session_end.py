@@ -62,3 +62,14 @@ def is_asked_to_leave_by_another_reason(bench: RoleBench) -> None:
     worker.send("DisconnectRequest", reason="leaving")
     worker.expect("DisconnectResponse")
     bench.expect_exit("the worker to end")
+
+
+@case(covers=["SCL-SES-018"])
+def stops_while_it_drains(bench: RoleBench) -> None:
+    """A worker that drains, and is then asked to leave at once, does not wait for its tasks any longer."""
+    worker = bench.welcomed()
+    worker.occupy([bench.hold() for _ in range(worker.hello.slots)])
+    worker.send("DisconnectRequest", reason="draining")
+    worker.send("DisconnectRequest", reason="shutdown", message="it took too long")
+    worker.expect("DisconnectResponse")
+    bench.expect_exit("the worker to end")
