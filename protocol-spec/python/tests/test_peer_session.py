@@ -265,6 +265,24 @@ def test_heartbeats_are_numbered_and_measure_half_the_way() -> None:
     assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=2000)]
 
 
+def test_an_echo_that_was_not_asked_for_measures_nothing() -> None:
+    peer = Peer().greeting()
+    peer.hear(m.Welcome(session=7))
+    peer.hear(m.HeartbeatEcho(sequence=0))
+    peer.take()
+    peer.session.on_time(peer.now)
+    assert peer.sent() == [m.Heartbeat(sequence=1)]
+
+
+def test_a_latency_that_a_heartbeat_cannot_say_is_the_largest_that_it_can() -> None:
+    peer = Peer(silence_timeout_seconds=1e6, heartbeat_interval_seconds=1e5).opened()
+    peer.now += 20_000.0
+    peer.hear(m.HeartbeatEcho(sequence=1))
+    peer.session.beat_soon(peer.now)
+    peer.session.on_time(peer.now)
+    assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=(1 << 32) - 1)]
+
+
 def test_the_schedulers_interval_goes_before_ours_while_its_session_lasts() -> None:
     peer = Peer().opened(heartbeat_interval_milliseconds=500)
     peer.sleep(2.1)

@@ -38,6 +38,8 @@ from scaler_protocol.wire import messages as m
 DEFAULT_SILENCE_TIMEOUT_SECONDS = 60.0
 NEVER = float("inf")
 
+_LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # that a Heartbeat can say
+
 _IN_SESSION = (SessionState.OPEN, SessionState.DRAINING)
 
 _OWN: FrozenSet[type] = frozenset(
@@ -275,8 +277,9 @@ class PeerSession:
         self._send(heartbeat)
 
     def _on_echo(self, now: float, echo: m.HeartbeatEcho) -> None:
-        if echo.sequence == self._sequence:
-            self._latency_microseconds = int((now - self._sent_at) * 500_000)
+        # An echo that was not asked for measures nothing; before the first heartbeat the sequence is 0.
+        if 0 < self._sequence == echo.sequence:
+            self._latency_microseconds = min(int((now - self._sent_at) * 500_000), _LARGEST_LATENCY_MICROSECONDS)
 
     def _on_welcome(self, now: float, welcome: m.Welcome) -> None:
         # SCL-SES-007
