@@ -139,6 +139,15 @@ def test_outcomes_that_were_not_sent_when_the_session_ended_never_are():
     assert agent.outcomes() == {}
 
 
+def test_answers_that_were_not_sent_when_the_session_ended_never_are():
+    agent = agent_with_tasks(10)
+    agent.core.on_message(m.BalanceRequest(request_id=1, count=1), b"", agent.now)
+    agent.core.on_disconnected("connection reset by peer", agent.now)  # in the same turn
+    agent.turn()
+
+    assert agent.sent == []
+
+
 def test_a_large_result_of_a_session_that_has_ended_is_removed():
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()

@@ -1,5 +1,5 @@
-"""A whole agent's core under everything that may happen to it, as a seed decides: lost sessions, a slow or full disk,
-processors that die, objects that are missing, cancels, requests to give tasks back.
+"""A whole agent's core under everything that may happen to it, as a seed decides: lost sessions, a slow or full disk
+that loses files, processors that die, objects that are missing, cancels, requests to give tasks back.
 
 What is checked is what the scheduler sees: each task that it sent in a session has at most one end in that session, and
 exactly one if the session lasts. When all is done, no task and no file is left that should not be.
@@ -156,6 +156,8 @@ class World:
     def move_disk(self) -> None:
         chance = self.random.random()
         self.agent.disk_is_full = chance < 0.1
+        if chance > 0.95 and self.agent.files:
+            del self.agent.files[self.random.choice(sorted(self.agent.files))]
         self.agent.answers_files = chance < 0.4 and not self.agent.unanswered
         if self.agent.unanswered:
             self.agent.answer(self.agent.unanswered.pop(0))
@@ -176,6 +178,9 @@ class World:
             self.end_session()
         elif chance < 0.28:
             self.kill_processor()
+        elif chance < 0.3:
+            deleted = array("Q", [self.random.choice(OBJECTS)])
+            self.agent.receive(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=deleted))
         else:
             self.calm_step()
         if self.random.random() < 0.5:
