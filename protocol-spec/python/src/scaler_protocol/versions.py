@@ -1,6 +1,6 @@
-"""What this package speaks: one major version of the protocol, a range of minors.
+"""The protocol versions that this package supports: one major version, a range of minors.
 
-Rules: constants alone. Two sides take the highest minor they share (SCL-SES-004).
+Rules: constants only. Two peers use the highest minor they share (SCL-SES-004).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""cloudpickle, and what it leaves open for code and classes that travel by value, and for exceptions.
+"""cloudpickle, with additions for code and classes that travel by value, and for exceptions.
 
 Rules:
-- A code object says which Python it is for. Another one would load some of it and run something else, or die: it
-  refuses it instead, and says what to do.
-- A class says which version of its attributes it comes with. In the process that made the class nothing that arrives
-  changes it. Elsewhere it has the attributes of the version that arrived last, and a function that was loaded earlier
-  gets those of its own version back before it runs (`ClassesOfLoad`).
-- Code that is in no file brings the lines that tracebacks show (`cell_sources`).
-- Exceptions are pickled as `exception_reduction` says.
+- A code object records the version of Python that made it. Another version might load it and misbehave or crash: it
+  rejects the code instead, and says what to do.
+- A class records the version of its attributes. In the process that created the class, arriving pickles never change
+  it. Elsewhere it has the attributes of the version that arrived last, and a function that was loaded earlier gets the
+  attributes of its own version back before it runs (`ClassesOfLoad`).
+- Code that is not in a file includes the source lines for tracebacks (`cell_sources`).
+- Exceptions are pickled as described in `exception_reduction`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 THIS_PYTHON = "{} {}.{}".format(
     _IMPLEMENTATIONS.get(sys.implementation.name, sys.implementation.name), *sys.version_info[:2]
 )
-"""What code is for: its form changes with every minor version."""
+"""The version in code objects: their format changes with every minor version."""
 
 _TABLE = cloudpickle.Pickler.dispatch_table
 _reduce_to_arguments = _TABLE[types.CodeType]
@@ -45,7 +45,7 @@ _reduce_to_arguments = _TABLE[types.CodeType]
 def make_code(made_by: str, *arguments: Any) -> types.CodeType:
     """A code object from the arguments of its type.
 
-    Raises OtherPythonError when it is for another Python than this one.
+    Raises OtherPythonError if another version of Python made it.
     """
     if made_by != THIS_PYTHON:
         raise OtherPythonError(
@@ -56,7 +56,7 @@ def make_code(made_by: str, *arguments: Any) -> types.CodeType:
 
 
 def make_code_of_cell(made_by: str, source: Source, *arguments: Any) -> types.CodeType:
-    """As `make_code`, of code that is in no file."""
+    """Like `make_code`, for code that is not in a file."""
     code = make_code(made_by, *arguments)
     name = register(code.co_filename, source)
     return code if name == code.co_filename else code.replace(co_filename=name)
@@ -75,7 +75,7 @@ def _cached(function: Callable[..., Any], parameters: Dict[str, Any]) -> Any:
 
 
 def _reduce_cached(cached: Any) -> Any:
-    """A function with a `functools.lru_cache`: as its function travels; what it has cached stays where it is."""
+    """Reduces a function with a `functools.lru_cache` like its function; the cached values are not sent."""
     if by_value._lookup_module_and_qualname(cached) is not None:
         return cached.__reduce__()
     return _cached, (cached.__wrapped__, cached.cache_parameters())
@@ -84,7 +84,7 @@ def _reduce_cached(cached: Any) -> Any:
 # Versions of classes -------------------------------------------------------------------------------------------------
 
 Version = Optional[Tuple[str, int]]
-"""Which process changed a class, and a number of its own; None: not known, so every arrival counts as a change."""
+"""The process that changed a class, and a number of its own; None: unknown, so every arrival counts as a change."""
 
 
 class _VersionedClass(NamedTuple):
@@ -93,7 +93,7 @@ class _VersionedClass(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """How a class from elsewhere looks now: its version, None before the first, and its attributes."""
+    """The current state of a class from elsewhere: its version, None before the first, and its attributes."""
 
     version: Version
     names: FrozenSet[str]
@@ -106,14 +106,14 @@ class _Versions:
         self.lock = threading.RLock()
         self._arrived: weakref.WeakKeyDictionary[type, _Arrived] = weakref.WeakKeyDictionary()
         self._known: weakref.WeakKeyDictionary[type, _VersionedClass] = weakref.WeakKeyDictionary()
-        self._asked: Set[int] = set()  # identities of classes whose captures are being looked at, by this thread
+        self._asked: Set[int] = set()  # identities of classes whose captures this thread is examining
         self._numbers = itertools.count(1)
         self._process = ""
 
     def of(self, made: type) -> Version:
-        """The version of a class as it is now."""
+        """The current version of a class."""
         with self.lock:
-            if id(made) in self._asked:  # it captures something that refers to it
+            if id(made) in self._asked:  # it refers to itself through its captures
                 return None
             self._asked.add(id(made))
             try:
@@ -130,18 +130,18 @@ class _Versions:
                 self._asked.discard(id(made))
 
     def add(self, made: type) -> None:
-        """A class has come from elsewhere, without its attributes."""
+        """Register a class that has arrived, without its attributes."""
         self._arrived[made] = _Arrived(None, frozenset())
 
     def set(self, made: type, version: Version, state: Any) -> None:
-        """Give a class that came from elsewhere the attributes of a version."""
+        """Give a class that has arrived the attributes of a version."""
         with self.lock:
             arrived = self._arrived.get(made)
             if arrived is None or (version is not None and arrived.version == version):
                 return
             by_value._class_setstate(made, state)
             names = frozenset(state[0])
-            for name in arrived.names - names:  # which cloudpickle leaves as they are
+            for name in arrived.names - names:  # cloudpickle does not remove these
                 delattr(made, name)
             self._arrived[made] = _Arrived(version, names)
             self._known[made] = _VersionedClass(captures_of(made), version)
@@ -160,9 +160,9 @@ _loading = threading.local()
 
 
 class ClassesOfLoad:
-    """Which classes a payload brought, while it was loaded in a `with` block, and with which attributes.
+    """The classes that a payload contained, recorded while it is loaded in a `with` block, and their attributes.
 
-    Functions that are kept share their classes with whatever is loaded later.
+    Cached functions share their classes with payloads that are loaded later.
     """
 
     def __init__(self) -> None:
@@ -179,13 +179,13 @@ class ClassesOfLoad:
         return bool(self._classes)
 
     def restore(self) -> None:
-        """Give the classes the attributes that they came with."""
+        """Give the classes the attributes of their own payload."""
         for made, version, state in self._classes:
             _versions.set(made, version, state)
 
 
 def make_class(make: Callable[..., type], *arguments: Any) -> type:
-    """A class without its attributes, unless this process has it already; `arguments` are cloudpickle's."""
+    """A class without its attributes, unless this process already has it; `arguments` are cloudpickle's."""
     tracker_id = arguments[-2]
     with _versions.lock:
         is_new = tracker_id not in by_value._DYNAMIC_CLASS_TRACKER_BY_ID
@@ -196,7 +196,7 @@ def make_class(make: Callable[..., type], *arguments: Any) -> type:
 
 
 def set_class_state(made: type, versioned_state: Tuple[Version, Any]) -> None:
-    """Give a class that arrived the attributes of its version."""
+    """Give a class that has arrived the attributes of its version."""
     version, state = versioned_state
     _versions.set(made, version, state)
     classes = getattr(_loading, "classes", None)
@@ -205,19 +205,21 @@ def set_class_state(made: type, versioned_state: Tuple[Version, Any]) -> None:
 
 
 def _versioned(reduced: Tuple[Any, ...], made: type) -> Tuple[Any, ...]:
-    """cloudpickle's reduction of a class that travels by value, with its version."""
+    """cloudpickle's reduction of a class that travels by value, with its version added."""
     make, arguments, state, *_ = reduced
     return (make_class, (make, *arguments), (_versions.of(made), state), None, None, set_class_state)
 
 
 _CACHED: Any = type(functools.lru_cache(make_code))
-_REDUCERS_OF_CACHED = {} if _CACHED is types.FunctionType else {_CACHED: _reduce_cached}  # in Python, it is a function
+_REDUCERS_OF_CACHED = (
+    {} if _CACHED is types.FunctionType else {_CACHED: _reduce_cached}
+)  # in Python code, it is a function
 
 
 def _refuse_foreign_future(obj: Any) -> None:
-    """Raises TypeError for a future that nobody would ever give its result in another process."""
+    """Raises TypeError for a future that could never complete in another process."""
     kind = type(obj)
-    packages = {each.__module__.partition(".")[0] for each in kind.__mro__}  # nothing is imported for this
+    packages = {each.__module__.partition(".")[0] for each in kind.__mro__}  # avoids imports
     has_own_reduction = any("__reduce__" in each.__dict__ for each in kind.__mro__[:-1])
     if "distributed" in packages or (packages & {"asyncio", "_asyncio", "concurrent"} and not has_own_reduction):
         raise TypeError(
@@ -227,14 +229,14 @@ def _refuse_foreign_future(obj: Any) -> None:
 
 
 def captures_of(value: Any) -> Optional[Captures]:
-    """A snapshot of what pickling a callable or class reads; None when it may change at any time."""
+    """A snapshot of what pickling a callable or class reads; None if it may change at any time."""
     return take(value, Pickler)
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's, but for code objects, classes and exceptions."""
+    """cloudpickle's pickler, with special handling of code objects, classes and exceptions."""
 
-    # As many tables as before: each is asked for every object that is no builtin.
+    # The same number of tables as in cloudpickle: each is searched for every object that is not a builtin.
     dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
         {**_TABLE.maps[0], types.CodeType: _reduce_code, **_REDUCERS_OF_CACHED}, *_TABLE.maps[1:]
     )
@@ -251,7 +253,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 return _versioned(reduced, obj)
             return reduced
 
-    else:  # PyPy's pickle is in Python: every class is saved by this method, metaclasses included
+    else:  # PyPy's pickler is in Python: this method saves every class, metaclasses included
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, BaseException):

@@ -1,16 +1,16 @@
-"""Which version of its local modules a process has imported: the digest of each one's source, taken at its import.
+"""The versions of the local modules that a process has imported: digests of their sources at import.
 
     import, importlib.reload, %autoreload ──▶ find_spec ──▶ pending ──▶ refresh ──▶ versions by module
 
 Rules:
-- A module is local when its source is a file outside the standard library and outside `site-packages`: installed code
-  costs nothing here.
+- A module is local if its source is a file outside the standard library and outside `site-packages`: installed code has
+  no cost here.
 - Python asks the finders of `sys.meta_path` about each module that it imports or reloads. The first of them is ours,
-  which only remembers the name. So an unchanged process pays a look at an empty queue, and a file is read once for each
+  which only records the name. So without imports the cost is a look at an empty queue, and a file is read once for each
   import.
 - A module's version is that of its import. Editing a file changes nothing until the module is reloaded.
-- Which modules have parts of which others is found by words: where the name of one stands in the source of the other,
-  or in a function's pickle. That is more than is true, and never runs code of the user's.
+- Dependencies between modules are found by words: the name of one occurs in the source of the other, or in a function's
+  pickle. This finds too many rather than too few, and never runs user code.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 OWN_PACKAGES = frozenset({"scaler", "scaler_protocol", "scaler_appliance"})
 MAXIMUM_SEARCHED_BYTES = 1024 * 1024
-"""So much of a pickle names what it needs; the rest is data."""
+"""This much of a pickle names its dependencies; the rest is data."""
 
 _AUTORELOAD = "IPython.extensions.autoreload"
-_NEW_CELL = ""  # among names that Python has looked for
+_NEW_CELL = ""  # in the queue of names that Python has looked for
 _WORD = re.compile(rb"[^\W\d]\w*")
 
 
 class ImportedModule(NamedTuple):
-    """A local module as it was imported."""
+    """A local module at its import."""
 
-    spec: Any  # another object after each import and reload
+    spec: Any  # a new object after each import and reload
     path: str
     digest: str
     stamp: Tuple[int, int]  # time and size of the file
 
 
 class _ImportWatch:
-    """A finder that finds nothing, and remembers what was looked for."""
+    """A finder that finds nothing, and records the requested names."""
 
     def __init__(self, pending: Deque[str]) -> None:
         self._pending = pending
@@ -62,29 +62,29 @@ class SourceVersions:
     """The local modules of this process. Thread safe."""
 
     def __init__(self) -> None:
-        self.number = 0  # grows when a local module was imported
+        self.number = 0  # increases when a local module is imported
         self.pending: Deque[str] = deque()  # names that Python has looked for since `refresh`
         self._modules: Dict[str, ImportedModule] = {}
         self._words: Dict[str, Tuple[str, FrozenSet[bytes]]] = {}  # digest and words of sources, by path
-        self._digests: Optional[Tuple[FrozenSet[str], Dict[str, str]]] = None  # without some, until they change
+        self._digests: Optional[Tuple[FrozenSet[str], Dict[str, str]]] = None  # of the last call, until a change
         self._watch: Optional[_ImportWatch] = None
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Look at what is imported already, and watch what is imported from now on."""
+        """Examine the imported modules, and watch further imports."""
         with self._lock:
             if self._watch is None:
                 self._watch = _ImportWatch(self.pending)
                 self.pending.extend(list(sys.modules))
                 _call_before_cells(self.on_cell)
-            if sys.meta_path[:1] != [self._watch]:  # a finder that came later may hide imports from ours
+            if sys.meta_path[:1] != [self._watch]:  # a finder added later may hide imports from ours
                 with contextlib.suppress(ValueError):
                     sys.meta_path.remove(self._watch)
                 sys.meta_path.insert(0, self._watch)
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the modules that were imported or reloaded since the last time."""
+        """Examine the modules that were imported or reloaded since the last call."""
         with self._lock:
             while self.pending:
                 name = self.pending.popleft()
@@ -102,7 +102,7 @@ class SourceVersions:
                     self.number += 1
 
     def on_cell(self, *_: Any) -> None:
-        """A cell of a notebook is about to run, before which %autoreload changes modules in place, without imports."""
+        """Called before a notebook cell runs, when %autoreload may have changed modules in place, without imports."""
         self.pending.append(_NEW_CELL)
 
     def _look_for_patches(self) -> None:
@@ -117,7 +117,7 @@ class SourceVersions:
                     self.number += 1
 
     def after_fork(self) -> None:
-        """In a fork of this process: another thread may have held the lock."""
+        """Called in a forked child: another thread may have held the lock."""
         self._lock = threading.RLock()
 
     def get(self, name: str) -> Optional[ImportedModule]:
@@ -127,7 +127,7 @@ class SourceVersions:
         """The digests of all local modules.
 
         Parameters:
-            excluded: modules, and packages with all that is in them, that are of no interest.
+            excluded: modules, and packages with their contents, to leave out.
         """
         with self._lock:
             before = self._digests
@@ -153,7 +153,7 @@ class SourceVersions:
             return found
 
     def with_dependents(self, names: Iterable[str]) -> Set[str]:
-        """These local modules, and all others here that may have parts of them."""
+        """These local modules, and all others here that may have imported parts of them."""
         with self._lock:
             found = set(names)
             others = {name: self._words_of(name) for name in self._modules.keys() - found}
@@ -184,7 +184,7 @@ def _with_parents(name: str) -> Iterable[str]:
 
 
 versions = SourceVersions()
-"""Those of this process."""
+"""The versions of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=versions.after_fork)
@@ -195,19 +195,19 @@ def digest_of(content: Buffer) -> str:
 
 
 def digest_of_file(path: str) -> str:
-    """The digest of a file as it is now; empty when it cannot be read."""
+    """The digest of a file as it is now; empty if it cannot be read."""
     content = _read(path)
     return "" if content is None else digest_of(content)
 
 
 def _imported(name: str, known: Optional[ImportedModule]) -> Optional[ImportedModule]:
-    """A module that is imported now and local; the same object as before if it was not imported again."""
+    """A local module as imported now; the same object as before if it was not imported again."""
     if name == "__main__" or name.partition(".")[0] in OWN_PACKAGES:
         return None
     module = sys.modules.get(name)
-    if not issubclass(type(module), types.ModuleType):  # some objects in there only pass themselves off as modules
+    if not issubclass(type(module), types.ModuleType):  # some objects in `sys.modules` only imitate modules
         return None
-    # Not by `getattr`: asking a lazy module for an attribute would import it.
+    # `getattr` would import a lazy module.
     spec = types.ModuleType.__getattribute__(module, "__dict__").get("__spec__")
     if known is not None and known.spec is spec:
         return known
@@ -232,7 +232,7 @@ def _stamp_of(path: str) -> Optional[Tuple[int, int]]:
 
 
 def _call_before_cells(callback: Callable[..., None]) -> None:
-    """Have something called before each cell, if this is a notebook or IPython."""
+    """Register a callback that runs before each cell, in a notebook or IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None:
@@ -250,9 +250,9 @@ def _read(path: str) -> Optional[bytes]:
 def _library_folders() -> Tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    if hasattr(site, "getsitepackages"):  # a virtual environment of old has none
+    if hasattr(site, "getsitepackages"):  # old virtual environments lack it
         folders += site.getsitepackages()
-    with contextlib.suppress(Exception):  # of a user without a home
+    with contextlib.suppress(Exception):  # the user may have no home
         folders.append(site.getusersitepackages())
     return tuple({each + os.sep for folder in folders for each in (folder, os.path.realpath(folder))})
 
@@ -263,12 +263,12 @@ _LIBRARY_NAMES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.s
 
 
 def is_local(path: str) -> bool:
-    """Whether a file is neither of the standard library nor installed."""
+    """Whether a file belongs neither to the standard library nor to an installed package."""
     return not (_is_of_library(path) or _is_of_library(os.path.realpath(path)))
 
 
 def is_standard_library(path: str) -> bool:
-    """Whether a file comes with Python."""
+    """Whether a file belongs to Python itself."""
     installed = any(name in path for name in _LIBRARY_NAMES)
     return not installed and os.path.realpath(path).startswith(_STANDARD_LIBRARY)
 

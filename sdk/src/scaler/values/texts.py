@@ -1,8 +1,8 @@
-"""Words for what went wrong, about objects that may be what went wrong.
+"""Descriptions of errors and objects, even if the objects themselves are faulty.
 
 Rules:
 - Describing never fails: an object whose own `__str__` or `__repr__` raises is described without it.
-- What comes out is for people, and bounded: a text of a megabyte says no more than its beginning and its end.
+- Descriptions are for people, and bounded: a long text is shortened to its beginning and its end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 TEXT_CHARACTERS = 4_000
-"""Of an exception's text, or of an object's repr."""
+"""The limit of an exception's text, or of an object's repr."""
 
 _UNPICKLABLE = re.compile(r"^can(?:no|')t pickle '?(generator|coroutine|async_generator)'? object")
 _ADVICE = {
@@ -22,7 +22,7 @@ _ADVICE = {
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, or its type when it says nothing."""
+    """The text of an exception, or its type if the text is empty."""
     try:
         return shortened(str(error), TEXT_CHARACTERS) or type(error).__name__
     except BaseException:  # the user's own __str__ may raise anything, SystemExit included
@@ -30,7 +30,7 @@ def text_of(error: BaseException) -> str:
 
 
 def description_of(error: BaseException) -> str:
-    """An exception's type and what it says."""
+    """An exception's type and text."""
     name, text = type(error).__name__, text_of(error)
     found = _UNPICKLABLE.search(text)
     if found is not None:
@@ -39,7 +39,7 @@ def description_of(error: BaseException) -> str:
 
 
 def repr_of(value: Any) -> str:
-    """The repr of an object, or its type when that fails."""
+    """The repr of an object, or its type if the repr fails."""
     try:
         return shortened(repr(value), TEXT_CHARACTERS)
     except BaseException:
@@ -47,12 +47,12 @@ def repr_of(value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, such as "1 slot" or "3 slots"."""
+    """A number with a noun, such as "1 slot" or "3 slots"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def shortened(text: str, characters: int) -> str:
-    """Beginning and end of a text that is longer than so many characters; the end is what tells most."""
+    """The beginning and end of a text longer than `characters`; the end is usually the most informative part."""
     if len(text) <= characters:
         return text
     beginning, end = characters // 4, characters - characters // 4
@@ -60,7 +60,7 @@ def shortened(text: str, characters: int) -> str:
 
 
 def too_large(size: int, limit: int) -> str:
-    """What is wrong with an object of `size` bytes, above the scheduler's limit, and what to do."""
+    """The error text for an object of `size` bytes, above the scheduler's limit, with advice."""
     return (
         f"an object of {size} bytes is larger than the scheduler allows ({limit} bytes): divide it, or start the"
         " scheduler with a larger --maximum-object-bytes"
