@@ -121,7 +121,7 @@ def _(engine: Engine) -> Any:
 
 @situation("In a notebook", [11, 12])
 def _(engine: Engine) -> Any:
-    """a helper was defined anew between two calls"""
+    """a helper was redefined between two calls"""
     work = cell("def helper(x):\n    return x + 1\ndef work(x):\n    return helper(x)").work
     first = engine.run(work, 10)
     cell("def helper(x):\n    return x + 2")
@@ -130,7 +130,7 @@ def _(engine: Engine) -> Any:
 
 @situation("In a notebook", [1, 2])
 def _(engine: Engine) -> Any:
-    """a function was defined anew under its name"""
+    """a function was redefined under its name"""
     first = engine.run(cell("def answer():\n    return 1").answer)
     return [first, engine.run(cell("def answer():\n    return 2").answer)]
 
@@ -161,7 +161,7 @@ def _(engine: Engine) -> Any:
 
 @situation("In a notebook", [1, 2])
 def _(engine: Engine) -> Any:
-    """a method was defined anew between two calls"""
+    """a method was redefined between two calls"""
     names = cell("class Model:\n    def value(self):\n        return 1\ndef ask(model):\n    return model.value()")
     model = names.Model()
     first = engine.run(names.ask, model)
@@ -237,7 +237,7 @@ def _(engine: Engine) -> Any:
 
 @situation("Functions that hold something", [1, 2])
 def _(engine: Engine) -> Any:
-    """a default value was bound anew"""
+    """a default value was rebound"""
     get = cell("def get(x=1):\n    return x").get
     first = engine.run(get)
     get.__defaults__ = (2,)
@@ -462,7 +462,7 @@ def _(engine: Engine) -> Any:
 
 @situation("`map`", [5, 7])
 def _(engine: Engine) -> Any:
-    """two iterables, of which the shorter one decides"""
+    """two iterables of different lengths"""
     return engine.map(add, [1, 2, 3], [4, 5])
 
 
