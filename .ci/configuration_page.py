@@ -3,7 +3,7 @@
     .venv/bin/python .ci/configuration_page.py --write      (make configuration-page)
 
 Rules: the text between the markers `<!-- options: PROGRAM -->` and `<!-- end -->` is generated here; people write the
-    rest. A test fails if the generated text is out of date.
+rest. A test fails if the generated text is out of date.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     .venv/bin/python .ci/migrating_page.py --write      (make migrating-page)
 
 Rules: the text between the markers `<!-- table: NAME -->` and `<!-- end -->` is generated here; people write the rest.
-    A test fails if the generated text is out of date.
+A test fails if the generated text is out of date.
 """
 
 from __future__ import annotations

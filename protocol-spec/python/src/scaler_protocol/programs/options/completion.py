@@ -1,7 +1,7 @@
 """Shell completion: a script generated from a program's option table.
 
 Rule: the script is self-contained and runs no program while the user types. It is generated here, because a completion
-    library would be in each binary, and none supports all three shells.
+library would be in each binary, and none supports all three shells.
 """
 
 from __future__ import annotations
