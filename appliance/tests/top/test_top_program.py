@@ -152,7 +152,7 @@ def test_frames_need_a_terminal(address: str) -> None:
         (["--sort", "colour", "ipc:///x"], "invalid choice: 'colour' (choose from"),
         (
             ["--interval-seconds", "0", "ipc:///x"],
-            "expected a duration such as 90, 30s, 250ms or 1h30min, above 0s, not '0'",
+            "expected a duration such as 90, 30s, 250ms or 1h30min, above 0s, got '0'",
         ),
     ],
 )

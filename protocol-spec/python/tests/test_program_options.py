@@ -278,7 +278,7 @@ def test_a_key_is_any_long_name_with_dashes_or_underscores(key: str, file: Any) 
     [
         ("[top]\ncuont = 1", "[top] has no key 'cuont'; did you mean 'count'?"),
         ("[top]\nqqqq = 1", "[top] has no key 'qqqq'; see scaler_top -h"),
-        ("[top]\ncount = 'many'", "[top] count: expected a whole number, 1 or more, not 'many'"),
+        ("[top]\ncount = 'many'", "[top] count: expected a whole number, 1 or more, got 'many'"),
         (
             "[top]\ntimeout-seconds = true",
             "[top] timeout-seconds: expected a duration such as 90, 30s, 250ms or 1h30min",
@@ -357,7 +357,7 @@ def test_a_wrong_command_line_and_a_wrong_file_end_a_program_with_two(
     file: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, errors = run([ADDRESS, "-n", "0"], capsys)
-    assert code == 2 and "argument -n/--count: expected a whole number, 1 or more, not '0'" in errors
+    assert code == 2 and "argument -n/--count: expected a whole number, 1 or more, got '0'" in errors
     path = file("[top]\ncuont = 1\n")
     code, _, errors = run([ADDRESS, "-c", path], capsys)
     assert code == 2
@@ -385,7 +385,7 @@ def test_check_names_all_that_is_wrong_also_with_this_machine(
     code, out, _ = run(["-c", path, "--check", "-lp", f"{tmp_path}/none/log"], capsys)
     assert code == 1
     assert out.splitlines() == [
-        f"scaler_top: {path}: [top] rate: expected a number, 0 or more, not 'x'",
+        f"scaler_top: {path}: [top] rate: expected a number, 0 or more, got 'x'",
         "scaler_top: ADDRESS is required, and was not given",
         f"scaler_top: {path}: [top] place: there is no directory {tmp_path}/none",
         f"scaler_top: -lp/--logging-paths (command line): there is no directory {tmp_path}/none",

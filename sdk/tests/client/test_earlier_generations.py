@@ -58,8 +58,8 @@ SECOND_GENERATION = {
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "_told", set())
+def _no_warning_was_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "_warned", set())
 
 
 @pytest.mark.filterwarnings("ignore:.*is a module of an earlier generation:DeprecationWarning")
@@ -146,7 +146,9 @@ def taken(**given: Any) -> Dict[str, Any]:
 
 
 def test_a_renamed_argument_warns_once_and_has_its_value() -> None:
-    with pytest.warns(DeprecationWarning, match="per_worker_task_queue_size is called per_worker_queue_size") as told:
+    with pytest.warns(
+        DeprecationWarning, match="per_worker_task_queue_size was renamed to per_worker_queue_size"
+    ) as told:
         assert taken(per_worker_task_queue_size=7) == {"per_worker_queue_size": 7}
         assert taken(per_worker_task_queue_size=8) == {"per_worker_queue_size": 8}
     assert [each.filename for each in told] == [__file__]
@@ -310,7 +312,7 @@ def test_another_distribution_by_the_same_name_is_told_once(
     (tmp_path / "scaler_sdk-0.1.0.dist-info").mkdir()
     (tmp_path / "scaler_protocol-1.0.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(installation, "_is_told", False)
+    monkeypatch.setattr(installation, "_has_warned", False)
     with pytest.warns(RuntimeWarning, match=r"scaler-sdk and opengris-scaler 2\.9\.0 are both installed") as told:
         for _ in range(2):
             Client(any_client._address).disconnect()
@@ -327,7 +329,7 @@ def test_no_other_distribution_is_found_where_there_is_none(tmp_path: Path) -> N
 
 def test_files_of_another_distribution_among_ours_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "about.py").touch()
-    monkeypatch.setattr(installation, "_is_told", False)
+    monkeypatch.setattr(installation, "_has_warned", False)
     monkeypatch.setattr(installation, "package_folder", lambda: str(tmp_path))
     for make in (lambda: Client("tcp://127.0.0.1:1"), lambda: SchedulerClusterCombo(n_workers=1)):
         with pytest.raises(ScalerError, match=r"are mixed, and both are imported as scaler: .*pip uninstall "):

@@ -20,7 +20,7 @@ from scaler.compat.table import ARGUMENTS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_told: Set[Tuple[str, str]] = set()
+_warned: Set[Tuple[str, str]] = set()
 
 
 def accepts_earlier(owner: str) -> Callable[[F], F]:
@@ -56,9 +56,9 @@ def _translate(owner: str, name: str, kwargs: Dict[str, Any], signature: inspect
     value = kwargs.pop(name)
     if not becomes:
         if value:
-            _tell_once(owner, name, f"{owner}: {name} has no effect: {why}", UserWarning)
+            _warn_once(owner, name, f"{owner}: {name} has no effect: {why}", UserWarning)
         return
-    _tell_once(owner, name, f"{owner}: {name} is called {becomes} now", DeprecationWarning)
+    _warn_once(owner, name, f"{owner}: {name} was renamed to {becomes}", DeprecationWarning)
     default = signature.parameters[becomes].default
     if becomes not in kwargs or kwargs[becomes] == default:
         kwargs[becomes] = value
@@ -71,7 +71,7 @@ def _translate(owner: str, name: str, kwargs: Dict[str, Any], signature: inspect
         )
 
 
-def _tell_once(owner: str, name: str, text: str, category: Type[Warning]) -> None:
-    if (owner, name) not in _told:
-        _told.add((owner, name))
+def _warn_once(owner: str, name: str, text: str, category: Type[Warning]) -> None:
+    if (owner, name) not in _warned:
+        _warned.add((owner, name))
         warnings.warn(text, category, stacklevel=4)

@@ -27,7 +27,7 @@ _SUFFIXES = (".dist-info", ".egg-info", ".egg-link")
 
 _OTHERS_FILE = "about.py"  # a module of both earlier generations, but not of this one
 
-_is_told = False
+_has_warned = False
 
 
 def check_installation() -> None:
@@ -35,13 +35,13 @@ def check_installation() -> None:
 
     Raises ScalerError if it has left files among ours.
     """
-    global _is_told
-    if _is_told or nesting.priority_of_task is not None:
+    global _has_warned
+    if _has_warned or nesting.priority_of_task is not None:
         return
     others = other_installations(sys.path)
     if is_mixed(package_folder()):
         raise ScalerError(explanation(others or ["an earlier generation of Scaler"], "are mixed"))
-    _is_told = True
+    _has_warned = True
     if others:
         warnings.warn(explanation(others, "are both installed"), RuntimeWarning, stacklevel=4)
 

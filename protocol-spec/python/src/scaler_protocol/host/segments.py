@@ -58,10 +58,10 @@ class ObjectDirectory:
     def object_path(self, object_id: int) -> str:
         return os.path.join(self.path, object_name(object_id))
 
-    def disown(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Called in a forked child: the directory is abandoned as soon as the owner ends."""
         if self.spill is not None:
-            self.spill.disown()
+            self.spill.after_fork_in_child()
         self._token_file.close()
 
     def open_spill(self, parent: Optional[str] = None) -> ObjectDirectory:

@@ -88,14 +88,14 @@ def setup_logging(
 class _LosesLines(logging.Handler):
     """A handler that may fail to write lines."""
 
-    _has_told = False
+    _has_warned = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the standard library's name
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             super().handleError(record)
-        elif not self._has_told:
-            self._has_told = True
+        elif not self._has_warned:
+            self._has_warned = True
             with contextlib.suppress(OSError):
                 print(f"scaler: log lines are lost: {error}", file=sys.stderr, flush=True)
 

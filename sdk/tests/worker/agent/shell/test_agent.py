@@ -264,11 +264,11 @@ def test_a_preload_that_fails_is_named(scheduler, start_worker):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["-n", "0"], "expected a whole number, 1 or more, not '0'"),
-        (["-n", "many"], "expected a whole number, 1 or more, not 'many'"),
+        (["-n", "0"], "expected a whole number, 1 or more, got '0'"),
+        (["-n", "many"], "expected a whole number, 1 or more, got 'many'"),
         (["-n", "3", "-wn", "a,b"], "2 names for 3 slots"),
         (["--preload", "no module"], "cannot understand preload"),
-        (["--heartbeat-interval", "0"], "0.01s or more, not '0'"),
+        (["--heartbeat-interval", "0"], "0.01s or more, got '0'"),
         (["-lp", "/nowhere/at/all.log", "--"], "logging cannot be set up"),
     ],
 )

@@ -58,10 +58,10 @@ class Kind:
         return ""
 
     def _wrong(self, value: Any) -> ValueError:
-        return ValueError(f"expected {self.expects}, not {_told(value)}")
+        return ValueError(f"expected {self.expects}, got {_shown(value)}")
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return repr(value) if isinstance(value, str) else toml_of(value)
 
 
