@@ -128,7 +128,7 @@ class ObjectFiles:
         """In a fork of the client's process: files stay, and end with the parent."""
         reset_lock(self._own_lock)
         if self.own is not None:
-            self.own.disown()
+            self.own.after_fork_in_child()
 
     def close(self) -> None:
         with self._own_lock:
