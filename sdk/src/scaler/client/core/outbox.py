@@ -338,13 +338,20 @@ class Outbox:
     ) -> TaskRun:
         """Count a task that has been sent already; returns its run."""
         self.close_run()
+        run = self.detached(function, task_id, payload, options)
+        run.close()
+        self._closed_tasks += 1
+        self._closed_bytes += len(payload)
+        return run
+
+    def detached(
+        self, function: FunctionKey, task_id: int, payload: bytes, options: Optional[m.TaskOptions]
+    ) -> TaskRun:
+        """A run of one task, which is not counted and not to be sent."""
         run = TaskRun(function, options, task_id)
         run.function_object = self.function_object(function)
         run.payloads.append(payload)
         run.payload_bytes = len(payload)
-        run.close()
-        self._closed_tasks += 1
-        self._closed_bytes += len(payload)
         return run
 
     def function_object(self, function: FunctionKey) -> Optional[KeptObject]:
