@@ -227,6 +227,8 @@ class ClientHost(Peer):
                 self.session_losses += 1
                 assert self.core is not None
                 self.core.on_lost()
+                late = [task_id for task_id, future in self.core.futures.items() if future._is_cancel_asked]
+                assert not late, f"{self.name} would send tasks {late} again, which were to be cancelled"
         else:
             self._on_ended(effect)
 
