@@ -1,4 +1,4 @@
-"""Runs many seeds, and cuts those that fail to their shortest form.
+"""Runs many seeds, on all cores, and cuts those that fail to their shortest form.
 
     python -m whole_system FIRST COUNT                     seeds FIRST to FIRST + COUNT - 1
     python -m whole_system SEED 1 --off break,pause --trace     one of them, with less going on, told step by step
@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Optional, Tuple
 
@@ -21,6 +22,7 @@ from whole_system.shrink import shrink
 from whole_system.system import Summary, System, simulate
 from whole_system.world import Plan
 
+SEEDS_AT_ONCE = 20
 MOST_FAILURES = 20
 REPORT_INTERVAL_SECONDS = 10
 TRACE_LINES = 400
@@ -60,30 +62,39 @@ def main() -> int:
     plan = Plan(options.first, off, options.peers, options.seconds)
     if options.trace:
         return _trace(plan)
-    failed = events = outcomes = 0
+    seeds = range(options.first, options.first + options.count)
+    plans = [Plan(seed, off, options.peers, options.seconds) for seed in seeds]
+    failed = events = outcomes = done = 0
     began = reported_at = time.monotonic()
-    seed = options.first
-    for seed in range(options.first, options.first + options.count):
-        plan = Plan(seed, off, options.peers, options.seconds)
-        summary, text = outcome_of(plan)
-        if summary is None:
-            failed += 1
-            if not options.whole:
-                plan = shrink(plan, lambda each: outcome_of(each)[0] is None)
-                text = outcome_of(plan)[1]
-            print(f"seed {seed} failed; in sdk/tests: python -m whole_system {plan.arguments()}\n{text}", flush=True)
-        else:
-            events += summary.events
-            outcomes += summary.outcomes
-        if time.monotonic() - reported_at > REPORT_INTERVAL_SECONDS:
-            reported_at = time.monotonic()
-            print(f"seeds {options.first} to {seed} are done; to go on from here: FIRST={seed + 1}", flush=True)
-        if failed >= MOST_FAILURES:
-            break
-    done = seed + 1 - options.first
+    with ProcessPoolExecutor() as pool:
+        for plan, (summary, text) in zip(plans, pool.map(outcome_of, plans, chunksize=SEEDS_AT_ONCE)):
+            done += 1
+            if summary is None:
+                failed += 1
+                _tell(plan, text, not options.whole)
+            else:
+                events += summary.events
+                outcomes += summary.outcomes
+            if time.monotonic() - reported_at > REPORT_INTERVAL_SECONDS:
+                reported_at = time.monotonic()
+                print(
+                    f"seeds {options.first} to {plan.seed} are done; to go on from here: FIRST={plan.seed + 1}",
+                    flush=True,
+                )
+            if failed >= MOST_FAILURES:
+                pool.shutdown(cancel_futures=True)
+                break
     rate = done / (time.monotonic() - began)
     print(f"{failed} of {done} seeds failed; {events} events, {outcomes} outcomes, {rate:.1f} seeds a second")
     return bool(failed)
+
+
+def _tell(plan: Plan, text: str, is_shrunk: bool) -> None:
+    seed = plan.seed
+    if is_shrunk:
+        plan = shrink(plan, lambda each: outcome_of(each)[0] is None)
+        text = outcome_of(plan)[1]
+    print(f"seed {seed} failed; in sdk/tests: python -m whole_system {plan.arguments()}\n{text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ class ClientHost(Peer):
         """Place an object in the cluster, which is held until it is let go."""
         assert self.core is not None
         number = next(self._numbers)
-        object_id = object_id_of(self.core.objects._session, number)
+        object_id = self.core.objects._session_bits | number
         kept: Content = FileContent(content) if self.is_shared and len(content) >= INLINE_BYTES else content
         made = KeptObject(number, object_id, "", kind, len(content), PYTHON_CODEC, kept)
         self.hand_over(c.HoldObject(made))
@@ -227,6 +227,8 @@ class ClientHost(Peer):
                 self.session_losses += 1
                 assert self.core is not None
                 self.core.on_lost()
+                late = [task_id for task_id, future in self.core.futures.items() if future._is_cancel_asked]
+                assert not late, f"{self.name} would send tasks {late} again, which were to be cancelled"
         else:
             self._on_ended(effect)
 

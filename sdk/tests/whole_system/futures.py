@@ -104,7 +104,8 @@ class Future:
             attempts = task.death_count + max(0, task.sent_count - 1)  # a lost worker counts as well
             return task.death_count > 0 and (task.at_most_once or attempts > task.retries)
         if kind == kinds.WORKER_LOST:
-            return task.sent_count >= (1 if task.at_most_once else system.scheduler.maximum_attempts)
+            most = 1 if task.at_most_once else system.scheduler.maximum_attempts
+            return system.scheduler.worker_losses > 0 and task.sent_count >= most
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED):
             return system.has_lost_bytes
         return False

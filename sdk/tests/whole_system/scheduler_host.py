@@ -50,6 +50,7 @@ class SchedulerHost(Process):
         self.generation = 0
         self.last_session = 0
         self.storage_losses = 0
+        self.worker_losses = 0  # workers that ended without having been asked to drain
         self.stopped = ""
         self._bursts = random.choice(((0.0, 0.0, 0.001), (0.0, 0.005), (0.01, 0.1)))
         self._settings = Settings(
@@ -185,6 +186,8 @@ class SchedulerHost(Process):
         else:
             assert isinstance(effect, Log)
             self.world.say("scheduler:", effect.text)
+            self.worker_losses += effect.text.startswith("worker ") and " is gone: " in effect.text
+            self.worker_losses -= effect.text.startswith("worker ") and effect.text.endswith(" is gone: it left")
             assert "broke the protocol" not in effect.text, effect.text
 
     def _send(self, name: bytes, message: Any, payload: bytes) -> None:

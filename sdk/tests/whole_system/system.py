@@ -137,6 +137,12 @@ class System:
         world.run(world.now + 3.0)
         for user in self._live_hosts():
             user.host.check_all_is_free()
+        sessions = self.scheduler.core.state.clients
+        world.run(world.now + 60.0, lambda: not any(each.objects for each in sessions.values()))
+        left = {
+            each.label: [hex(object_id) for object_id in each.objects] for each in sessions.values() if each.objects
+        }
+        assert not left, f"clients that hold nothing have objects at the scheduler: {left}"
 
     def _leave(self) -> None:
         """All clients leave; then nothing is left of them."""

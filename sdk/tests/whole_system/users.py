@@ -109,7 +109,9 @@ class User:
         if world.uses("drain") and not world.is_calm:
             workers = [each.name for each in self.system.workers if each.is_alive]
             if workers:
-                self._ask(m.WorkerShutdown(name=random.choice(workers), is_draining=random.random() < 0.7))
+                is_draining = random.random() < 0.7
+                self.system.scheduler.worker_losses += not is_draining
+                self._ask(m.WorkerShutdown(name=random.choice(workers), is_draining=is_draining))
 
     def _in_hand(self) -> List[Future]:
         return [future for future in self.unfinished.values() if future.is_in_hand]

@@ -80,3 +80,55 @@ def test_what_comes_after_the_end_is_refused() -> None:
     late: ScalerFuture[Any] = ScalerFuture(None)  # type: ignore[arg-type]  # of no client
     core.apply([(late, ECHO, b"", None)])
     assert core.take_effects() == [Cancelled([future]), Cancelled([late])]
+
+
+def sent_tasks(core: ClientCore) -> List[int]:
+    """The ids of the tasks that are sent now."""
+    messages = [effect.message for effect in core.take_effects() if isinstance(effect, Send)]
+    return [task_id for message in messages if isinstance(message, m.Task) for task_id in message.ids]
+
+
+def submitted(core: ClientCore, count: int) -> List[ScalerFuture[Any]]:
+    futures: List[ScalerFuture[Any]] = [ScalerFuture(None) for _ in range(count)]  # type: ignore[arg-type]  # of no client
+    core.apply([(future, ECHO, b"", None) for future in futures])
+    return futures
+
+
+def recovering() -> Tuple[ClientCore, List[ScalerFuture[Any]]]:
+    """A core with four unfinished tasks whose new scheduler takes two at a time, and has been sent two."""
+    core = ClientCore(m.Welcome(session=1), itertools.count(1))
+    futures = submitted(core, 4)
+    assert sent_tasks(core) == [0, 1, 2, 3]
+    core.on_lost()
+    assert core.on_welcome(m.Welcome(session=2, limits=m.Limits(tasks_in_flight=2))) == 4
+    assert sent_tasks(core) == [0, 1]
+    return core, futures
+
+
+def released(core: ClientCore, count: int) -> List[int]:
+    """The tasks that are sent when the scheduler has released so many in all."""
+    core.on_message(m.TaskEcho(tasks_in_flight=2, tasks_released=count), b"")
+    return sent_tasks(core)
+
+
+def test_no_more_is_sent_again_than_the_new_scheduler_takes() -> None:
+    core, _ = recovering()
+    assert released(core, 1) == [2]
+    assert released(core, 4) == [3]
+
+
+def test_new_tasks_come_after_those_that_are_sent_again() -> None:
+    core, _ = recovering()
+    (future,) = submitted(core, 1)
+    assert future._task_id == 4 and sent_tasks(core) == [] and core.room == 0
+    assert released(core, 1) == [2]
+    assert released(core, 3) == [3, 4]
+
+
+def test_a_task_that_is_not_sent_again_yet_is_cancelled_at_once() -> None:
+    core, futures = recovering()
+    core.apply([c.Cancel(futures[1:3], False)])
+    request, cancelled = sorted(core.take_effects(), key=lambda effect: isinstance(effect, Cancelled))
+    assert isinstance(request, Send) and isinstance(request.message, m.TaskCancel) and list(request.message.ids) == [1]
+    assert cancelled == Cancelled([futures[2]])
+    assert released(core, 1) == [3]

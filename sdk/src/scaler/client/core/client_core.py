@@ -98,7 +98,7 @@ class ClientCore:
     @property
     def room(self) -> int:
         """How many plain tasks may be handed over before asking for each; 0 while somebody waits to be let in."""
-        return 0 if self._waiting else self.credit.room
+        return 0 if self._waiting or self._recovery.unsent_ids else self.credit.room
 
     @property
     def is_idle(self) -> bool:
@@ -111,6 +111,9 @@ class ClientCore:
         """Users have asked for these `Command`s, in order."""
         if self.is_closed:
             self._refuse(commands)
+            return
+        if self._recovery.unsent_ids:
+            self._apply_while_recovering(commands)
             return
         futures, outbox = self.futures, self.outbox
         for command in commands:
@@ -140,6 +143,22 @@ class ClientCore:
             run.payload_bytes += len(payload)
             if run.dependency_counts is not None:
                 run.dependency_counts.append(0)
+
+    def _apply_while_recovering(self, commands: Iterable[Any]) -> None:
+        """Tasks of the session before are not all sent again yet: new ones have higher ids, and come after them."""
+        for command in commands:
+            if type(command) is not tuple:
+                self._appliers[type(command)](command)
+                continue
+            future, function, payload, options = command
+            if not self._is_here(function):
+                future._task_id = REFUSED
+                continue
+            task_id = future._task_id = self._next_id()
+            run = future._source = self.outbox.detached(function, task_id, payload, options)
+            self.futures[task_id] = future
+            self._recovery.append(run, [task_id], [function] if isinstance(function, int) else [])
+        self._let_in()
 
     def on_sent(self, task: c.PlainTask) -> None:
         """A plain task was sent as the next one already. Nothing else has been submitted before it."""
@@ -212,7 +231,9 @@ class ClientCore:
 
     def _let_in(self) -> None:
         """Take who waits, while the scheduler takes more."""
-        while self._waiting and self.credit.is_left:
+        if self.is_connected:
+            self._recovery.send_more(self.credit)
+        while self._waiting and self.credit.is_left and not self._recovery.unsent_ids:
             command = self._waiting.popleft()
             if type(command) is c.SubmitTask:
                 self._submit(command)
@@ -279,7 +300,11 @@ class ClientCore:
             self.futures[task_id] = future
             if needs:
                 self.pending.needs[task_id] = needs
-        self.outbox.add_graph(run)
+        if self._recovery.unsent_ids:
+            needed = [*command.dependencies, *(kept.object_id for kept in run.function_objects)]
+            self._recovery.append(run, [first + position for position in sorted(targets)], needed)
+        else:
+            self.outbox.add_graph(run)
 
     def _number(self, command: c.Number) -> None:
         command.future._task_id = self._next_id()
@@ -359,8 +384,9 @@ class ClientCore:
         if object_ids:
             for object_id in object_ids:
                 self.objects.let_go(object_id)
-            ids = array("Q", map(self.objects.wire_id, object_ids))
-            self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
+            ids = array("Q", [self.objects.wire_id(each) for each in object_ids if not self._recovery.needs(each)])
+            if ids:
+                self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
 
     # Cancelling -----------------------------------------------------------------------------------------------------
 
@@ -378,6 +404,10 @@ class ClientCore:
         self._ask_to_cancel(asked, command.force)
 
     def _ask_to_cancel(self, futures: Sequence[TaskHandle], force: bool) -> None:
+        unsent = self._recovery.unsent_ids
+        if unsent:  # the scheduler does not know these yet
+            self.pending.cancel([future for future in futures if future._task_id in unsent])
+            futures = [future for future in futures if future._task_id not in unsent]
         if futures:
             self._send(m.TaskCancel(ids=array("Q", [future._task_id for future in futures]), force=force))
 

@@ -115,8 +115,8 @@ class TaskRun:
             self._payload = b"".join(self.payloads)
             self.payloads = []
 
-    def was_sent_alone(self, payload: bytes) -> None:
-        """The run has one task, with this payload, which has been sent."""
+    def hold_alone(self, payload: bytes) -> None:
+        """The run has one task, with this payload, and no other can be added."""
         self.payload_bytes = len(payload)
         self._sizes.append(len(payload))
         self._payload = payload
@@ -344,11 +344,18 @@ class Outbox:
     ) -> TaskRun:
         """Count a task that has been sent already; returns its run."""
         self.close_run()
-        run = TaskRun(function, options, task_id)
-        run.function_object = self.function_object(function)
-        run.was_sent_alone(payload)
+        run = self.detached(function, task_id, payload, options)
         self._closed_tasks += 1
         self._closed_bytes += len(payload)
+        return run
+
+    def detached(
+        self, function: FunctionKey, task_id: int, payload: bytes, options: Optional[m.TaskOptions]
+    ) -> TaskRun:
+        """A run of one task, which is not counted and not to be sent."""
+        run = TaskRun(function, options, task_id)
+        run.function_object = self.function_object(function)
+        run.hold_alone(payload)
         return run
 
     def function_object(self, function: FunctionKey) -> Optional[KeptObject]:

@@ -6,6 +6,8 @@ Rules:
 - The new scheduler, or the old one that has dropped the old session, knows nothing of this client. It is sent whatever
   unfinished tasks need, under the ids of the new session, in the order in which it was sent at first.
 - What the old session still had to be told is of no interest. A task that was to be cancelled is.
+- As much is sent as the scheduler takes, and the rest as outcomes make room. Until all is sent, no object is deleted
+  that was announced: what is not sent yet may need it.
 - One outcome for each future: a task without one is sent again, under its number; outcomes of the old session cannot
   arrive in the new one, for that is another connection. A task that may run at most once is not sent a second time.
 """
@@ -13,9 +15,11 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from itertools import groupby
-from typing import List, Optional, Set
+from typing import Deque, Iterable, List, Optional, Set, Tuple
 
+from scaler.client.core.credit import Credit
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.handles import TaskHandle
 from scaler.client.core.kept_objects import KeptObject
@@ -36,13 +40,21 @@ class Recovery:
         self._objects = objects
         self._outbox = outbox
         self._pending = pending
+        self._announced: Set[int] = set()  # by their ids; what is not held is deleted when all tasks are sent
+        self._unsent: Deque[Tuple[Run, List[int]]] = deque()
+        self.unsent_ids: Set[int] = set()
+        """Tasks that the present scheduler has not been sent yet, but will be."""
 
     def start_session(self, welcome: m.Welcome) -> int:
-        """Fill the outbox with what the new session has to know; returns how many tasks are sent again."""
+        """Fill the outbox with what the new session has to know; returns how many tasks are sent again.
+
+        `send_more` follows, which sends them.
+        """
         self._objects.start_session(welcome)
         # SCL-SES-021
         self._outbox.take()
-        announced: Set[int] = set()
+        announced = self._announced = set()
+        self._unsent.clear()
         for kept in self._objects.kept():
             self._announce(kept, announced)
         deferred: List[DeferredTask] = []
@@ -63,12 +75,42 @@ class Recovery:
             # SCL-CLT-006
             for function_object in run.function_objects:
                 self._announce(function_object, announced)
-            self._outbox.add_again(run, [future._task_id for future in again])
+            self._unsent.append((run, [future._task_id for future in again]))
             count += len(again)
-        self._delete_unheld(announced)
+        self.unsent_ids = {task_id for _, task_ids in self._unsent for task_id in task_ids}
+        if not self._unsent:
+            self._delete_unheld()
         for task in deferred:
             self._pending.defer(task)
         return count
+
+    def send_more(self, credit: Credit) -> None:
+        """Send again what the scheduler takes now."""
+        if not self._unsent:
+            return
+        futures = self._pending.futures
+        # SCL-CLT-002
+        while self._unsent and credit.is_left:
+            run, task_ids = self._unsent.popleft()
+            task_ids = [task_id for task_id in task_ids if task_id in futures]  # others were cancelled meanwhile
+            count = _count_taken(run, task_ids, credit)
+            if count < len(task_ids):
+                self._unsent.appendleft((run, task_ids[count:]))
+            if count:
+                self._outbox.add_again(run, task_ids[:count])
+        self.unsent_ids = {task_id for _, task_ids in self._unsent for task_id in task_ids}
+        if not self._unsent:
+            self._delete_unheld()
+
+    def append(self, run: Run, task_ids: List[int], object_ids: Iterable[int]) -> None:
+        """New tasks come behind those that are not sent yet, for ids ascend; they need these objects."""
+        self._unsent.append((run, task_ids))
+        self.unsent_ids.update(task_ids)
+        self._announced.update(object_ids)
+
+    def needs(self, object_id: int) -> bool:
+        """Whether tasks that are not sent yet may need an object, which is deleted when they are."""
+        return bool(self._unsent) and object_id in self._announced
 
     def _defer(self, run: TaskRun, future: TaskHandle, welcome: m.Welcome, deferred: List[DeferredTask]) -> bool:
         """Whether a task cannot wait at the new scheduler for all that it needs, since that will not be run there."""
@@ -93,8 +135,9 @@ class Recovery:
             announced.add(kept.object_id)
             announce(kept, self._objects, self._outbox)
 
-    def _delete_unheld(self, announced: Set[int]) -> None:
+    def _delete_unheld(self) -> None:
         """From now on only the tasks that were sent hold these objects."""
+        announced, self._announced = self._announced, set()
         found = ((object_id, self._objects.find(object_id)) for object_id in announced)
         unheld = sorted(object_id for object_id, kept in found if kept is None or not kept.is_held)
         for object_id in unheld:
@@ -113,6 +156,22 @@ def announce(kept: KeptObject, objects: ObjectTable, outbox: Outbox) -> None:
         outbox.add(instruction, payload)
     else:
         outbox.add_object(instruction, kept)
+
+
+def _count_taken(run: Run, task_ids: List[int], credit: Credit) -> int:
+    """How many of these tasks the scheduler takes now. Graphs are not counted."""
+    if not isinstance(run, TaskRun):
+        return len(task_ids)
+    tasks_left, bytes_left = credit.tasks_left, credit.bytes_left
+    if tasks_left > len(task_ids) and bytes_left > run.payload_bytes:
+        return len(task_ids)
+    count = 0
+    for size in run.sizes_of(task_ids):
+        if count >= tasks_left or bytes_left <= 0:
+            break
+        count += 1
+        bytes_left -= size
+    return count
 
 
 def _why_not_again(run: Optional[Run]) -> str:
