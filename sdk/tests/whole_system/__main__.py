@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from whole_system.shrink import shrink
 from whole_system.system import Summary, System, simulate
-from whole_system.world import Plan
+from whole_system.system_world import Plan
 
 SEEDS_AT_ONCE = 20
 MOST_FAILURES = 20

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from whole_system.futures import Asker, Future
 from whole_system.network import Peer
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.world import World
+from whole_system.system_world import World
 
 from scaler.client.core import commands as c
 from scaler.client.core import effects as e
@@ -29,7 +29,6 @@ from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.session.effects import Connect, Disconnect, EndCause, Ended, Interrupted, Opened, Transmit
-from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
 from scaler_protocol.wire import messages as m
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from whole_system.tasks import Task
+from whole_system.task_programs import Task
 
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.exceptions import DisconnectedError, MissingObjects

@@ -115,8 +115,8 @@ class TaskRun:
             self._payload = b"".join(self.payloads)
             self.payloads = []
 
-    def hold_alone(self, payload: bytes) -> None:
-        """The run has one task, with this payload, and no other can be added."""
+    def was_sent_alone(self, payload: bytes) -> None:
+        """The run has one task, with this payload, which has been sent."""
         self.payload_bytes = len(payload)
         self._sizes.append(len(payload))
         self._payload = payload
@@ -344,7 +344,9 @@ class Outbox:
     ) -> TaskRun:
         """Count a task that has been sent already; returns its run."""
         self.close_run()
-        run = self.detached(function, task_id, payload, options)
+        run = TaskRun(function, options, task_id)
+        run.function_object = self.function_object(function)
+        run.was_sent_alone(payload)
         self._closed_tasks += 1
         self._closed_bytes += len(payload)
         return run
@@ -352,10 +354,11 @@ class Outbox:
     def detached(
         self, function: FunctionKey, task_id: int, payload: bytes, options: Optional[m.TaskOptions]
     ) -> TaskRun:
-        """A run of one task, which is not counted and not to be sent."""
+        """A run of one task, which is not counted and not sent yet."""
         run = TaskRun(function, options, task_id)
         run.function_object = self.function_object(function)
-        run.hold_alone(payload)
+        run.payloads.append(payload)
+        run.payload_bytes = len(payload)
         return run
 
     def function_object(self, function: FunctionKey) -> Optional[KeptObject]:
