@@ -117,7 +117,7 @@ def test_helpers_of_tests_have_names_of_their_own() -> None:
         for path in files(folder)
         if path.suffix == ".py"
         and not path.name.startswith("test_")
-        and path.name not in ("conftest.py", "__init__.py")
+        and path.name not in ("conftest.py", "__init__.py", "__main__.py")
     ]
     names = [path.name for path in helpers]
     assert [str(path.relative_to(TREE)) for path in helpers if names.count(path.name) > 1] == []
