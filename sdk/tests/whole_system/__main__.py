@@ -19,8 +19,8 @@ from typing import Optional, Tuple
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from whole_system.shrink import shrink
+from whole_system.simulated_world import Plan
 from whole_system.system import Summary, System, simulate
-from whole_system.system_world import Plan
 
 SEEDS_AT_ONCE = 20
 MOST_FAILURES = 20

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from whole_system.futures import Asker, Future
 from whole_system.network import Peer
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.system_world import World
+from whole_system.simulated_world import World
 
 from scaler.client.core import commands as c
 from scaler.client.core import effects as e
@@ -29,6 +29,7 @@ from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.session.effects import Connect, Disconnect, EndCause, Ended, Interrupted, Opened, Transmit
+from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
 from scaler_protocol.wire import messages as m
 
@@ -380,6 +381,6 @@ class ClientHost(Peer):
         assert not core.pending.needs, f"{self.name} keeps objects for tasks that have ended"
         assert not core.pending.deferring.waiting, f"{self.name} has deferred tasks"
         assert not core._waiting, f"{self.name} has tasks that wait for credit"
-        assert not core.objects._fetching, f"{self.name} fetches results that nobody wants"
+        assert not core.objects._fetching, f"{self.name} fetches results of tasks that have ended"
         kept = [each for each in core.objects.kept() if not each.is_held]
-        assert not kept, f"{self.name} keeps objects that nobody needs: {[hex(each.object_id) for each in kept]}"
+        assert not kept, f"{self.name} keeps objects that no task needs: {[hex(each.object_id) for each in kept]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from whole_system.task_programs import Task
+from whole_system.user_tasks import Task
 
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.exceptions import DisconnectedError, MissingObjects
@@ -89,7 +89,7 @@ class Future:
         if self.user.host.is_leaving or self.user.host.ended is not None:
             return
         wanted = any(each.is_cancel_wanted for each in self.task.ancestry())
-        assert wanted, f"task {self.task.key} is cancelled, and nobody wanted it"
+        assert wanted, f"task {self.task.key} is cancelled, and its user did not ask for that"
 
     def _check_failure(self, failure: m.Failure) -> None:
         reasons = [each for each in self.task.ancestry() if self._explains(each, failure)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from whole_system.system_world import Pipe, Process, World
+from whole_system.simulated_world import Pipe, Process, World
 
 from scaler_protocol.wire.codec import decode, encode
 

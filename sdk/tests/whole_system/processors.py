@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from whole_system.system_world import Pipe, Process
-from whole_system.task_programs import Task, key_of, split
+from whole_system.simulated_world import Pipe, Process
+from whole_system.user_tasks import Task, key_of, split
 
 from scaler.worker import frames
 from scaler.worker.frames import ContentPlace, Frame, FrameKind

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Set
 
 from whole_system.network import Network
-from whole_system.system_world import Process, World
-from whole_system.task_programs import Task, key_of, split
+from whole_system.simulated_world import Process, World
+from whole_system.user_tasks import Task, key_of, split
 
 from scaler_appliance.core.effects import (
     Effect,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, List
 
-from whole_system.system_world import FAULTS, FEATURES, Plan
+from whole_system.simulated_world import FAULTS, FEATURES, Plan
 
 ROUNDS = 3
 
@@ -36,7 +36,7 @@ def _first(candidates: List[Plan], fails: Callable[[Plan], bool], otherwise: Pla
 
 def _without_needless_names(plan: Plan) -> Plan:
     """What the seed does not use anyway need not be named."""
-    from whole_system.system_world import World
+    from whole_system.simulated_world import World
 
     rates = World(Plan(plan.seed)).rates
     return replace(plan, off=frozenset(name for name in plan.off if rates[name]))

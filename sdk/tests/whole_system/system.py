@@ -10,8 +10,8 @@ from typing import Dict, List, NamedTuple, Sequence
 
 from whole_system.network import Network, Peer
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.system_world import Plan, World
-from whole_system.task_programs import Task
+from whole_system.simulated_world import Plan, World
+from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 from whole_system.shrink import shrink
+from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
-from whole_system.system_world import FAULTS, FEATURES, Plan, World
 
 SEEDS = 100
 SEEDS_OF_A_TEST = 20

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
-from whole_system.system_world import World
-from whole_system.task_programs import Task
+from whole_system.simulated_world import World
+from whole_system.user_tasks import Task
 
 from scaler.client.core import commands as c
 from scaler.client.core.kept_objects import KeptObject

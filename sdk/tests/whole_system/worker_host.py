@@ -11,8 +11,8 @@ from typing import Any, Dict, Optional
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.system_world import Pipe, World
-from whole_system.task_programs import Task
+from whole_system.simulated_world import Pipe, World
+from whole_system.user_tasks import Task
 
 from scaler.values.code_notes import CodeNote
 from scaler.worker import frames

@@ -165,7 +165,7 @@ class World:
 
 
 class Process:
-    """A program in the system: it may stand still for a while, or be killed."""
+    """A program in the system: it may hang for a while, or be killed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -176,7 +176,7 @@ class Process:
         self.paused_until = max(self.paused_until, self.world.now + seconds)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Do something then, unless it stands still or is dead."""
+        """Do something then, unless it hangs or is dead."""
         self.world.at(time, lambda: self._do(action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
@@ -195,7 +195,7 @@ class Pipe:
     """Something that keeps its order, and takes time.
 
     Parameters:
-        receiver: nothing arrives while it stands still.
+        receiver: nothing arrives while it hangs.
         deliver: called with each item.
         delay: how long one takes.
     """
