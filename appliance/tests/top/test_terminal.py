@@ -157,11 +157,11 @@ from scaler_appliance.top import watch
 from scaler_appliance.top import top_program
 sys.argv[0] = "scaler_top"
 frames = iter(range(2))
-whole = watch.Watch.frame
+whole = watch.Viewer.frame
 def frame(self, size):
     next(frames)
     return whole(self, size)
-watch.Watch.frame = frame
+watch.Viewer.frame = frame
 top_program.main()
 """
 

@@ -56,7 +56,8 @@ def strict_client(strict_address: str) -> Iterator[Client]:
 
 def wait_for_submitter(client: Client) -> None:
     """Wait until a thread waits in `submit`."""
-    wait_for(lambda: client._shell.core._waiting, "a submitter to wait")  # type: ignore[attr-defined]
+    core = client._shell.core  # type: ignore[attr-defined]
+    wait_for(lambda: core._waiting and not core.credit.is_left, "a submitter to wait")
 
 
 def shut_gate(client: Client, done_files: List[Path]) -> None:

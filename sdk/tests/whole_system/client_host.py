@@ -29,7 +29,6 @@ from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.session.effects import Connect, Disconnect, EndCause, Ended, Interrupted, Opened, Transmit
-from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
 from scaler_protocol.wire import messages as m
 
