@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, Iterator, List
 
 import hypothesis
 import pytest
@@ -26,6 +27,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["SCALER_RUN_DIRECTORY"] = folder
     os.environ.pop("SCALER_ADDRESS", None)
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_reach_python() -> Iterator[None]:
+    """A program that a test runs in this process resets SIGINT when it ends: the next SIGINT would kill the tests."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
 
 
 INTERRUPTER = """

@@ -226,6 +226,8 @@ class Agent:
 
     def on_message(self, message: m.Message, payload: bytes) -> None:
         self._core.on_message(message, payload, time.monotonic())
+        if type(message) is m.Welcome:
+            self._turn()  # so that it is known where objects are before the next message, and nothing overtakes it
 
     def on_congestion(self, is_congested: bool) -> None:
         """The scheduler takes less than processors deliver: they wait, so that our memory does not grow."""
