@@ -24,6 +24,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if name == _TOLD
     ]
     if texts:
-        terminalreporter.section("mutants of the conformance suite, and the cases that caught them")
+        terminalreporter.section("mutants of the conformance suite")
         for text in texts:
             terminalreporter.write_line(text)
