@@ -1,4 +1,4 @@
-"""What the tests of the client share: local clusters, with the scheduler on CPython and on PyPy."""
+"""What the tests of the SDK share: local clusters, with the scheduler on CPython and on PyPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from scaler import Client, SchedulerClusterCombo
 from scaler.cluster.appliance import PROGRAM_VARIABLE
 
-TREE = Path(__file__).resolve().parents[3]
+TREE = Path(__file__).resolve().parents[2]
 PYPY = TREE / ".venv-pypy/bin/pypy3"
 
 

@@ -30,7 +30,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TABLE = Path(__file__).parents[2] / "machines/session-at-peer.toml"
+TABLE = Path(__file__).parents[3] / "machines/session-at-peer.toml"
 Kind = TypeVar("Kind")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from scaler_protocol import messages as m
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[2]
 
 pytest.importorskip("capnp", reason="pycapnp is not installed", exc_type=ImportError)
 needs_ruff = pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")

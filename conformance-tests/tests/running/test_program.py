@@ -12,7 +12,7 @@ import pytest
 import scaler_conformance
 from scaler_conformance.running.program import main
 
-FOLDER = Path(__file__).resolve().parents[1]
+FOLDER = Path(__file__).resolve().parents[2]
 SMOKE = "worker/session/says-hello-first"
 
 
