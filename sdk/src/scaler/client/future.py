@@ -64,9 +64,11 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         self._client = client
         self._function = function
 
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        return self._client._shell.condition
+    if not TYPE_CHECKING:  # for type checkers it stays the base class's attribute, which `as_completed` requires
+
+        @property
+        def _condition(self) -> threading.Condition:
+            return self._client._shell.condition
 
     @property
     def task_id(self) -> int:
