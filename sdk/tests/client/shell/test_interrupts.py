@@ -78,7 +78,7 @@ def works(client: Client) -> Callable[[int], None]:
     """What holds after every interruption."""
 
     def check(number: int) -> None:
-        assert not client._shell.condition._is_owned(), number  # type: ignore[attr-defined]
+        assert not client._shell.condition._is_owned(), number  # type: ignore[attr-defined]  # private
         assert client.submit(abs, -2).result(TIMEOUT_SECONDS) == 2, number
 
     return check
