@@ -24,6 +24,7 @@ from scaler_appliance.shell.scheduler_recording import SchedulerRecorder, argume
 from scaler_appliance.shell.scheduler_replay import SchedulerReplay
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.recording.file_recorder import DIGEST_SECONDS
 from scaler_protocol.recording.recording_file import (
     Digest,
     Header,
@@ -251,7 +252,7 @@ def test_digests_are_recorded_now_and_then(path: Path) -> None:
         recorded.work(1)
     recorded.recorder.close()
     times = [time for time, entry in read(path).records() if isinstance(entry, Digest)]
-    assert len(times) > 5 and all(later - earlier >= 1.0 for earlier, later in zip(times, times[1:]))
+    assert len(times) > 5 and all(later - earlier >= DIGEST_SECONDS for earlier, later in zip(times, times[1:]))
 
 
 def test_a_real_scheduler_records_until_it_breaks(start: Any, tmp_path: Path) -> None:

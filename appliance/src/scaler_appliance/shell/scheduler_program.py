@@ -34,7 +34,7 @@ from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
-from scaler_protocol.recording.file_recorder import path_of_process
+from scaler_protocol.recording.recording_path import path_of_process, recording_path
 
 logger = logging.getLogger("scaler")
 
@@ -131,7 +131,7 @@ def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[Sched
         return None
     now, unix_now = asyncio.get_running_loop().time(), time.time()
     path = path_of_process(options.record)
-    with _at("--record", path):
+    with recording_path("--record", path):
         recorder = SchedulerRecorder(path, settings, now, unix_now, options.record_payloads, options.record_limit)
     logger.info("Scheduler: recording to %s", path)
     return recorder

@@ -22,17 +22,12 @@ from scaler_protocol.recording.recording_file import Digest, Header, block, dige
 
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 256 * 1024
-DIGEST_SECONDS = 1.0
+DIGEST_SECONDS = 0.1
 DEFAULT_LIMIT_BYTES = 1 << 30
 
 Effect = TypeVar("Effect")
 
 logger = logging.getLogger("scaler")
-
-
-def path_of_process(path: str) -> str:
-    """The path of a recording, in which `%p` stands for the id of this process."""
-    return path.replace("%p", str(os.getpid()))
 
 
 class FileRecorder:

@@ -115,7 +115,7 @@ class Body:
     """
 
     def __init__(self, has_payloads: bool) -> None:
-        self._has_payloads = has_payloads
+        self.has_payloads = has_payloads
         self._buffers: List[Buffer] = []
 
     def kept(self, content: Buffer) -> Dict[str, int]:
@@ -125,7 +125,7 @@ class Body:
 
     def payload(self, content: Buffer) -> Dict[str, int]:
         """Bytes that the core does not look into, in JSON."""
-        if self._has_payloads:
+        if self.has_payloads:
             self._buffers.append(content)
         return {"payload": len(content)}
 
