@@ -36,7 +36,7 @@ from scaler.client.shell.client_failures import (
 from scaler.client.shell.lone_tasks import Slot, plain_command, sort_out
 from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
-from scaler.client.shell.object_files import ObjectFiles, discard, read
+from scaler.client.shell.object_files import ObjectFiles, read
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS, Transport
@@ -119,7 +119,7 @@ class IoThread:
             e.Send: lambda effect: self.transport.send(*effect),
             e.PlaceObject: self._place_object,
             e.SendChunk: self._send_chunk,
-            e.DiscardObject: lambda effect: discard(effect.kept.content),
+            e.DiscardObject: lambda effect: self.files.discard(effect.kept.content),
             e.FollowToDisk: lambda effect: self.files.follow_to_disk(effect.kept.content, effect.object_id),
             e.OpenResult: self._open_result,
             e.SettleResults: lambda effect: self.settling.results(*effect),
@@ -233,6 +233,7 @@ class IoThread:
             timeout_seconds = 0.0
         # Last of all: who is woken takes the interpreter, which this thread does not need from here on.
         self.settling.notify()
+        self.files.remove_discarded()
         is_readable = self.transport.wait(timeout_seconds)
         self.mailbox.awake()
         return is_readable
@@ -463,6 +464,7 @@ class IoThread:
         for effect in self.core.take_effects():
             self._performers[type(effect)](effect)
         self.settling.notify()
+        self.files.remove_discarded()
         self.mailbox.close()
 
     def _fail(self, failure: Exception) -> None:

@@ -6,6 +6,7 @@ Rules:
   disk is linked to there.
 - Elsewhere its bytes stay here, and the scheduler fetches them chunk by chunk; large results are fetched likewise.
 - Objects are stored by user threads; all else is the I/O thread's.
+- Removing a large file takes the system longer than a round trip. So files are removed when nobody waits for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import Any, Optional, Union
+from typing import Any, List, Optional, Union
 
 from scaler.client.shell.forks import reset_lock
 from scaler.exceptions import ObjectStorageFullError
@@ -61,6 +62,7 @@ class ObjectFiles:
     def __init__(self, welcome: m.Welcome) -> None:
         self.own: Optional[ObjectDirectory] = None
         self._own_lock = threading.Lock()
+        self._discarded: List[FileContent] = []  # that are still there
         self.start_session(welcome)
 
     def start_session(self, welcome: m.Welcome) -> None:
@@ -124,6 +126,16 @@ class ObjectFiles:
         except OSError:
             return None
 
+    def discard(self, content: Content) -> None:
+        """Nobody needs the content any more: `remove_discarded` removes its file."""
+        if isinstance(content, FileContent):
+            self._discarded.append(content)
+
+    def remove_discarded(self) -> None:
+        """Remove the files of discarded contents, which may take milliseconds."""
+        while self._discarded:
+            self._discarded.pop().remove()
+
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: files stay, and end with the parent."""
         reset_lock(self._own_lock)
@@ -141,9 +153,3 @@ def read(content: Any, offset: int, length: int) -> Buffer:
     if isinstance(content, FileContent):
         return read_chunk(content.path, offset, length)
     return memoryview(content)[offset : offset + length]
-
-
-def discard(content: Any) -> None:
-    """Nobody needs the content any more."""
-    if isinstance(content, FileContent):
-        content.remove()
