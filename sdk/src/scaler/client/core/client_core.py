@@ -97,11 +97,6 @@ class ClientCore:
         }
 
     @property
-    def ended_count(self) -> int:
-        """How many tasks have ended, in whatever way."""
-        return self.next_task_id - len(self.futures)
-
-    @property
     def room(self) -> int:
         """How many plain tasks may be handed over before asking for each; 0 while somebody waits to be let in."""
         return 0 if self._waiting or self._recovery.unsent_ids else self.credit.room

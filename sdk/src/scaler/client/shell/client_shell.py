@@ -28,7 +28,7 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey
 from scaler.client.functions import FunctionRegistry
 from scaler.client.shell.deferred_sender import DeferredSender
-from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, forget_waiter
+from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, add_waiter, forget_waiter
 from scaler.client.shell.io_thread import IoThread
 from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.transport import described
@@ -250,7 +250,7 @@ class ClientShell:
         By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
         """
         waiter = CancelWaiter()
-        future._waiters.append(waiter)
+        add_waiter(future, waiter)
         try:
             self.hand_over(c.Cancel([future], force))
             is_answered = _await_answer(future, waiter, time.monotonic() + timeout_seconds, force)
@@ -289,7 +289,7 @@ class ClientShell:
 
     def _is_answered(self, future: AnyFuture, deadline: float) -> bool:
         waiter = CancelWaiter()
-        future._waiters.append(waiter)
+        add_waiter(future, waiter)
         try:
             return _await_answer(future, waiter, deadline, force=True)
         finally:

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from typing import Any, List, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
-from scaler.client.shell.forks import reset_lock
 from scaler.exceptions import ObjectStorageFullError
 from scaler.values.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
 from scaler.values.texts import too_large
@@ -61,7 +59,7 @@ class ObjectFiles:
 
     def __init__(self, welcome: m.Welcome) -> None:
         self.own: Optional[ObjectDirectory] = None
-        self._own_lock = threading.Lock()
+        self._made: Dict[str, ObjectDirectory] = {}
         self._discarded: List[FileContent] = []  # that are still there
         self.start_session(welcome)
 
@@ -89,18 +87,27 @@ class ObjectFiles:
         return FileContent(path)
 
     def own_directory(self) -> str:
-        """The directory of this client's files, made when it is first needed."""
-        with self._own_lock:
-            if self.own is None:
-                try:  # beside the scheduler's: links do not cross file systems
-                    self.own = ObjectDirectory(os.path.dirname(self._directory))
-                except OSError:
-                    self.own = ObjectDirectory()
-                spill = os.path.join(self._directory, SPILL_NAME)
-                if os.path.islink(spill):
-                    with contextlib.suppress(OSError):
-                        self.own.open_spill(os.path.dirname(os.path.realpath(spill)))
-            return self.own.path
+        """The directory of this client's files, made when it is first needed. Any thread.
+
+        There is no lock that Ctrl-C could leave locked: of two directories that are made at once, the first one counts.
+        """
+        if self.own is None:
+            made = self._make_directory()
+            self.own = self._made.setdefault("own", made)
+            if self.own is not made:
+                made.remove()
+        return self.own.path
+
+    def _make_directory(self) -> ObjectDirectory:
+        try:  # beside the scheduler's: links do not cross file systems
+            made = ObjectDirectory(os.path.dirname(self._directory))
+        except OSError:
+            made = ObjectDirectory()
+        spill = os.path.join(self._directory, SPILL_NAME)
+        if os.path.islink(spill):
+            with contextlib.suppress(OSError):
+                made.open_spill(os.path.dirname(os.path.realpath(spill)))
+        return made
 
     def share(self, content: Content, object_id: int) -> bool:
         """Link a file into the scheduler's directory; False if the scheduler has to fetch it."""
@@ -138,14 +145,12 @@ class ObjectFiles:
 
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: files stay, and end with the parent."""
-        reset_lock(self._own_lock)
         if self.own is not None:
             self.own.after_fork_in_child()
 
     def close(self) -> None:
-        with self._own_lock:
-            if self.own is not None:
-                self.own.remove()
+        if self.own is not None:
+            self.own.remove()
 
 
 def read(content: Any, offset: int, length: int) -> Buffer:
