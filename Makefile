@@ -35,11 +35,11 @@ test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser 
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
-check: .venv/.tools browser  ## check format, lint, types and import rules, and run the fast tests
+check: .venv/.tools browser  ## check format, lint, types and import rules, run the fast tests, and report the cores' coverage
 	@$(IN_VENV) -m ruff format --check . || { echo 'To format all files: $(IN_VENV) -m ruff format .'; exit 1; }
 	@$(IN_VENV) -m ruff check .
 	@$(MAKE) types
-	@$(IN_VENV) -m pytest -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
+	@$(IN_VENV) $(if $(ARGS),-m pytest,.ci/core_coverage.py) -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
 .PHONY: types
 types: .venv/.tools  ## check the types of packages, tests, benchmarks, examples and tools
@@ -51,11 +51,8 @@ pythons:  ## run the SDK's fast tests on every CPython that is here (ARGS='3.9 3
 	@$(PYTHON) .ci/pythons.py $(ARGS)
 
 .PHONY: coverage
-coverage: .venv/.tools  ## report which lines and branches of the scheduler's core its tests run: 95 % at least
-	@mkdir -p build
-	@$(IN_VENV) -m coverage run --data-file=build/coverage --branch --source=scaler_appliance.core -m pytest -q -m 'not slow' \
-		appliance/tests/core appliance/tests/adversarial
-	@$(IN_VENV) -m coverage report --data-file=build/coverage --skip-covered --show-missing --fail-under=95
+coverage: .venv/.tools  ## report which lines and branches of the cores their own tests do not run
+	@$(IN_VENV) .ci/core_coverage.py --cores -q -n $(JOBS) --dist loadfile -m 'not slow' $(ARGS)
 
 .PHONY: dropin
 dropin: .venv/.packages  ## run the test suites of parfun and pargraph, from GitHub, against this tree (ARGS='--sources FOLDER')

@@ -17,13 +17,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Set
 
 import pytest
+from quiet_addresses import quiet_address
 
 TREE = Path(__file__).resolve().parents[2]
 PAGES = [TREE / "README.md", *sorted(TREE.glob("*/README.md")), TREE / "protocol-spec/python/README.md"]
@@ -74,12 +74,6 @@ def expected_output(program: Fence) -> str:
     return ""
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
 @pytest.mark.parametrize("fence", PYTHON_FENCES, ids=lambda fence: fence.place)
 def test_python_compiles(fence: Fence) -> None:
     compile(fence.text, fence.place, "exec")
@@ -92,7 +86,7 @@ def test_program_runs(
     tmp_path: Path,
     lines_but_log_lines: Callable[[str], List[str]],
 ) -> None:
-    address = free_address() if "SchedulerClusterCombo(" in fence.text else cluster_address
+    address = quiet_address() if "SchedulerClusterCombo(" in fence.text else cluster_address
     program = tmp_path / "program.py"
     program.write_text(ADDRESS.sub(address, fence.text), encoding="utf-8")
 

@@ -5,12 +5,12 @@ Rules: as in test_pages.py; nothing is played here.
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 from browser_driver import Browser
+from quiet_addresses import quiet_address
 from scheduler_process import INTERPRETERS, SchedulerProcess
 from ui_server import StartUi, monitor_address_of
 
@@ -33,9 +33,7 @@ def start_scheduler(folder: Path, address: str) -> SchedulerProcess:
 def test_a_scheduler_that_is_killed_is_told_of_and_another_one_starts_anew(
     browser: Browser, start_ui: StartUi, tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    address = quiet_address()
     browser.open(start_ui(monitor_address_of(address)).url, "#/workers")
     browser.wait_for_text(".banner", "No scheduler has been heard of")
 

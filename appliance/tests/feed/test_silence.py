@@ -13,6 +13,7 @@ from typing import Iterator
 
 import pytest
 import zmq
+from quiet_addresses import quiet_address
 
 from scaler_appliance.feed.silence import PROBE_INTERVAL_SECONDS, SilenceProbe, why_silent
 
@@ -31,10 +32,9 @@ def address_of(listening: socket.socket) -> str:
 
 
 def test_a_port_that_is_refused_and_a_file_that_there_is_not_have_nobody_listening(
-    listener: socket.socket, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    address = address_of(listener)
-    listener.close()
+    address = quiet_address()
     assert why_silent(address) == f"nothing listens at {address} (Connection refused)"
     address = f"ipc://{tmp_path}/none"
     assert why_silent(address) == f"nothing listens at {address} (No such file or directory)"

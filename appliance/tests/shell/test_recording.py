@@ -19,12 +19,22 @@ from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.core.tasks.acceptance import Acceptance
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError, CoreInputs, InputKind
-from scaler_appliance.shell.recorder import FileRecorder
-from scaler_appliance.shell.recording import Digest, Input, Recording, RecordingError
-from scaler_appliance.shell.replay import DivergedError, Replay
-from scaler_appliance.shell.replay_program import EXIT_DIVERGED, EXIT_UNREADABLE, main
+from scaler_appliance.shell.replay_program import main
+from scaler_appliance.shell.scheduler_recording import SchedulerRecorder, arguments_of
+from scaler_appliance.shell.scheduler_replay import SchedulerReplay
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.recording.file_recorder import DIGEST_SECONDS
+from scaler_protocol.recording.recording_file import (
+    Digest,
+    Header,
+    RecordedInput,
+    Recording,
+    RecordingError,
+    header_bytes,
+)
+from scaler_protocol.recording.replay_command import EXIT_DIVERGED, EXIT_UNREADABLE
+from scaler_protocol.recording.replaying import DivergedError
 
 CLIENT, WORKER = b"client", b"worker"
 BEGAN, BEGAN_UNIX = 1000.0, 1_600_000_000.0
@@ -36,7 +46,7 @@ class Recorded:
     def __init__(self, path: Path, has_payloads: bool = False, limit_bytes: int = 0, **settings: Any) -> None:
         self.settings = Settings(scheduler_id=bytes(range(16)), **settings)
         self.core = SchedulerCore(self.settings)
-        self.recorder = FileRecorder(str(path), self.settings, BEGAN, BEGAN_UNIX, has_payloads, limit_bytes)
+        self.recorder = SchedulerRecorder(str(path), self.settings, BEGAN, BEGAN_UNIX, has_payloads, limit_bytes)
         self.inputs = CoreInputs(self.core, Counter(), self.recorder)
         self.now = BEGAN
         self.effects: List[Effect] = []
@@ -87,7 +97,7 @@ def test_a_replay_leads_to_the_same_state_and_effects(path: Path, has_payloads: 
     recorded.tick()
     recorded.recorder.close()
 
-    replay = Replay(read(path), checks_invariants=True)
+    replay = SchedulerReplay(read(path), checks_invariants=True)
     replay.run()
 
     assert state_tables(replay.core.state) == state_tables(recorded.core.state)
@@ -102,8 +112,9 @@ def test_payloads_are_recorded_only_when_asked_for(tmp_path: Path) -> None:
         recorded.say(CLIENT, hello(m.Role.CLIENT))
         recorded.say(CLIENT, task([1])[0], secret)
         recorded.recorder.close()
-        inputs = [entry for _, entry in read(tmp_path / "recording").records() if isinstance(entry, Input)]
-        assert inputs[-1].arguments[1][1] == (secret if has_payloads else bytes(len(secret)))
+        recording = read(tmp_path / "recording")
+        inputs = [entry for _, entry in recording.records() if isinstance(entry, RecordedInput)]
+        assert arguments_of(recording, inputs[-1])[1][1] == (secret if has_payloads else bytes(len(secret)))
 
 
 def test_a_replay_stops_at_a_time_or_an_event(path: Path) -> None:
@@ -111,10 +122,10 @@ def test_a_replay_stops_at_a_time_or_an_event(path: Path) -> None:
     recorded.work()
     recorded.recorder.close()
 
-    first = Replay(read(path))
+    first = SchedulerReplay(read(path))
     first.run(last_number=3)
     assert first.last_input is not None and first.last_input.number == 3 and len(first.core.state.sessions) == 2
-    second = Replay(read(path))
+    second = SchedulerReplay(read(path))
     second.run(until=BEGAN + 0.3)
     assert second.last_input is not None and BEGAN <= second.last_input.time <= BEGAN + 0.3
     assert second.core.state.finished == [0] * 8
@@ -147,7 +158,7 @@ def test_a_recording_that_is_as_large_as_it_may_be_says_so_and_ends(
         recorded.work(1)
     assert path.stat().st_size <= 4000 and "has reached its limit of 4000 bytes" in caplog.text
     assert recorded.recorder.keep() is None, "it does not show what comes now"
-    Replay(read(path)).run()
+    SchedulerReplay(read(path)).run()
 
 
 def test_a_full_disk_ends_the_recording_and_nothing_else(
@@ -158,7 +169,7 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(
     def fail(descriptor: int, content: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scaler_appliance.shell.recorder.os.write", fail)
+    monkeypatch.setattr("scaler_protocol.recording.file_recorder.os.write", fail)
     recorded.tick(2.0)
     recorded.tick(2.0)
     recorded.recorder.close()
@@ -173,7 +184,7 @@ def test_a_core_that_decides_otherwise_is_found(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(Acceptance, "_text_of_full", lambda self: "full")
     monkeypatch.setattr(Acceptance, "_room", lambda self, wanted: 0)
     with pytest.raises(DivergedError, match="effects instead of"):
-        Replay(read(path)).run()
+        SchedulerReplay(read(path)).run()
     assert main([str(path)]) == EXIT_DIVERGED
 
 
@@ -194,7 +205,7 @@ def test_a_broken_invariant_breaks_at_the_same_input_again(
     kept = recorded.recorder.keep()
 
     assert kept == f"{path}.failed" and not path.exists()
-    count = len([entry for _, entry in read(Path(kept)).records() if isinstance(entry, Input)])
+    count = len([entry for _, entry in read(Path(kept)).records() if isinstance(entry, RecordedInput)])
     monkeypatch.undo()
     assert main([kept]) == 0
     monkeypatch.setattr(Acceptance, "_accept", fail)
@@ -230,6 +241,9 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.C
     assert main([str(tmp_path / "text")]) == EXIT_UNREADABLE
     assert main([str(tmp_path / "missing")]) == EXIT_UNREADABLE
     assert "not a recording" in capsys.readouterr().err
+    (tmp_path / "other").write_bytes(header_bytes(Header("1", {}, 0.0, 0.0, False, "worker")))
+    assert main([str(tmp_path / "other")]) == EXIT_UNREADABLE
+    assert "this is a recording of a worker" in capsys.readouterr().err
 
 
 def test_digests_are_recorded_now_and_then(path: Path) -> None:
@@ -238,7 +252,7 @@ def test_digests_are_recorded_now_and_then(path: Path) -> None:
         recorded.work(1)
     recorded.recorder.close()
     times = [time for time, entry in read(path).records() if isinstance(entry, Digest)]
-    assert len(times) > 5 and all(later - earlier >= 1.0 for earlier, later in zip(times, times[1:]))
+    assert len(times) > 5 and all(later - earlier >= DIGEST_SECONDS for earlier, later in zip(times, times[1:]))
 
 
 def test_a_real_scheduler_records_until_it_breaks(start: Any, tmp_path: Path) -> None:
@@ -252,7 +266,7 @@ def test_a_real_scheduler_records_until_it_breaks(start: Any, tmp_path: Path) ->
 
     assert scheduler.process.wait(DEADLINE_SECONDS) == EXIT_BROKEN_INVARIANT
     assert f"scaler_scheduler replay {path}.failed" in scheduler.output()
-    replay = Replay(read(tmp_path / "recording.failed"), checks_invariants=True)
+    replay = SchedulerReplay(read(tmp_path / "recording.failed"), checks_invariants=True)
     replay.run()
     assert replay.last_input is not None and replay.last_input.kind == InputKind.FRAMES
     assert replay.digests and sum(replay.core.state.finished) == faulty_scheduler.REPORTS_BEFORE_THE_FAULT + 1

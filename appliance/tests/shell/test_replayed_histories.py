@@ -15,12 +15,12 @@ from scaler_appliance.core.effects import Effect
 from scaler_appliance.core.monitoring.state_tables import state_tables
 from scaler_appliance.core.scheduler import SchedulerCore
 from scaler_appliance.core.state import Settings
-from scaler_appliance.shell import recorder
 from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
-from scaler_appliance.shell.recorder import FileRecorder
-from scaler_appliance.shell.recording import Recording
-from scaler_appliance.shell.replay import Replay
+from scaler_appliance.shell.scheduler_recording import SchedulerRecorder
+from scaler_appliance.shell.scheduler_replay import SchedulerReplay
 from scaler_protocol import encode
+from scaler_protocol.recording import file_recorder
+from scaler_protocol.recording.recording_file import Recording
 
 _CALLS = {
     "on_peer_gone": InputKind.PEER_GONE,
@@ -37,7 +37,7 @@ class RecordedCore:
 
     def __init__(self, settings: Settings, path: Path) -> None:
         self.core = SchedulerCore(settings)
-        self.recorder = FileRecorder(str(path), settings, 0.0, 0.0, has_payloads=False, limit_bytes=0)
+        self.recorder = SchedulerRecorder(str(path), settings, 0.0, 0.0, has_payloads=False, limit_bytes=0)
         self.inputs = CoreInputs(self.core, Counter(), self.recorder)
         self.effects: List[Effect] = []
         self.count = 0
@@ -68,7 +68,7 @@ def test_a_replay_of_adversarial_peers_decides_the_same(
 ) -> None:
     path = tmp_path / "recording"
     monkeypatch.setattr(scheduler_harness, "SchedulerCore", lambda settings: RecordedCore(settings, path))
-    monkeypatch.setattr(recorder, "DIGEST_SECONDS", 0.0)  # every decision is compared
+    monkeypatch.setattr(file_recorder, "DIGEST_SECONDS", 0.0)  # every decision is compared
     monkeypatch.setattr(Monitor, "look", lambda self, core, now: None)  # monitors are not what is replayed here
     history = History(seed)
     history.go()
@@ -76,7 +76,7 @@ def test_a_replay_of_adversarial_peers_decides_the_same(
     recorded.recorder.close()
 
     with open(path, "rb") as file:
-        replay = Replay(Recording(file))
+        replay = SchedulerReplay(Recording(file))
         replay.run()
 
     assert state_tables(replay.core.state) == state_tables(recorded.core.state)

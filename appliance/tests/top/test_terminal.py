@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 from pathlib import Path
 from typing import Callable, Iterator, List
 
 import pytest
+from quiet_addresses import quiet_address
 from scheduler_process import INTERPRETERS, SchedulerProcess, unavailable
 from top.terminal import PROMPT, Load, Terminal
 
@@ -25,7 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulerProce
     """A scheduler whose three workers are busy."""
     pytest.importorskip("scaler")
     folder = tmp_path_factory.mktemp("cluster")
-    scheduler = start_scheduler(folder, free_address(), 0)
+    scheduler = start_scheduler(folder, quiet_address(), 0)
     with Load(scheduler.address, WORKERS):
         yield scheduler
     scheduler.close()
@@ -38,12 +38,6 @@ def start_scheduler(folder: Path, address: str, number: int) -> SchedulerProcess
     )
     scheduler.wait_until_ready()
     return scheduler
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -133,7 +127,7 @@ def test_it_follows_the_size_of_the_terminal(cluster: SchedulerProcess, terminal
 
 def test_it_survives_a_restart_of_the_scheduler(tmp_path: Path, terminal: Terminal, top: List[str]) -> None:
     pytest.importorskip("scaler")
-    address = free_address()
+    address = quiet_address()
     terminal.run(*top, f"ipc://{tmp_path}/monitor")
     terminal.wait_for_text(f"waiting for ipc://{tmp_path}/monitor")
     scheduler = start_scheduler(tmp_path, address, 1)

@@ -54,10 +54,10 @@ class _AnnouncedEvent(threading.Event):
             return super().wait(timeout)
 
 
-def announce_waiter(waiter: Any) -> None:
-    """Announce waits at the event of a waiter of `concurrent.futures` that was added to a future."""
-    if _before is not None and type(getattr(waiter, "event", None)) is threading.Event:
-        waiter.event.__class__ = _AnnouncedEvent
+def announce_waits_at(event: Any) -> None:
+    """Announce waits at an event, which somebody uses to wait for futures; anything else is ignored."""
+    if _before is not None and type(event) is threading.Event:
+        event.__class__ = _AnnouncedEvent
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from graphlib import CycleError
 __all__ = [
     "AlreadyStartedError",
     "ArgumentTypeError",
+    "ClientFailedError",
     "ClientShutdownException",
     "CodecNotTakenError",
     "DependencyError",
@@ -102,6 +103,10 @@ class SchedulerShuttingDownError(SchedulerRefusedError):
 
 class DisconnectedError(ScalerError, ConnectionError):
     """The client is disconnected, or has lost its scheduler, so the call or the task has no outcome."""
+
+
+class ClientFailedError(DisconnectedError):
+    """The client met a bug of its own, and has ended; the message says where what led to it is recorded."""
 
 
 class ClientShutdownException(ScalerError):

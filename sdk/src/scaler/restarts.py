@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Optional
 
 EXIT_ERROR = 1  # of a program that met an unexpected error
-EXIT_BROKEN_INVARIANT = 70  # of a scheduler that met a bug of its own
+EXIT_BROKEN_INVARIANT = 70  # of a scheduler or worker that met a bug of its own
 _UNFORESEEN = (EXIT_ERROR, EXIT_BROKEN_INVARIANT)
 _SHORTEST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
+from quiet_addresses import quiet_address
 
 from scaler.cluster.appliance import scheduler_command
 
@@ -98,9 +98,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # where programs run, and should leave nothing
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        self.address = quiet_address()
         self.seen: Set[Process] = set()
         self.replaced = 0
         self.scheduler = self._start_scheduler()

@@ -6,12 +6,12 @@ free port.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from quiet_addresses import quiet_address
 
 ADDRESS = "tcp://127.0.0.1:2345"
 TIMEOUT_SECONDS = 60.0
@@ -281,12 +281,6 @@ def output_of(program: str, address: str, folder: Path) -> list[str]:
     return [line for line in finished.stdout.splitlines() if not line.startswith("[")]
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
@@ -314,7 +308,7 @@ def test_with_a_running_cluster(program: str, printed: list[str], address: str, 
     ids=["own cluster", "old import paths", "heavy function", "send object", "clear and disconnect"],
 )
 def test_that_starts_its_own(program: str, printed: list[str], tmp_path: Path) -> None:
-    assert output_of(program, free_address(), tmp_path) == printed
+    assert output_of(program, quiet_address(), tmp_path) == printed
 
 
 def test_with_a_custom_serializer(any_address: str, tmp_path: Path) -> None:

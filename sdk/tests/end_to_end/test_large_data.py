@@ -9,6 +9,7 @@ import operator
 import os
 import subprocess
 import sys
+import threading
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -17,8 +18,10 @@ from sdk_tasks import identity
 
 from scaler import Client, ObjectReference
 from scaler.client import functions
+from scaler.client.shell import object_files as client_files
 from scaler.values.payload import dump_function
 from scaler_protocol import messages as m
+from scaler_protocol.host.spill import remove_file
 
 TIMEOUT_SECONDS = 100.0
 HALF_GIGABYTE = 512 * 1024 * 1024
@@ -198,3 +201,21 @@ def test_a_client_on_another_host_sends_and_fetches_in_chunks(any_address: str) 
         env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
     )  # fmt: skip
     assert (finished.stdout, finished.stderr) == ("intact\n", "")
+
+
+def test_who_waits_has_the_result_before_the_file_of_the_argument_is_removed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_result, is_removed = threading.Event(), threading.Event()
+    was_waited_for: List[bool] = []
+
+    def remove_afterwards(path: str) -> None:
+        was_waited_for.append(not has_result.wait(TIMEOUT_SECONDS))
+        remove_file(path)
+        is_removed.set()
+
+    monkeypatch.setattr(client_files, "remove_file", remove_afterwards)
+    assert client.submit(len, bytes(10_000_000)).result(TIMEOUT_SECONDS) == 10_000_000
+    has_result.set()
+    assert is_removed.wait(TIMEOUT_SECONDS)
+    assert was_waited_for == [False]

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 from object_files import nothing_is_left, object_files
+from quiet_addresses import quiet_address
 from sdk_tasks import identity
 
 from scaler import Client, Cluster, NamedFunction, ObjectReference, Scheduler, SchedulerClusterCombo
@@ -97,9 +98,9 @@ def test_large_arguments_and_results_beyond_the_limit_are_whole(client: Client, 
 
 def test_objects_on_disk_outlive_their_scheduler(places: Places) -> None:
     options: Dict[str, Any] = {**places.options, "object_memory_limit": 1, "logging_level": "CRITICAL"}
-    scheduler = Scheduler(**options)
+    address = quiet_address()
+    scheduler = Scheduler(address=address, **options)
     scheduler.start()
-    address = scheduler.get_address()
     with Cluster(address, 1, logging_level="CRITICAL"), Client(address=address) as client:
         reference = client.send_object(content_of(7))
         wait_for(lambda: memory_bytes(places.memory) < SIZE and len(places.spilled()) == 2, client)

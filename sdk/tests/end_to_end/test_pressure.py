@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, List
 
 import pytest
+from quiet_addresses import quiet_address
 from sdk_tasks import wait_for, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
@@ -214,12 +215,12 @@ def test_map_over_a_generator_that_submits(strict_client: Client) -> None:
 
 def test_a_submit_that_waits_goes_on_with_the_next_scheduler() -> None:
     """What is in flight is counted anew: whatever was sent again, arguments that are objects included."""
+    address = quiet_address()
     limits = ["--client-tasks-in-flight", str(TASKS_LIMIT), "--client-bytes-in-flight", str(BYTES_LIMIT)]
     os.environ[PROGRAM_VARIABLE] = shlex.join([*scheduler_command(), *limits])
     try:
-        first = Scheduler(logging_level="WARNING")
-        first.start()  # which tells its address
-        second = Scheduler(address=first.get_address(), logging_level="WARNING")
+        first, second = (Scheduler(address=address, logging_level="WARNING") for _ in range(2))
+        first.start()
     finally:
         del os.environ[PROGRAM_VARIABLE]
     futures: List[Future[int]] = []

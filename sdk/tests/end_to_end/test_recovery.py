@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
+from quiet_addresses import quiet_address
 from sdk_tasks import identity, wait_for_file
 from tcp_proxy import Proxy
 
@@ -34,10 +35,9 @@ class Restarted:
     """A scheduler that is killed, and started again at the same address."""
 
     def __init__(self, **options: Any) -> None:
+        self.address = quiet_address()
         self._options = {"logging_level": "ERROR", **options}
-        self._scheduler = Scheduler(**self._options)
-        self._scheduler.start()
-        self.address = self._scheduler.get_address()
+        self.start()
 
     def signal(self, number: int) -> None:
         assert self._scheduler.pid is not None
@@ -409,7 +409,7 @@ def test_late_results_of_a_worker_that_stood_still_do_not_count(
 def test_a_scheduler_that_stood_still_goes_on(start_cluster: StartCluster) -> None:
     """It finds what was sent meanwhile, and takes nobody for lost."""
     scheduler = Restarted(
-        worker_timeout_seconds=1.0, client_timeout_seconds=1.0, heartbeat_interval_seconds=0.1, logging_level="WARNING"
+        worker_timeout_seconds=2.5, client_timeout_seconds=2.5, heartbeat_interval_seconds=0.1, logging_level="WARNING"
     )
     with contextlib.closing(scheduler), Client(scheduler.address, heartbeat_interval_seconds=0.1) as client:
         start_cluster(scheduler.address)
@@ -417,7 +417,7 @@ def test_a_scheduler_that_stood_still_goes_on(start_cluster: StartCluster) -> No
         futures[10].result(TIMEOUT_SECONDS)
         session = client._shell.welcome.session
         scheduler.signal(signal.SIGSTOP)
-        time.sleep(2.0)  # longer than its time-outs: there is no event to wait for, that is the point
+        time.sleep(3.5)  # longer than its time-outs: there is no event to wait for, that is the point
         scheduler.signal(signal.SIGCONT)
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(200))
         assert client._shell.welcome.session == session

@@ -247,7 +247,6 @@ class ClientHost(Peer):
         if self.core is not None:
             self._take_commands()
             self.core.on_end(error)
-            self.core.is_connected = False
             self.ended = effect
             for each in self.core.take_effects():
                 self._performers[type(each)](each)

@@ -27,6 +27,7 @@ from scaler_protocol.programs.options import (
     Switch,
     Whole,
     logging_options,
+    recording_options,
     service_options,
 )
 
@@ -190,29 +191,6 @@ _NETWORK = [
     ),
 ]
 
-_RECORDING = [
-    Option(
-        "--record",
-        NewFile(),
-        "write everything that reaches the scheduler to this file, for scaler_scheduler replay; payloads are left out",
-        group="recording",
-    ),
-    Option(
-        "--record-payloads",
-        Switch(),
-        "write payloads, too: arguments and results of tasks",
-        default=False,
-        group="recording",
-    ),
-    Option(
-        "--record-limit",
-        Bytes(0),
-        "stop recording when the file has this size; 0: no limit",
-        default=1 << 30,
-        group="recording",
-    ),
-]
-
 _OBJECTS_ARE_HERE = "the scheduler stores objects itself, at its own address"
 _BALANCES_ALWAYS = "the scheduler balances continuously, by the measured durations of tasks"
 _POLICY = "tasks are placed by capabilities and measured durations, and the scheduler starts no workers"
@@ -249,7 +227,7 @@ SCHEDULER = Program(
         *_PEERS,
         *_OBJECTS,
         *_NETWORK,
-        *_RECORDING,
+        *recording_options("scheduler"),
         *logging_options(),
         Option(
             "--address-file",

@@ -25,8 +25,8 @@ from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
 from scaler_appliance.shell.monitor_address import monitor_address_of
 from scaler_appliance.shell.object_files import ObjectFiles
-from scaler_appliance.shell.recorder import FileRecorder
 from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler_appliance.shell.scheduler_recording import SchedulerRecorder
 from scaler_appliance.shell.server import Server
 from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_protocol import messages as m
@@ -34,6 +34,7 @@ from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
+from scaler_protocol.recording.recording_path import path_of_process, recording_path
 
 logger = logging.getLogger("scaler")
 
@@ -124,18 +125,19 @@ async def _serve(options: argparse.Namespace) -> None:
                 recorder.close()
 
 
-def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[FileRecorder]:
+def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[SchedulerRecorder]:
     """What writes down the core's inputs, if the user wants it."""
     if options.record is None:
         return None
     now, unix_now = asyncio.get_running_loop().time(), time.time()
-    with _at("--record", options.record):
-        recorder = FileRecorder(options.record, settings, now, unix_now, options.record_payloads, options.record_limit)
-    logger.info("Scheduler: recording to %s", options.record)
+    path = path_of_process(options.record)
+    with recording_path("--record", path):
+        recorder = SchedulerRecorder(path, settings, now, unix_now, options.record_payloads, options.record_limit)
+    logger.info("Scheduler: recording to %s", path)
     return recorder
 
 
-def _keep_recording(recorder: Optional[FileRecorder]) -> None:
+def _keep_recording(recorder: Optional[SchedulerRecorder]) -> None:
     """The core has failed: keep what shows why from the scheduler that replaces this one."""
     kept = recorder.keep() if recorder is not None else None
     if kept is not None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import random
-import socket
 import threading
 import time
 from typing import Callable, Dict, List, Optional, Type
@@ -187,10 +186,3 @@ def bench_class(role: str) -> Type[Bench]:
     """The bench of a role."""
     made: Type[Bench] = importlib.import_module(f"scaler_conformance.benches.{role}").RoleBench
     return made
-
-
-def free_address() -> str:
-    """An unused address of this host."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"

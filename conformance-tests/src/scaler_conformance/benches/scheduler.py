@@ -13,21 +13,19 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 import socket
 import time
-from typing import Any, List, Optional, Type, TypeVar
+from typing import Any, List, Type, TypeVar
 
 from scaler_conformance.benches.bench import Bench
 from scaler_conformance.judging.verdicts import NotApplicable, Violation
 from scaler_conformance.playing.conversation import check
 from scaler_conformance.playing.monitor_peers import MonitorTransport, PlayedMonitor
+from scaler_conformance.playing.quiet_ports import quiet_port
 from scaler_conformance.playing.raw_connection import RawConnection
 from scaler_conformance.playing.scheduler_peers import Group, GroupTransport, PlayedClient, PlayedPeer, PlayedWorker
 
 PeerType = TypeVar("PeerType", bound=PlayedPeer)
-_PORTS = itertools.count(10_000 + os.getpid() * 37 % 20_000)
 _LOOK_SECONDS = 0.01
 
 
@@ -55,7 +53,7 @@ class RoleBench(Bench):
     def address(self) -> str:
         """Where the scheduler listens; it is started if it is not yet."""
         if not self._address:
-            self._address = quiet_address()
+            self._address = f"tcp://127.0.0.1:{quiet_port()}"
             self.start({"address": self._address, "variant": self._variant})
         return self._address
 
@@ -152,21 +150,3 @@ class RoleBench(Bench):
             each.close()
         if self.running is not None:
             self.running.terminate()
-
-
-def quiet_address(attempt: Optional[int] = None) -> str:
-    """An unused address of this host, which no system gives out by itself.
-
-    A port of those that outgoing connections get may be taken before the scheduler listens, even by the very
-    connection that tries to reach it.
-    """
-    for count in _PORTS:
-        port = 10_000 + count % 20_000
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return f"tcp://127.0.0.1:{port}"
-    raise AssertionError

@@ -13,6 +13,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 import zmq
 
 from scaler_conformance.playing.conversation import Conversation, Transport
+from scaler_conformance.playing.quiet_ports import quiet_port
 
 _LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler said just before its end
 MakeConversation = Callable[[str, Transport], Conversation]
@@ -40,8 +41,7 @@ class RouterTransport(Transport):
         self._count = 0
         self._socket = open_socket(zmq.ROUTER)
         self._socket.router_mandatory = True
-        port = self._socket.bind_to_random_port("tcp://127.0.0.1")
-        self.address = f"tcp://127.0.0.1:{port}"
+        self.address = _bind_anywhere(self._socket)
 
     def stop_listening(self) -> None:
         """Cut all connections; the address is closed until `restart`."""
@@ -95,6 +95,18 @@ class RouterTransport(Transport):
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _bind_anywhere(socket: zmq.Socket[bytes]) -> str:
+    """Listen at an unused address of this host, where `restart` can listen again."""
+    while True:
+        address = f"tcp://127.0.0.1:{quiet_port()}"
+        try:
+            socket.bind(address)
+            return address
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE:
+                raise  # else another program was faster
 
 
 def _bind_again(socket: zmq.Socket[bytes], address: str) -> None:

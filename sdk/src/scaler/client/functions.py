@@ -26,7 +26,7 @@ from collections import OrderedDict, deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from scaler.client.code import ClientCode
-from scaler.client.shell.forks import reset_lock
+from scaler.client.shell.left_locks import regained, reset_lock
 from scaler.client.signatures import ANY_ARITY, arity_of
 from scaler.serializer import Serializer
 from scaler.values.captures import Captures, Reference, by_value_modules
@@ -136,7 +136,7 @@ class FunctionRegistry:
         self._by_digest: Dict[bytes, FunctionRecord] = {}
         self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
         self._dead: Deque[Tuple[_Key, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process."""
@@ -176,7 +176,7 @@ class FunctionRegistry:
 
         Raises whatever serialising it raises: any exception at all.
         """
-        with self._lock:
+        with regained(self._lock):
             self._forget_dead()
         code_stamp = self._code.stamp()
         captures = captures_of(function)
@@ -186,7 +186,7 @@ class FunctionRegistry:
         digest = hashlib.blake2b(digest_size=16)
         for part in parts:
             digest.update(part)
-        with self._lock:
+        with regained(self._lock):
             record = self._by_digest.get(digest.digest())
             if record is None or record.is_deleted:
                 name, takes_profiling = function_name(function), _takes_profiling(function)
@@ -263,18 +263,18 @@ class FunctionRegistry:
 
     def hold(self, record: FunctionRecord) -> bool:
         """Keep a function until `let_go`, however many others are used meanwhile; False when it has been deleted."""
-        with self._lock:
+        with regained(self._lock):
             if not record.is_deleted:
                 record.uses += 1
             return not record.is_deleted
 
     def let_go(self, record: FunctionRecord) -> None:
-        with self._lock:
+        with regained(self._lock):
             self._release(record)
 
     def forget_all(self) -> None:
         """Know no function any more: all are to be serialised again, with other code."""
-        with self._lock:
+        with regained(self._lock):
             known = [*(each.record for each in self._known.values()), *self._recent.values()]
             self._in_modules.clear()
             self._known.clear()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Generator, List, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Generator, List, Optional, Protocol, Tuple
 
 from scaler import blocking
 from scaler.arguments import Duration, seconds
@@ -21,17 +21,16 @@ from scaler.client.functions import FunctionRecord
 from scaler.client.future_arguments import dependency_error, reduce_future
 from scaler.client.profiling import ProfileResult
 from scaler.client.shell.client_shell import ClientShell
-from scaler.client.shell.future_internals import FutureWithSharedCondition
+from scaler.client.shell.future_internals import FutureWithSharedCondition, exception_if_loaded, result_if_loaded
 from scaler.compat.arguments import accepts_earlier
 from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
 from scaler.notebook import Row, card
 from scaler.values.failures import load_failure
+from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import Buffer, load_value
 from scaler.values.texts import description_of
 
 if TYPE_CHECKING:
-    import threading
-
     from typing_extensions import TypeVar
 
     R = TypeVar("R", default=Any)  # of the function
@@ -55,20 +54,15 @@ class ScalerFuture(FutureWithSharedCondition[R]):
     It can also be awaited, and knows its `task_id`. For type checkers it is generic in the function's return type.
     """
 
+    _client: Owner
     _is_unwanted = False  # somebody asked to cancel it at some time
     _keeps_content = False  # of its result, when that is loaded: other tasks may need it
-    _is_neutral = False  # its result is in a codec that all languages read
     _stands_for_its_result = True  # in the arguments of a task
+    _named: Optional[NamedFunction] = None  # if it is called by name: its result is in a codec that all languages read
 
     def __init__(self, client: Owner, function: Optional[FunctionRecord] = None) -> None:
         self._client = client
         self._function = function
-
-    if not TYPE_CHECKING:  # for type checkers it stays the base class's attribute, which `as_completed` requires
-
-        @property
-        def _condition(self) -> threading.Condition:
-            return self._client._shell.condition
 
     @property
     def task_id(self) -> int:
@@ -129,24 +123,20 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         if end_of_wait is not None:
             super().add_done_callback(end_of_wait)
 
-    def _load(self) -> None:
-        """Turn the payload into the result or the exception."""
-        payload = self._payload
-        if payload is None:
-            return  # another thread was faster
+    def _loaded(self, payload: Buffer) -> Tuple[Any, Optional[BaseException]]:
         if self._keeps_content:
             self._content = payload
             payload = memoryview(payload).toreadonly()  # so that the result has arrays of its own
         if self._has_failed:
-            self._exception = self._load_failure(bytes(payload))
-        else:
-            try:
-                self._result = self._load_result(payload)
-            except KeyboardInterrupt:  # of the user, who waits for it: the result can be asked for again
-                raise
-            except BaseException as error:
-                self._exception = _not_loadable(error)
-        self._payload = None
+            return None, self._load_failure(bytes(payload))
+        try:
+            if self._named is None:
+                return load_value(payload, self._client._shell.serializer), None
+            return self._named.neutral_codec.load_result(payload), None
+        except KeyboardInterrupt:  # of the user, who waits for it: the result can be asked for again
+            raise
+        except BaseException as error:
+            return None, _not_loadable(error)
 
     def _load_failure(self, payload: bytes) -> BaseException:
         if self._inherited_from is not None:
@@ -155,9 +145,6 @@ class ScalerFuture(FutureWithSharedCondition[R]):
 
     def __reduce__(self) -> Any:
         return reduce_future(self)
-
-    def _load_result(self, payload: Buffer) -> Any:
-        return load_value(payload, self._client._shell.serializer)
 
     def __await__(self) -> Generator[Any, None, R]:
         # Not by `asyncio.wrap_future`: there a task that raises StopIteration is waited for until the end of time.
@@ -200,12 +187,14 @@ class ScalerFuture(FutureWithSharedCondition[R]):
             return "running"
         if self.cancelled():
             return "cancelled"
-        if self._exception is not None:
-            return f"finished, raised {type(self._exception).__name__}"
+        error = exception_if_loaded(self)
+        if error is not None:
+            return f"finished, raised {type(error).__name__}"
         if self._has_failed:
             return "finished, failed"
-        is_loaded = self._payload is None
-        return f"finished, returned {type(self._result).__name__}" if is_loaded else "finished, has a result"
+        if self._payload is not None:
+            return "finished, has a result"
+        return f"finished, returned {type(result_if_loaded(self)).__name__}"
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

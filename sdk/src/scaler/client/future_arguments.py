@@ -17,7 +17,7 @@ import threading
 from operator import getitem
 from typing import Any, Dict, List, Optional, Tuple
 
-from scaler.client.shell.future_internals import content_of, has_failed
+from scaler.client.shell.future_internals import content_of, has_failed, result_if_loaded
 from scaler.exceptions import ArgumentTypeError, DependencyError, InvalidArgumentError
 from scaler.serializer import Serializer
 from scaler.values.failures import load_failure
@@ -49,7 +49,7 @@ class NeededFutures:
             raise InvalidArgumentError(
                 f"{future!r} belongs to another client: pass its result(), or submit the task there"
             )
-        if future._is_neutral:
+        if future._named is not None:
             raise InvalidArgumentError(
                 f"{future!r} is of a function called by name, in a codec of its own: pass its result()"
             )
@@ -73,7 +73,7 @@ class NeededFutures:
         content = content_of(future)
         if content is not None:
             return load_value, (pickle.PickleBuffer(content), None)
-        return getitem, ([future._result], 0)  # the value itself: a reduction needs a call
+        return getitem, ([result_if_loaded(future)], 0)  # the value itself: a reduction needs a call
 
     def stand_in(self, value: Any) -> Any:
         """An argument for a user's Serializer: futures replaced at the top, and in lists, tuples and dictionaries."""

@@ -42,6 +42,7 @@ from scaler.values.payload import (
     BY_DEPENDENCY,
     INLINE_BYTES,
     PROTOCOL,
+    Buffer,
     ObjectReference,
     Parts,
     ResultOf,
@@ -65,15 +66,16 @@ class GraphFuture(ScalerFuture[Any]):
     _functions: Sequence[FunctionRecord] = ()
     _position = 0
 
-    def _load(self) -> None:
+    def _loaded(self, payload: Buffer) -> Tuple[Any, Optional[BaseException]]:
         position = self._position
         if self._cause:
             position += self._cause - 1 - self._task_id
             self._function = self._functions[position]
-        super()._load()
-        if self._exception is not None and self._has_failed and self._keys:
+        result, error = super()._loaded(payload)
+        if error is not None and self._has_failed and self._keys:
             keys, self._keys = self._keys, ()
-            add_note(self._exception, f"(raised by node {repr_of(keys[position])} of the graph)")
+            add_note(error, f"(raised by node {repr_of(keys[position])} of the graph)")
+        return result, error
 
 
 def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:

@@ -21,19 +21,9 @@ from scaler.client.progress import Bar, wait
 from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError, SerializeObjectError
 from scaler.values.named_functions import NamedFunction
-from scaler.values.payload import INLINE_BYTES, Buffer
+from scaler.values.payload import INLINE_BYTES
 from scaler.values.texts import description_of
 from scaler_protocol import messages as m
-
-
-class NamedFuture(ScalerFuture[Any]):
-    """The future of a call by name: its result is in the function's codec."""
-
-    _named: NamedFunction
-    _is_neutral = True
-
-    def _load_result(self, payload: Buffer) -> Any:
-        return self._named.neutral_codec.load_result(payload)
 
 
 def submit_named(
@@ -63,7 +53,7 @@ def submit_named(
     if len(payload) >= INLINE_BYTES:  # SCL-COD-006: an empty payload, and the arguments as an object
         shell.await_room()  # before the arguments take room in the cluster
         dependencies = [shell.send_object([payload], "", m.ObjectKind.ARGUMENTS, function.codec)]
-    future = NamedFuture(client, FunctionRecord(0, function.name, b"", False))
+    future: ScalerFuture[Any] = ScalerFuture(client, FunctionRecord(0, function.name, b"", False))
     future._named = function
     options = client._travelling_options()
     if dependencies:

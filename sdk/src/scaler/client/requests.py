@@ -14,6 +14,7 @@ from scaler.client.core.deferring import DeferredTask
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo, WorkerInfo
 from scaler.client.shell.client_shell import ClientShell
+from scaler.client.shell.future_internals import exception_if_loaded
 from scaler.exceptions import ArgumentTypeError, DisconnectedError, InvalidArgumentError, ShutdownRefusedError
 from scaler_protocol.wire import messages as m
 
@@ -52,8 +53,9 @@ def _outcome_of(future: ScalerFuture[Any]) -> str:
         return "the task will have no outcome: its client is disconnected"
     if future.cancelled():
         return "the task was cancelled"
-    if future._exception is not None:
-        return f"the task has failed: {type(future._exception).__name__}: {future._exception}"
+    error = exception_if_loaded(future)
+    if error is not None:
+        return f"the task has failed: {type(error).__name__}: {error}"
     return "the task has failed: see exception()" if future._has_failed else "the task has a result"
 
 

@@ -1,26 +1,61 @@
-"""`scaler replay FILE`: repeat what a scheduler has recorded, with the scheduler that is installed here.
+"""`scaler replay FILE`: repeat what a scheduler, worker or client has recorded, with the one that is installed here.
 
-Rule: the scheduler's program does it; this one becomes it.
+Rule: the file says whose recording it is. For that of a scheduler, this program becomes the scheduler's own.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Sequence
+from typing import Optional, Sequence
 
 from scaler.cluster.appliance import scheduler_command
 from scaler.exceptions import ProgramStartError
+from scaler.version import __version__
+from scaler_protocol.recording.recording_file import CLIENT, SCHEDULER, WORKER, Recording, RecordingError
+from scaler_protocol.recording.replay_command import parse_arguments, run_replay
+from scaler_protocol.recording.replaying import Replay
 
+NAME = "scaler replay"
 EXIT_FAILED = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; returns its exit code where it cannot be run."""
+    """Run the program; its exit code."""
+    options = parse_arguments(list(arguments), NAME)
+    if _core_of(options.file) == SCHEDULER:
+        return _run_scheduler(arguments)
+    return run_replay(options, NAME, _replay_of, __version__)
+
+
+def _core_of(path: str) -> Optional[str]:
+    """Whose recording it is; None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return Recording(file).header.core
+    except (OSError, RecordingError):
+        return None
+
+
+def _replay_of(recording: Recording, checks_invariants: bool) -> Replay:
+    core = recording.header.core
+    if core == WORKER:
+        from scaler.worker.agent.shell.agent_replay import AgentReplay
+
+        return AgentReplay(recording)
+    if core == CLIENT:
+        from scaler.client.shell.client_replay import ClientReplay
+
+        return ClientReplay(recording)
+    raise RecordingError(f"this is a recording of a {core}, which this version does not know")
+
+
+def _run_scheduler(arguments: Sequence[str]) -> int:
+    """Returns only where it cannot be run."""
     try:
         command = [*scheduler_command(), "replay", *arguments]
         sys.stdout.flush()
         os.execvp(command[0], command)
     except (ProgramStartError, OSError) as error:
-        print(f"scaler replay: {error}", file=sys.stderr)
+        print(f"{NAME}: {error}", file=sys.stderr)
         return EXIT_FAILED

@@ -37,6 +37,7 @@ _RESULTS = struct.Struct("<QQII")  # first position, busy microseconds, count, r
 _RANGE = struct.Struct("<QQ")  # first position, count
 _DEFINITION = struct.Struct("<QBB6x")  # object id, kind, place
 _LOG = struct.Struct("<QB7x")  # position, stream
+LOG_HEAD_BYTES = _LOG.size
 _LARGE = struct.Struct("<Q")  # size in bytes; the name of the file follows
 _ITEM_BYTES = {"Q": 8, "I": 4, "H": 2}
 _GARBAGE = struct.Struct("<Q")  # trim threshold in bytes

@@ -35,6 +35,7 @@ from scaler_protocol.programs.options import (
     Whole,
     Words,
     logging_options,
+    recording_options,
     service_options,
 )
 from scaler_protocol.programs.options.kinds import comma_separated, toml_of
@@ -312,6 +313,7 @@ CLUSTER = Program(
         *_WORKERS,
         *_TIMES,
         *_NETWORK,
+        *recording_options("worker's agent"),
         *logging_options(),
         *service_options(),
     ],

@@ -26,6 +26,7 @@ from scaler.worker.worker_options import CLUSTER, read_options
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol.host.addresses import AddressError
 from scaler_protocol.programs.logging_setup import setup_logging
+from scaler_protocol.recording.recording_path import RecordingPathError
 
 FORK_SERVER_END_SECONDS = 5.0
 
@@ -51,6 +52,9 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
         exit_when_stdin_closes=options.exit_when_stdin_closes,
         functions=tuple(options.functions),
         capabilities=tuple(sorted(capabilities.items())),
+        record=options.record,
+        record_payloads=options.record_payloads,
+        record_limit_bytes=options.record_limit,
     )
 
 
@@ -115,7 +119,7 @@ def _run_agent(
         return EXIT_USAGE
     try:
         return Agent(settings, fork_server, page, loop).run()
-    except AddressError as error:
+    except (AddressError, RecordingPathError) as error:
         logger.error("%s", error)
         return EXIT_USAGE
     finally:

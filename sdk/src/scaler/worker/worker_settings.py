@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -24,3 +24,6 @@ class WorkerSettings:
     exit_when_stdin_closes: bool = False
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together
+    record: Optional[str] = None  # the file that everything is written to that reaches the agent
+    record_payloads: bool = False
+    record_limit_bytes: int = 1 << 30

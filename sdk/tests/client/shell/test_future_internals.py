@@ -1,30 +1,96 @@
-"""What `concurrent.futures` makes of our futures, whose private fields are set by us, on the Python that runs this."""
+"""What `concurrent.futures` makes of our futures, whose private fields are set by us, on every Python that is here."""
 
 from __future__ import annotations
 
+import ast
+import re
+import shutil
+import subprocess
+import sys
 import threading
-from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, as_completed, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, as_completed, wait
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 
+import scaler
+import scaler_protocol
 from scaler import ScalerFuture
 from scaler.client.shell.settling import Settling
 
 TIMEOUT_SECONDS = 30.0
+SOURCES = [str(Path(package.__file__).parents[1]) for package in (scaler, scaler_protocol)]
+CHECKS = Path(__file__).with_name("standard_library_checks.py")
+PRIVATE_FIELDS = {"_state", "_result", "_exception", "_waiters", "_done_callbacks", "_condition"}
+OWNER = "client/shell/future_internals.py"
+
+
+def interpreters() -> Dict[str, str]:
+    """Every supported Python that is here, by its version, and PyPy."""
+    found = {"{}.{}".format(*sys.version_info[:2]): sys.executable}
+    for path in Path.home().glob(".pyenv/versions/3.*/bin/python3.*"):
+        version = re.fullmatch(r"python3\.(\d+)", path.name)
+        if version and int(version[1]) >= 9:
+            found.setdefault(f"3.{version[1]}", str(path))
+    pypy = shutil.which("pypy3")
+    if pypy is not None:
+        found["pypy"] = pypy
+    return found
+
+
+@pytest.mark.parametrize("interpreter", interpreters().values(), ids=interpreters())
+def test_the_standard_library_is_as_we_rely_on_it(interpreter: str) -> None:
+    checks = re.findall(r"^def (check_\w+)", CHECKS.read_text(encoding="utf-8"), re.MULTILINE)
+    command = [interpreter, str(CHECKS), *SOURCES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", checks)
+
+
+def uses_of_private_fields(text: str) -> Iterator[str]:
+    """Where a module touches private parts of `concurrent.futures`; other objects may have fields of these names."""
+    tree = ast.parse(text)
+    is_of_a_future = {
+        id(node): "Future" in kind.name
+        for kind in ast.walk(tree)
+        if isinstance(kind, ast.ClassDef)
+        for node in ast.walk(kind)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "concurrent.futures._base":
+            yield f"line {node.lineno}: concurrent.futures._base"
+        elif isinstance(node, ast.Attribute) and node.attr in PRIVATE_FIELDS:
+            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if not is_own or is_of_a_future.get(id(node)):
+                yield f"line {node.lineno}: {node.attr}"
+
+
+def test_one_module_touches_the_private_fields() -> None:
+    package = Path(SOURCES[0], "scaler")
+    users = {
+        path.relative_to(package).as_posix(): list(uses_of_private_fields(path.read_text(encoding="utf-8")))
+        for path in package.rglob("*.py")
+    }
+    assert {name for name, uses in users.items() if uses} == {OWNER}, users
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "future._state = 1",
+        "from concurrent.futures._base import FINISHED",
+        "class AFuture:\n    def load(self):\n        self._result = 1",
+    ],
+)
+def test_a_use_of_private_fields_is_found(text: str) -> None:
+    assert len(list(uses_of_private_fields(text))) == 1
 
 
 def futures_of(count: int) -> Tuple[Settling, List[ScalerFuture[Any]]]:
     settling = Settling()
     client: Any = SimpleNamespace(_shell=SimpleNamespace(condition=settling.condition, serializer=None))
     return settling, [ScalerFuture(client) for _ in range(count)]
-
-
-def test_the_base_class_still_has_the_fields_that_are_set() -> None:
-    fields = {"_state", "_result", "_exception", "_waiters", "_done_callbacks", "_condition"}
-    assert fields <= vars(Future()).keys()
-    assert fields <= {name for kind in ScalerFuture.__mro__ for name in vars(kind)}
 
 
 def test_one_that_waits_for_all_is_woken_once_by_each() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 import pytest
+from quiet_addresses import quiet_address
 
 from scaler import Client, NamedFunction
 from scaler.client.core.effects import Outcome, Send, SendChunk
@@ -175,8 +176,7 @@ def connect(address: str) -> str:
 
 
 def test_a_port_that_is_refused_has_nobody_listening() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    address = quiet_address()
     said = connect(address)
     assert said.startswith(f"nothing listens at {address} (Connection refused); start a scheduler there")
 

@@ -29,8 +29,3 @@ def object_id_of(session: int, number: int) -> int:
 def session_of(object_id: int) -> int:
     """The session that made an object."""
     return object_id >> SESSION_SHIFT
-
-
-def number_of(object_id: int) -> int:
-    """An object's number within its session."""
-    return object_id & NUMBER_MASK

@@ -26,7 +26,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from typing import Any, Callable, ClassVar, List, NoReturn, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, ClassVar, Dict, List, NoReturn, Sequence, Tuple, TypeVar, Union
 
 from scaler_protocol.wire.errors import InvalidFieldError, MalformedMessageError
 
@@ -65,6 +65,7 @@ _PYPY = sys.implementation.name == "pypy"
 _KEPT_ALIVE: List[Any] = [None]
 _WORD = struct.Struct("<Q")
 _PREFIX = struct.Struct("<IIQ")
+_POINTERS_KNOWN = 4096
 
 
 class Struct:
@@ -126,6 +127,8 @@ def column(typecode: str, values: Column) -> array[int]:
 def column_from_bytes(typecode: str, content: Union[bytes, memoryview]) -> array[int]:
     """The numbers whose memory is `content`, in this machine's byte order."""
     # SCL-TRN-011
+    if not _PYPY and type(content) is bytes:
+        return array(typecode, content)
     result = array(typecode)
     result.frombytes(content)
     if _PYPY:
@@ -261,18 +264,51 @@ class Writer:
 
 # --- reading ---
 
+# What pointers say, by their words, since messages of one kind have the same pointers again and again. Arithmetic with
+# numbers of 64 bits costs several times as much as looking them up.
+_STRUCTS: Dict[int, Tuple[int, int, int, int]] = {}  # bytes from the pointer to the struct, words, data words, pointers
+_LISTS: Dict[int, Tuple[int, int, int, int]] = {}  # bytes from the pointer to the list, its words and bytes, code
+
+
+def _offset(word: int) -> int:
+    """Bytes from a struct or list pointer to what it points to."""
+    return 8 + ((word & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
+
+
+def _struct_pointer(word: int) -> Tuple[int, int, int, int]:
+    data_words, pointer_words = word >> 32 & 0xFFFF, word >> 48
+    return _remember(_STRUCTS, word, (_offset(word), data_words + pointer_words, data_words, pointer_words))
+
+
+def _list_pointer(word: int) -> Tuple[int, int, int, int]:
+    code, count = word >> 32 & 7, word >> 35
+    bits = count * _LIST_BITS[code] + (64 if code == _CODE_COMPOSITE else 0)  # its tag
+    return _remember(_LISTS, word, (_offset(word), bits + 63 >> 6, bits + 7 >> 3, code))
+
+
+def _remember(
+    known: Dict[int, Tuple[int, int, int, int]], word: int, said: Tuple[int, int, int, int]
+) -> Tuple[int, int, int, int]:
+    if len(known) >= _POINTERS_KNOWN:
+        known.clear()
+    known[word] = said
+    return said
+
 
 class Reader:
     """One frame being read.
 
     Each method takes a pointer (its word, its segment, its byte position `at`) and returns what it points to.
+
+    Parameters:
+        starts, ends: what `segments` has said of the data.
     """
 
     __slots__ = ("data", "starts", "ends", "budget")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, starts: Sequence[int], ends: Sequence[int]) -> None:
         self.data = data
-        self.starts, self.ends = _segments(data)
+        self.starts, self.ends = starts, ends
         self.budget = TRAVERSAL_FACTOR * (len(data) // WORD_BYTES) + TRAVERSAL_GRACE_WORDS
 
     def root(self, read: ReadStruct[Element]) -> Element:
@@ -282,13 +318,13 @@ class Reader:
         return self.struct(_WORD.unpack_from(self.data, start)[0], 0, start, read)
 
     def struct(self, word: int, segment: int, at: int, read: ReadStruct[Element]) -> Element:
-        if word & 3 == _KIND_STRUCT:
-            start = at + 8 + ((word & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
+        said = _STRUCTS.get(word)
+        if said is not None or word & 3 == _KIND_STRUCT:
+            offset, words, data_words, pointer_words = said or _struct_pointer(word)
+            start = at + offset
         else:
             word, segment, start = self._follow(word, at, _KIND_STRUCT)
-        data_words = word >> 32 & 0xFFFF
-        pointer_words = word >> 48
-        words = data_words + pointer_words
+            _, words, data_words, pointer_words = _struct_pointer(word)
         if start < self.starts[segment] or start + words * 8 > self.ends[segment]:
             self._out_of_bounds("a struct", segment, at, start, words * 8)
         self.budget -= words
@@ -307,53 +343,53 @@ class Reader:
         return data.ljust(own_data_words * 8, b"\0") + pointers.ljust(own_pointer_words * 8, b"\0")
 
     def column(self, word: int, segment: int, at: int, typecode: str, item_bytes: int) -> array[int]:
-        _, start, code, count = self._list(word, segment, at)
+        _, start, end, code = self._list(word, segment, at)
         if code != _LIST_CODES[item_bytes]:
             self._wrong_element("a column", code, at)
-        result = column_from_bytes(typecode, self.data[start : start + count * item_bytes])
+        result = column_from_bytes(typecode, self.data[start:end])
         if _BIG_ENDIAN:
             result.byteswap()
         return result
 
     def octets(self, word: int, segment: int, at: int) -> bytes:
-        _, start, code, count = self._list(word, segment, at)
+        _, start, end, code = self._list(word, segment, at)
         if code != _CODE_BYTE:
             self._wrong_element("bytes", code, at)
-        return self.data[start : start + count]
+        return self.data[start:end]
 
     def text(self, word: int, segment: int, at: int) -> str:
-        _, start, code, count = self._list(word, segment, at)
+        _, start, end, code = self._list(word, segment, at)
         if code != _CODE_BYTE:
             self._wrong_element("text", code, at)
-        end = start + count - 1
-        if not count or self.data[end]:
+        if start == end or self.data[end - 1]:
             # SCL-SEC-003
             raise MalformedMessageError(f"text at byte {start} does not end with NUL")
         try:
-            return self.data[start:end].decode()
+            return self.data[start : end - 1].decode()
         except UnicodeDecodeError as error:
             raise MalformedMessageError(f"text at byte {start} is not UTF-8: {error.reason}") from None
 
     def texts(self, word: int, segment: int, at: int) -> List[str]:
-        segment, start, code, count = self._list(word, segment, at)
+        segment, start, end, code = self._list(word, segment, at)
         if code == _CODE_COMPOSITE:  # a newer schema may have turned them into structs whose first field is the text
             if not _WORD.unpack_from(self.data, start)[0] >> 48:
                 raise MalformedMessageError(f"the structs at byte {start} stand for text and have no pointer")
-            return self._elements(segment, start, count, at, _read_first_text)
+            return self._elements(segment, start, end, at, _read_first_text)
         if code != _CODE_POINTER:
             self._wrong_element("a list of text", code, at)
-        pointers = struct.unpack_from(f"<{count}Q", self.data, start)
-        places = range(start, start + count * 8, 8)
+        places = range(start, end, 8)
+        pointers = struct.unpack_from(f"<{len(places)}Q", self.data, start)
         return [self.text(pointer, segment, place) if pointer else "" for pointer, place in zip(pointers, places)]
 
     def structs(self, word: int, segment: int, at: int, read: ReadStruct[Element]) -> List[Element]:
-        segment, start, code, count = self._list(word, segment, at)
+        segment, start, end, code = self._list(word, segment, at)
         if code != _CODE_COMPOSITE:
             self._wrong_element("a list of structs", code, at)
-        return self._elements(segment, start, count, at, read)
+        return self._elements(segment, start, end, at, read)
 
-    def _elements(self, segment: int, start: int, words: int, at: int, read: ReadStruct[Element]) -> List[Element]:
-        """The structs in a list of `words` after its tag: a struct pointer with a count in place of the offset."""
+    def _elements(self, segment: int, start: int, end: int, at: int, read: ReadStruct[Element]) -> List[Element]:
+        """The structs in a list, which begins with a tag: a struct pointer with a count in place of the offset."""
+        words = (end - start >> 3) - 1
         tag = _WORD.unpack_from(self.data, start)[0]
         count = (tag & 0xFFFFFFFF) >> 2
         data_words = tag >> 32 & 0xFFFF
@@ -374,22 +410,20 @@ class Reader:
         return [read(self, segment, place, data_words, pointer_words) for place in places]
 
     def _list(self, word: int, segment: int, at: int) -> Tuple[int, int, int, int]:
-        """Segment, start, element code and element count of a list (for structs: the number of words)."""
-        if word & 3 == _KIND_LIST:
-            start = at + 8 + ((word & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
+        """Segment, start and end of a list, and the code of its elements; a list of structs begins with its tag."""
+        said = _LISTS.get(word)
+        if said is not None or word & 3 == _KIND_LIST:
+            offset, words, size, code = said or _list_pointer(word)
+            start = at + offset
         else:
             word, segment, start = self._follow(word, at, _KIND_LIST)
-        code = word >> 32 & 7
-        count = word >> 35
-        words = count * _LIST_BITS[code] + 63 >> 6
-        if code == _CODE_COMPOSITE:
-            words += 1  # the tag
+            _, words, size, code = _list_pointer(word)
         if start < self.starts[segment] or start + words * 8 > self.ends[segment]:
             self._out_of_bounds("a list", segment, at, start, words * 8)
         self.budget -= words
         if self.budget < 0:
             self._over_budget(at)
-        return segment, start, code, count
+        return segment, start, start + size, code
 
     # SCL-TRN-005
     def _follow(self, word: int, at: int, kind: int) -> Tuple[int, int, int]:
@@ -410,7 +444,7 @@ class Reader:
             found = _KIND_NAMES[tag & 3]
             raise MalformedMessageError(f"the landing pad at byte {pad} has a {found} pointer, not a {wanted} pointer")
         if pad_words == 1:
-            return tag, segment, pad + 8 + ((tag & 0xFFFFFFFC ^ 0x80000000) - 0x80000000 << 1)
+            return tag, segment, pad + _offset(tag)
         far = _WORD.unpack_from(self.data, pad)[0]
         if far & 7 != _KIND_FAR:
             raise MalformedMessageError(f"the landing pad at byte {pad} does not begin with a single far pointer")
@@ -452,7 +486,7 @@ def _read_first_text(reader: Reader, segment: int, start: int, data_words: int, 
     return reader.text(word, segment, at) if word else ""
 
 
-def _segments(data: bytes) -> Tuple[Sequence[int], Sequence[int]]:
+def segments(data: bytes) -> Tuple[Sequence[int], Sequence[int]]:
     """Byte positions where the segments start and end."""
     size = len(data)
     if size < WORD_BYTES:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Dict, Tuple, Type, Union
 
-from scaler_protocol.wire.capnproto import Reader, ReadStruct, Struct, StructType, Writer
+from scaler_protocol.wire.capnproto import WORD_BYTES, Reader, ReadStruct, Struct, StructType, Writer, segments
 from scaler_protocol.wire.errors import InvalidFieldError
 from scaler_protocol.wire.messages import MEMBERS, Member, Message, UnknownMessage
 
@@ -24,6 +24,8 @@ Frame = Union[bytes, bytearray, memoryview]
 _UNION_WORDS = 2  # the struct `Message`: one word of data (the discriminant), one pointer
 _UNION_POINTER = 1 << 32 | 1 << 48
 _UNION = struct.Struct("<HxxxxxxQ")
+_UNION_POINTER_AT = 24  # in a frame with the layout of ours
+_HEAD = struct.Struct("<IIQHxxxxxxQ")  # of such a frame: segments - 1, words, root pointer, `_UNION`
 _DISCRIMINANTS: Dict[Type[Struct], int] = {member: discriminant for discriminant, member in enumerate(MEMBERS)}
 _READS: Tuple[ReadStruct[Member], ...] = tuple(member.read for member in MEMBERS)
 _ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
@@ -53,7 +55,15 @@ def decode(frame: Frame) -> Message:
 
     Raises `MalformedMessageError` if the bytes are malformed.
     """
-    return Reader(frame if type(frame) is bytes else bytes(frame)).root(_read_message)
+    data = frame if type(frame) is bytes else bytes(frame)
+    if len(data) >= _HEAD.size:
+        last_segment, words, root, discriminant, pointer = _HEAD.unpack_from(data)
+        # One segment that begins with the union: the way to the member is known, since latency depends on it.
+        is_usual = root == _UNION_POINTER and not last_segment and len(data) == WORD_BYTES + words * WORD_BYTES
+        if is_usual and pointer and discriminant < len(_READS):
+            reader = Reader(data, (WORD_BYTES,), (len(data),))
+            return reader.struct(pointer, 0, _UNION_POINTER_AT, _READS[discriminant])
+    return Reader(data, *segments(data)).root(_read_message)
 
 
 def encode_struct(value: Struct) -> bytes:
@@ -74,8 +84,8 @@ def decode_struct(struct_class: Type[StructType], frame: Frame) -> StructType:
 
     Raises `MalformedMessageError` if the bytes are malformed.
     """
-    reader = Reader(frame if type(frame) is bytes else bytes(frame))
-    return reader.root(struct_class.read)
+    data = frame if type(frame) is bytes else bytes(frame)
+    return Reader(data, *segments(data)).root(struct_class.read)
 
 
 def _read_message(reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Message:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, MutableMapping, Optional, Sequence, Union
 
 from scaler.client.core import commands as c
 from scaler.client.core.credit import Credit
@@ -38,9 +38,15 @@ class ClientCore:
     """Parameters:
     welcome: of the first session.
     numbers: for new objects, each another one.
+    references: see ObjectTable.
     """
 
-    def __init__(self, welcome: m.Welcome, numbers: Iterator[int]) -> None:
+    def __init__(
+        self,
+        welcome: m.Welcome,
+        numbers: Iterator[int],
+        references: Optional[MutableMapping[int, KeptObject]] = None,
+    ) -> None:
         self._effects: List[Effect] = []
         emit = self._effects.append
         self.features: Sequence[str] = welcome.features
@@ -48,7 +54,7 @@ class ClientCore:
         self.is_connected = True
         self.is_closed = False
         self.next_task_id = 0
-        self.objects = ObjectTable(welcome, numbers, emit)
+        self.objects = ObjectTable(welcome, numbers, emit, references)
         self.outbox = Outbox(self.objects.find)
         self.outbox.set_limits(welcome.limits)
         self.credit = Credit(welcome.limits, self.outbox)
@@ -89,11 +95,6 @@ class ClientCore:
             m.ObjectRequest: lambda message, payload: self.objects.on_request(message),
             m.ObjectResponse: self.pending.on_object_response,
         }
-
-    @property
-    def ended_count(self) -> int:
-        """How many tasks have ended, in whatever way."""
-        return self.next_task_id - len(self.futures)
 
     @property
     def room(self) -> int:
@@ -200,8 +201,9 @@ class ClientCore:
         self._refuse_waiting()
 
     def on_end(self, error: Optional[Exception] = None) -> None:
-        """The client ends: its futures are cancelled, or fail with the reason."""
+        """The client ends: its futures are cancelled, or fail with the reason, and nothing more is sent."""
         self.is_closed = True
+        self.is_connected = False
         self._refuse_waiting()
         taken = [self.futures.pop(task_id) for task_id in list(self.futures)]
         if taken:

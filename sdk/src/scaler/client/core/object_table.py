@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, MutableMapping, NamedTuple, Optional, Set, Tuple
 
 from scaler.client.core.effects import DiscardObject, Effect, FollowToDisk, Outcome, Send, SendChunk
 from scaler.client.core.handles import Buffer
@@ -43,14 +43,23 @@ class ObjectTable:
     """Parameters:
     numbers: for new objects, each another one.
     emit: takes effects, in order.
+    references: where objects are found while anybody has them; None: weak references.
     """
 
-    def __init__(self, welcome: m.Welcome, numbers: Iterator[int], emit: Emit) -> None:
+    def __init__(
+        self,
+        welcome: m.Welcome,
+        numbers: Iterator[int],
+        emit: Emit,
+        references: Optional[MutableMapping[int, KeptObject]] = None,
+    ) -> None:
         self._numbers = numbers
         self._emit = emit
         self._sessions: Set[int] = set()  # all that this client has had
         self._kept: Dict[int, KeptObject] = {}  # by number: what is held, or an argument of unfinished tasks
-        self._by_number: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
+        self._by_number: MutableMapping[int, KeptObject] = (
+            weakref.WeakValueDictionary() if references is None else references
+        )
         self._fetching: Dict[int, _Fetch] = {}
         self.start_session(welcome)
 

@@ -194,6 +194,11 @@ class GraphRun:
     def __len__(self) -> int:
         return len(self._columns.payload_sizes)
 
+    @property
+    def content(self) -> Tuple[m.GraphTask, bytes]:
+        """What it was made with: columns and payload."""
+        return self._columns, self._payload
+
     def message(self, wire_id: WireId) -> Tuple[m.GraphTask, List[Buffer]]:
         self.was_sent = True
         columns = self._columns

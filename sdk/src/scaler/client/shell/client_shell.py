@@ -28,12 +28,12 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey
 from scaler.client.functions import FunctionRegistry
 from scaler.client.shell.deferred_sender import DeferredSender
-from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, forget_waiter
+from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, add_waiter, forget_waiter
 from scaler.client.shell.io_thread import IoThread
 from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.transport import described
 from scaler.client.shell.waiting import Waiter
-from scaler.exceptions import DisconnectedError
+from scaler.exceptions import ClientFailedError, DisconnectedError
 from scaler.serializer import Serializer
 from scaler.values.codecs import CODECS, PYTHON_CODEC
 from scaler.values.payload import Parts, parts_size
@@ -119,8 +119,9 @@ class ClientShell:
 
     def check_open(self) -> None:
         """Raise what ended this client, if something has."""
-        if self.io.closed_because is not None:
-            raise DisconnectedError(str(self.io.closed_because))
+        because = self.io.closed_because
+        if because is not None:
+            raise (ClientFailedError if isinstance(because, ClientFailedError) else DisconnectedError)(str(because))
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once, after the first word about it."""
@@ -174,6 +175,7 @@ class ClientShell:
 
     def _wait_for(self, command: c.Command, waiter: Waiter) -> None:
         self.check_open()
+        self.io.waiting.add(waiter)
         try:
             self.hand_over(command)
             if not waiter.wait(SHORT_WAIT_SECONDS):
@@ -182,6 +184,8 @@ class ClientShell:
         except BaseException:
             self.hand_over(c.ForgetQuestion(waiter))
             raise
+        finally:
+            self.io.waiting.discard(waiter)
         if waiter.answer is None:
             self.check_open()
 
@@ -198,8 +202,12 @@ class ClientShell:
     def flush(self, timeout_seconds: Optional[float]) -> None:
         """Return as soon as all that this thread has handed over before was taken."""
         waiter = Waiter()
-        self.hand_over(c.Barrier(waiter))
-        waiter.wait(timeout_seconds)
+        self.io.waiting.add(waiter)
+        try:
+            self.hand_over(c.Barrier(waiter))
+            waiter.wait(timeout_seconds)
+        finally:
+            self.io.waiting.discard(waiter)
 
     # Objects --------------------------------------------------------------------------------------------------------
 
@@ -242,7 +250,7 @@ class ClientShell:
         By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
         """
         waiter = CancelWaiter()
-        future._waiters.append(waiter)
+        add_waiter(future, waiter)
         try:
             self.hand_over(c.Cancel([future], force))
             is_answered = _await_answer(future, waiter, time.monotonic() + timeout_seconds, force)
@@ -266,8 +274,12 @@ class ClientShell:
         if self.io.closed_because is not None:
             return 0
         asker = Waiter()
-        self.hand_over(c.CancelAll(asker))
-        asker.wait()
+        self.io.waiting.add(asker)
+        try:
+            self.hand_over(c.CancelAll(asker))
+            asker.wait()
+        finally:
+            self.io.waiting.discard(asker)
         futures: List[Any] = asker.answer or []
         deadline = time.monotonic() + (timeout_seconds if self.is_connected else 0.0)
         rest = [future for future in futures if not self._is_answered(future, deadline)]
@@ -277,7 +289,7 @@ class ClientShell:
 
     def _is_answered(self, future: AnyFuture, deadline: float) -> bool:
         waiter = CancelWaiter()
-        future._waiters.append(waiter)
+        add_waiter(future, waiter)
         try:
             return _await_answer(future, waiter, deadline, force=True)
         finally:
@@ -315,10 +327,12 @@ class ClientShell:
         self, command: c.Command, waiter: Waiter, timeout_seconds: float, otherwise: Optional[Any] = None
     ) -> Optional[Any]:
         is_answered = False
+        self.io.waiting.add(waiter)
         try:
             self.hand_over(command)
             is_answered = waiter.wait(timeout_seconds)
         finally:
+            self.io.waiting.discard(waiter)
             if not is_answered:
                 self.hand_over(c.ForgetQuestion(waiter))
         return waiter.answer if is_answered else otherwise

@@ -1,10 +1,16 @@
-"""What relies on the private fields of `concurrent.futures`: all of it is here.
+"""Everything that relies on private parts of `concurrent.futures` is here, and no other module touches them.
 
     _state, _result, _exception     as the base class has them, but class attributes until they are set
     _waiters, _done_callbacks       made when they are first asked for; then the future is watched
     _condition                      one for all futures of a client
 
+`concurrent.futures.wait` and `as_completed` append a waiter to `_waiters` with the conditions held, wait at its
+`event`, and remove it. Whoever gives a future its state calls the waiter's `add_result`, `add_exception` or
+`add_cancelled`. They may call `exception()` with the conditions held. `add_done_callback` appends to `_done_callbacks`
+with the condition held, unless `_state` says that the future is done.
+
 Rules:
+- `tests/client/shell/standard_library_checks.py` tests each line above on every Python that is installed.
 - The I/O thread gives futures their states, with the condition held, because `concurrent.futures.wait` and
   `as_completed` count on it. Whoever holds it runs no user code and does not block.
 - User threads of ours never take it: they add themselves to a list, and look at the state again afterwards. The state
@@ -54,7 +60,8 @@ class _Waiters(List[Any]):
     """The waiters of a future: ours, and those of `concurrent.futures`."""
 
     def append(self, waiter: Any) -> None:
-        blocking.announce_waiter(waiter)
+        if not isinstance(waiter, Waiter):
+            blocking.announce_waits_at(getattr(waiter, "event", None))
         super().append(waiter)
 
 
@@ -93,6 +100,7 @@ class CancelWaiter(FutureWaiter):
 class FutureWithSharedCondition(_Future[R]):
     """A future that costs little: everything that only some need is made when it is asked for."""
 
+    _client: Any  # a client; its `_shell.condition` is that of its futures
     _state: str = PENDING
     _result: Any = None
     _exception: Optional[BaseException] = None
@@ -115,6 +123,13 @@ class FutureWithSharedCondition(_Future[R]):
     # The base class's would make a lock for each future.
     def __init__(self) -> None:
         pass
+
+    if not TYPE_CHECKING:  # for type checkers it stays an attribute of the base class: `as_completed` requires one
+
+        @property
+        def _condition(self) -> threading.Condition:
+            condition: threading.Condition = self._client._shell.condition
+            return condition
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -162,7 +177,16 @@ class FutureWithSharedCondition(_Future[R]):
         return self._exception
 
     def _load(self) -> None:
-        """Turn the payload into the result or the exception; subclasses know how."""
+        """Turn the payload into the result or the exception."""
+        payload = self._payload
+        if payload is None:
+            return  # another thread was faster
+        self._result, self._exception = self._loaded(payload)
+        self._payload = None
+
+    def _loaded(self, payload: Buffer) -> Tuple[Any, Optional[BaseException]]:
+        """The result and the exception that a payload stands for, one of them None; subclasses know how."""
+        raise NotImplementedError
 
     def _wait(self, timeout: Optional[float]) -> None:
         """Wait until the outcome is known. Raises TimeoutError, and CancelledError if it is that."""
@@ -282,6 +306,11 @@ def _settle(futures: Sequence[AnyFuture], state: str, error: Optional[Exception]
     return watched
 
 
+def waiting_for(watched: Sequence[AnyFuture]) -> List[Tuple[AnyFuture, Tuple[Any, ...]]]:
+    """Futures that have an outcome now, each with those who wait for it, who are to be told."""
+    return [(future, tuple(future._waiters)) for future in watched]
+
+
 # Looking at futures -------------------------------------------------------------------------------------------------
 
 
@@ -331,6 +360,16 @@ def is_cancelled(future: AnyFuture) -> bool:
 def has_failed(future: AnyFuture) -> bool:
     """Whether a future that is done has an exception, without loading it."""
     return future._has_failed or future._exception is not None
+
+
+def result_if_loaded(future: AnyFuture) -> Any:
+    """The result of a future that was loaded, and has not failed."""
+    return future._result
+
+
+def exception_if_loaded(future: AnyFuture) -> Optional[BaseException]:
+    """The exception of a future that has failed and was loaded; else None."""
+    return future._exception
 
 
 def content_of(future: AnyFuture) -> Any:

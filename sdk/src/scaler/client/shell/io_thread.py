@@ -21,21 +21,27 @@ import os
 import random
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from scaler.client.core import effects as e
-from scaler.client.core.client_core import ClientCore
 from scaler.client.core.commands import refused
 from scaler.client.core.object_table import missing
+from scaler.client.shell.client_failures import (
+    abandon_recording,
+    end_recording,
+    make_core,
+    text_of_failure,
+    unfinished_futures,
+)
 from scaler.client.shell.lone_tasks import Slot, plain_command, sort_out
 from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
-from scaler.client.shell.object_files import ObjectFiles, discard, read
+from scaler.client.shell.object_files import ObjectFiles, read
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS, Transport
-from scaler.client.shell.waiting import Gate
-from scaler.exceptions import ClientShutdownException, DisconnectedError
+from scaler.client.shell.waiting import Gate, Waiter
+from scaler.exceptions import ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
 from scaler_protocol.session.effects import (
     Connect,
@@ -82,6 +88,7 @@ class IoThread:
         self.closed_because: Optional[Exception] = None
         self.slot: Optional[Slot] = None
         self.is_leaving = False
+        self.waiting: Set[Waiter] = set()  # user threads that wait for as long as it takes
         self.first_echo = Gate()
         self.settling = Settling()
         self.output = OutputChannel()
@@ -92,6 +99,7 @@ class IoThread:
         self._on_heartbeat = on_heartbeat
         self._has_started = False
         self._is_over = False
+        self._failure: Optional[Exception] = None  # a bug of ours that has ended this client
         self._lost_because = ""
         self._was_silent = False  # the scheduler, when its session was lost
         self._connect_error: Optional[OSError] = None
@@ -105,13 +113,13 @@ class IoThread:
             self.mailbox.close_pipe()
             raise
         self.files = ObjectFiles(self.welcome)
-        self.core = ClientCore(self.welcome, numbers)
+        self.core = make_core(self.welcome, numbers, address)
         self.mailbox.room = self.core.room
         self._performers: Dict[type, Callable[[Any], None]] = {
             e.Send: lambda effect: self.transport.send(*effect),
             e.PlaceObject: self._place_object,
             e.SendChunk: self._send_chunk,
-            e.DiscardObject: lambda effect: discard(effect.kept.content),
+            e.DiscardObject: lambda effect: self.files.discard(effect.kept.content),
             e.FollowToDisk: lambda effect: self.files.follow_to_disk(effect.kept.content, effect.object_id),
             e.OpenResult: self._open_result,
             e.SettleResults: lambda effect: self.settling.results(*effect),
@@ -190,17 +198,16 @@ class IoThread:
     # Turns ----------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        error: Optional[Exception] = None
         try:
             for header, *payload in self._unread:
                 self._on_frames(time.monotonic(), header, payload[0] if payload else b"")
             while not self._is_over:
                 self._turn()
-        except Exception as failure:  # a fault of ours: nobody may wait for ever because of it
-            error = DisconnectedError(f"the client's I/O thread failed: {type(failure).__name__}: {failure}")
-            raise
+            self._end(None)
+        except Exception as failure:  # a bug of ours: nobody may wait for ever because of it
+            self._fail(failure)
         finally:
-            self._end(error)
+            self._release()
 
     def _turn(self) -> None:
         """Sleep until there is something to do, and do it."""
@@ -226,6 +233,7 @@ class IoThread:
             timeout_seconds = 0.0
         # Last of all: who is woken takes the interpreter, which this thread does not need from here on.
         self.settling.notify()
+        self.files.remove_discarded()
         is_readable = self.transport.wait(timeout_seconds)
         self.mailbox.awake()
         return is_readable
@@ -441,7 +449,7 @@ class IoThread:
 
     def _open_result(self, effect: e.OpenResult) -> None:
         content = self.files.open_result(effect.object_id)
-        self.core.pending.on_result_opened(effect.object_id, effect.outcome, content)
+        self.core.on_result_opened(effect.object_id, effect.outcome, content)
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
@@ -453,24 +461,44 @@ class IoThread:
         self.mailbox.room = CLOSED
         self._take_commands()
         self.core.on_end(error)
-        self.core.is_connected = False
         for effect in self.core.take_effects():
             self._performers[type(effect)](effect)
         self.settling.notify()
+        self.files.remove_discarded()
         self.mailbox.close()
-        if threading.current_thread() is self.thread:
-            self.transport.close(LINGER_SECONDS, time.monotonic)
-            self.core.objects.close()
-            self.files.close()
-            self.output.close()
-            self.settling.close()
-            self.mailbox.close_pipe()
+
+    def _fail(self, failure: Exception) -> None:
+        """The core, or what performs its effects, has a bug: its state is not trusted any more."""
+        self._is_over = True
+        kept = end_recording(self.core, has_failed=True)
+        error = self.closed_because = self._failure = ClientFailedError(text_of_failure(failure, kept))
+        self.slot = None
+        self.mailbox.room = CLOSED
+        self.settling.failed(unfinished_futures(self.settling.condition, self.core.futures), error)
+        self.mailbox.close()
+        self.settling.notify()
+        for waiter in list(self.waiting):
+            waiter.put(None)
+        logger.critical("Client: %s", error, exc_info=failure)
+
+    def _release(self) -> None:
+        """The thread ends: nothing is held any more."""
+        self.transport.close(LINGER_SECONDS, time.monotonic)
+        self.core.objects.close()
+        self.files.close()
+        self.output.close()
+        self.settling.close()
+        self.mailbox.close_pipe()
+        end_recording(self.core, has_failed=False)
 
     def _refuse(self, commands: List[Any]) -> None:
         """Commands came too late. Any thread."""
         futures, askers = refused(map(plain_command, commands))
         if futures:
-            self.settling.cancelled(futures)
+            if self._failure is None:
+                self.settling.cancelled(futures)
+            else:
+                self.settling.failed(futures, self._failure)
             self.settling.notify()
         for asker in askers:
             asker.put(None)
@@ -485,6 +513,7 @@ class IoThread:
         self.core.futures.clear()
         self.files.after_fork_in_child()
         self.transport.after_fork_in_child()
+        abandon_recording(self.core)
 
 
 def _note_stack(effect: e.NoteStack) -> None:

@@ -6,16 +6,15 @@ Rules:
   disk is linked to there.
 - Elsewhere its bytes stay here, and the scheduler fetches them chunk by chunk; large results are fetched likewise.
 - Objects are stored by user threads; all else is the I/O thread's.
+- Removing a large file takes the system longer than a round trip. So files are removed when nobody waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from typing import Any, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
-from scaler.client.shell.forks import reset_lock
 from scaler.exceptions import ObjectStorageFullError
 from scaler.values.payload import INLINE_BYTES, Buffer, Parts, join, parts_size
 from scaler.values.texts import too_large
@@ -60,7 +59,8 @@ class ObjectFiles:
 
     def __init__(self, welcome: m.Welcome) -> None:
         self.own: Optional[ObjectDirectory] = None
-        self._own_lock = threading.Lock()
+        self._made: Dict[str, ObjectDirectory] = {}
+        self._discarded: List[FileContent] = []  # that are still there
         self.start_session(welcome)
 
     def start_session(self, welcome: m.Welcome) -> None:
@@ -87,18 +87,27 @@ class ObjectFiles:
         return FileContent(path)
 
     def own_directory(self) -> str:
-        """The directory of this client's files, made when it is first needed."""
-        with self._own_lock:
-            if self.own is None:
-                try:  # beside the scheduler's: links do not cross file systems
-                    self.own = ObjectDirectory(os.path.dirname(self._directory))
-                except OSError:
-                    self.own = ObjectDirectory()
-                spill = os.path.join(self._directory, SPILL_NAME)
-                if os.path.islink(spill):
-                    with contextlib.suppress(OSError):
-                        self.own.open_spill(os.path.dirname(os.path.realpath(spill)))
-            return self.own.path
+        """The directory of this client's files, made when it is first needed. Any thread.
+
+        There is no lock that Ctrl-C could leave locked: of two directories that are made at once, the first one counts.
+        """
+        if self.own is None:
+            made = self._make_directory()
+            self.own = self._made.setdefault("own", made)
+            if self.own is not made:
+                made.remove()
+        return self.own.path
+
+    def _make_directory(self) -> ObjectDirectory:
+        try:  # beside the scheduler's: links do not cross file systems
+            made = ObjectDirectory(os.path.dirname(self._directory))
+        except OSError:
+            made = ObjectDirectory()
+        spill = os.path.join(self._directory, SPILL_NAME)
+        if os.path.islink(spill):
+            with contextlib.suppress(OSError):
+                made.open_spill(os.path.dirname(os.path.realpath(spill)))
+        return made
 
     def share(self, content: Content, object_id: int) -> bool:
         """Link a file into the scheduler's directory; False if the scheduler has to fetch it."""
@@ -124,16 +133,24 @@ class ObjectFiles:
         except OSError:
             return None
 
+    def discard(self, content: Content) -> None:
+        """Nobody needs the content any more: `remove_discarded` removes its file."""
+        if isinstance(content, FileContent):
+            self._discarded.append(content)
+
+    def remove_discarded(self) -> None:
+        """Remove the files of discarded contents, which may take milliseconds."""
+        while self._discarded:
+            self._discarded.pop().remove()
+
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: files stay, and end with the parent."""
-        reset_lock(self._own_lock)
         if self.own is not None:
             self.own.after_fork_in_child()
 
     def close(self) -> None:
-        with self._own_lock:
-            if self.own is not None:
-                self.own.remove()
+        if self.own is not None:
+            self.own.remove()
 
 
 def read(content: Any, offset: int, length: int) -> Buffer:
@@ -141,9 +158,3 @@ def read(content: Any, offset: int, length: int) -> Buffer:
     if isinstance(content, FileContent):
         return read_chunk(content.path, offset, length)
     return memoryview(content)[offset : offset + length]
-
-
-def discard(content: Any) -> None:
-    """Nobody needs the content any more."""
-    if isinstance(content, FileContent):
-        content.remove()

@@ -14,7 +14,6 @@ from collections import deque
 from typing import Any, Deque, List, Optional, Sequence, Tuple
 
 from scaler.client.core.effects import Outcome
-from scaler.client.shell.forks import reset_lock
 from scaler.client.shell.future_internals import (
     AnyFuture,
     has_failed,
@@ -24,8 +23,10 @@ from scaler.client.shell.future_internals import (
     settle_outcome,
     settle_results,
     shared_condition,
+    waiting_for,
     wake_cancel_waiters,
 )
+from scaler.client.shell.left_locks import reset_lock
 
 
 class Settling:
@@ -77,8 +78,7 @@ class Settling:
 
     def _note(self, watched: Sequence[AnyFuture]) -> None:
         """Those who wait for these futures now are to be told. The condition is held."""
-        for future in watched:
-            self._to_notify.append((future, tuple(future._waiters)))
+        self._to_notify += waiting_for(watched)
 
     def notify(self) -> None:
         """Tell who waited for futures that have an outcome since this was called last."""

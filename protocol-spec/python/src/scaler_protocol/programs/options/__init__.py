@@ -30,6 +30,7 @@ from scaler_protocol.programs.options.common import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
     logging_options,
+    recording_options,
     service_options,
 )
 from scaler_protocol.programs.options.kinds import (
@@ -72,6 +73,7 @@ __all__ = [
     "EARLIER_SECURITY",
     "ConfigurationError",
     "logging_options",
+    "recording_options",
     "read_sections",
     "service_options",
 ]

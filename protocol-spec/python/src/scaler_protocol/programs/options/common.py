@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from scaler_protocol.programs.logging_setup import FORMATS, LEVELS
-from scaler_protocol.programs.options.kinds import Choice, ExistingFile, NewFile, Switch, Words
+from scaler_protocol.programs.options.kinds import Bytes, Choice, ExistingFile, NewFile, Switch, Words
 from scaler_protocol.programs.options.table import Earlier, Option
 
 
@@ -44,6 +44,37 @@ def logging_options(group: str = "logging") -> List[Option]:
             "-lc --logging-config-file",
             ExistingFile(),
             "a logging.config file, which then controls all logging",
+            group=group,
+        ),
+    ]
+
+
+def recording_options(who: str, group: str = "recording") -> List[Option]:
+    """What is recorded of a program's core: the parameters of a recorder.
+
+    Parameters:
+        who: whose core it is.
+    """
+    return [
+        Option(
+            "--record",
+            NewFile(),
+            f"write everything that reaches the {who} to this file, for scaler replay; payloads are left out;"
+            " %p stands for the process id",
+            group=group,
+        ),
+        Option(
+            "--record-payloads",
+            Switch(),
+            "write payloads, too: arguments and results of tasks",
+            default=False,
+            group=group,
+        ),
+        Option(
+            "--record-limit",
+            Bytes(0),
+            "stop recording when the file has this size; 0: no limit",
+            default=1 << 30,
             group=group,
         ),
     ]

@@ -406,10 +406,13 @@ class AgentCore:
                 else:
                     raise FrameError(f"a frame of unknown kind {frame.kind}")
         except FrameError as error:
-            self.on_processor_broken(number, str(error))
+            self._replace_broken(number, str(error))
 
     def on_processor_broken(self, number: int, why: str) -> None:
         """What a processor sends makes no sense."""
+        self._replace_broken(number, why)
+
+    def _replace_broken(self, number: int, why: str) -> None:
         if not self._is_leaving:
             self._log(ERROR, f"{self.processor_name(number)}: {why}; it is replaced")
             self.tasks.on_processor_broken(number, why)

@@ -144,6 +144,17 @@ class WorkerObjects(ObjectSource):
         """Whether processors can be given the object now. Id 0 stands for no object."""
         return object_id == 0 or object_id in self._inline or object_id in self._paths or object_id in self._definitions
 
+    def places(self) -> Dict[int, str]:
+        """Where each object is, for people."""
+        found = dict.fromkeys(self._sizes, "elsewhere")
+        found.update(dict.fromkeys(self._looked_for, "looked for"))
+        found.update(dict.fromkeys(self._fetches, "being fetched"))
+        found.update(dict.fromkeys(self._inline, "in memory"))
+        found.update({each: f"in {path}" for each, path in self._paths.items()})
+        found.update({each: f"result, to be {path}" for each, (path, _) in self._kept.items()})
+        found.update({each: f"result, in {served.path}" for each, served in self._served.items()})
+        return found
+
     def named_function(self, definition: bytes) -> int:
         """The id of a function that came by name: of what processors are given for it."""
         object_id = self._named_functions.get(definition)

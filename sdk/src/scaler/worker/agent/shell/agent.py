@@ -7,8 +7,9 @@
 Rules:
 - Nothing is decided here, and no user code runs here, so the agent answers whatever user code does.
 - Events change the core; what follows from a round of events is done once, in `_turn`.
-- An unforeseen exception ends the worker with a log line: its tasks are run elsewhere, which is better than a worker
-  that half works.
+- An exception that no environment explains is a bug of ours: the state may be half changed. Nothing follows from it any
+  more, and the program ends with a code of its own: whoever supervises it starts it again, and its tasks are run
+  elsewhere, which is better than a worker that half works.
 - However the worker ends, nothing stays behind: the fork server sees to that.
 """
 
@@ -43,12 +44,13 @@ from scaler.worker.agent.core.effects import (
     SpawnProcessor,
     StopProcessor,
 )
+from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_recorder
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 from scaler.worker.agent.shell.processor_handle import ProcessorHandle
 from scaler.worker.agent.shell.rounds import Rounds
 from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
 from scaler.worker.agent.shell.worker_files import WorkerFiles
-from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
+from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack
 from scaler.worker.frames import FrameError, FrameKind
@@ -72,7 +74,7 @@ class Agent:
         fork_server: the control socket of a fork server that was forked before.
         page: the progress page that was made before that.
 
-    Raises AddressError when the scheduler's address is malformed.
+    Raises AddressError when the scheduler's address is malformed, RecordingPathError when the recording cannot be made.
     """
 
     def __init__(
@@ -89,7 +91,11 @@ class Agent:
         name = settings.names[0] if len(settings.names) == 1 else f"{host}-{os.getpid()}"
         language = f"Python {platform.python_version()} ({platform.python_implementation()})"
         self._identity = AgentIdentity(name, host, os.getpid(), language)
-        self._core = AgentCore(settings, self._identity, page.entry, self._too_large_payload, random.random)
+        self._recorder = agent_recorder(settings, self._identity)
+        parts = settings, self._identity, page.entry, self._too_large_payload, random.random
+        recorder = self._recorder
+        self._core = AgentCore(*parts) if recorder is None else RecordedAgentCore(*parts, recorder)
+        self._is_broken = False
         self._files = WorkerFiles(self._core, fork_server.remove_at_end)
         self._statistics = ProcessStatistics()
         self._handles: Dict[int, ProcessorHandle] = {}
@@ -130,8 +136,13 @@ class Agent:
             self._core.start(time.monotonic())
             self._turn()
             return loop.run_until_complete(self._finished)
+        except Exception as error:
+            self._break(f"{type(error).__name__}: {error}", error)
+            return self._finished.result()
         finally:
             self._close()
+            if self._recorder is not None:
+                self._recorder.close()
 
     def _close(self) -> None:
         self._end_processors()
@@ -157,8 +168,26 @@ class Agent:
         self._turn()
 
     def _on_unforeseen(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
-        logger.critical("Worker: %s", context["message"], exc_info=context.get("exception"))
-        self._finish(EXIT_ERROR)
+        self._break(context["message"], context.get("exception"))
+
+    def _break(self, text: str, error: Optional[BaseException]) -> None:
+        """Nothing that the core decides is trusted any more."""
+        if self._is_broken:
+            return
+        self._is_broken = True
+        logger.critical("Worker: %s", text, exc_info=error)
+        if error is None or isinstance(error, OSError):
+            self._finish(EXIT_ERROR)
+            return
+        kept = self._recorder.keep() if self._recorder is not None else None
+        logger.critical(
+            "Worker: a bug in the worker: it ends with exit code %d, to be started again by its supervisor; %s",
+            EXIT_BROKEN_INVARIANT,
+            f"what led to it is recorded: scaler replay {kept}"
+            if kept is not None
+            else "what led to it is not recorded; start it with --record FILE to find out more",
+        )
+        self._finish(EXIT_BROKEN_INVARIANT)
 
     def _watch_stdin(self) -> None:
         try:
@@ -184,6 +213,8 @@ class Agent:
     def _turn(self) -> None:
         """What follows from the events since the last turn."""
         core = self._core
+        if self._is_broken:
+            return
         core.finish_turn(time.monotonic())
         while core.effects:
             has_answers = False

@@ -1,13 +1,14 @@
-"""Writes down what reaches the core, to a file, as long as that may grow.
+"""Writes down what reaches a core, to a file, as long as that may grow.
 
-    CoreInputs ──▶ FileRecorder ──▶ FILE
+    inputs ──▶ FileRecorder ──▶ FILE
 
 Rules:
 - An input is recorded before the core gets it: the one that breaks an invariant is the last of the recording.
-- Recording never stops the scheduler: where it cannot go on, one line of the log says so.
+- Recording never stops the program: where it cannot go on, one line of the log says so.
 - What has been recorded is in the file within FLUSH_SECONDS while there are inputs, and all of it when the program ends
   by itself.
-- Without a recorder nothing is kept: even the last inputs alone would cost 0.8 µs a burst, some 2 % of a round trip.
+- Without a recorder nothing is kept: even the last inputs alone would cost a scheduler 0.8 µs a burst, some 2 % of a
+  round trip. And they could not be repeated, since a core cannot start in the middle.
 """
 
 from __future__ import annotations
@@ -15,26 +16,16 @@ from __future__ import annotations
 import logging
 import os
 from math import inf
-from typing import Any, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence, TypeVar
 
-from scaler_appliance.core.effects import Effect
-from scaler_appliance.core.state import Settings
-from scaler_appliance.shell.core_inputs import InputKind
-from scaler_appliance.shell.recording import (
-    Digest,
-    Header,
-    block,
-    crc_of,
-    digest_record,
-    frames_record,
-    header_bytes,
-    record,
-    version,
-)
+from scaler_protocol.recording.recording_file import Digest, Header, block, digest_record, header_bytes, record
 
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 256 * 1024
-DIGEST_SECONDS = 1.0
+DIGEST_SECONDS = 0.1
+DEFAULT_LIMIT_BYTES = 1 << 30
+
+Effect = TypeVar("Effect")
 
 logger = logging.getLogger("scaler")
 
@@ -44,42 +35,40 @@ class FileRecorder:
 
     Parameters:
         path: of the file, which is replaced if there is one.
-        settings: of the core.
-        now, unix_now: this moment by the core's clock and since 1970, in seconds.
-        has_payloads: whether payloads are recorded.
         limit_bytes: of the file; 0: no limit.
+        raising_limit: what to do for a longer recording, for the log.
 
     Raises OSError if the file cannot be made.
     """
 
     def __init__(
-        self, path: str, settings: Settings, now: float, unix_now: float, has_payloads: bool, limit_bytes: int
+        self, path: str, header: Header, limit_bytes: int, raising_limit: str = "raise --record-limit"
     ) -> None:
-        self._path = path
-        self._has_payloads = has_payloads
+        self.path = path
+        self.has_payloads = header.has_payloads
+        self._who = header.core.capitalize()
         self._limit_bytes = limit_bytes
+        self._raising_limit = raising_limit
         self._records: List[bytes] = []
         self._unwritten_bytes = 0
         self._written_bytes = 0
-        self._flushed_at = now
+        self._flushed_at = header.began
         self._digested_at = -inf
         self._effects = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        header = Header(version(), settings, now, unix_now, has_payloads)
         self._write(header_bytes(header))
 
-    def on_frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
-        """A peer sent a message."""
-        if self._descriptor >= 0:
-            content = b"".join(frames if self._has_payloads else frames[:1])
-            self._add(frames_record(now, peer, list(map(len, frames)), content))
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is recorded."""
+        return self._descriptor >= 0
 
-    def on_input(self, kind: InputKind, now: float, arguments: Sequence[Any]) -> None:
-        """Anything else happened."""
+    def add(self, kind: int, time: float, body: bytes = b"") -> None:
+        """Something happened."""
         if self._descriptor >= 0:
-            self._add(record(kind, now, arguments))
+            self._add(record(kind, time, body))
 
-    def on_effects(self, now: float, effects: Sequence[Effect]) -> None:
+    def on_effects(self, now: float, effects: Sequence[Effect], crc_of: Callable[[Sequence[Effect]], int]) -> None:
         """The core has decided; what has gathered is written if it is time."""
         if self._descriptor < 0:
             return
@@ -101,14 +90,14 @@ class FileRecorder:
         content = block(b"".join(self._records))
         self._records, self._unwritten_bytes = [], 0
         if 0 < self._limit_bytes < self._written_bytes + len(content):
-            text = "Scheduler: the recording %s ends here: it has reached its limit of %d bytes; raise --record-limit"
-            logger.warning(text, self._path, self._limit_bytes)
+            text = "%s: the recording %s ends here: it has reached its limit of %d bytes; %s"
+            logger.warning(text, self._who, self.path, self._limit_bytes, self._raising_limit)
             self._stop()
             return
         try:
             self._write(content)
         except OSError as error:
-            logger.error("Scheduler: the recording %s ends here: %s", self._path, error.strerror or error)
+            logger.error("%s: the recording %s ends here: %s", self._who, self.path, error.strerror or error)
             self._stop()
 
     def _write(self, content: bytes) -> None:
@@ -127,6 +116,12 @@ class FileRecorder:
         if self._descriptor >= 0:
             self._stop()
 
+    def abandon(self) -> None:
+        """In a fork of the process: the file is the parent's."""
+        self._records = []
+        if self._descriptor >= 0:
+            self._stop()
+
     def keep(self) -> Optional[str]:
         """Give the recording, which ends with a failure, a name that no other one is written to.
 
@@ -136,12 +131,12 @@ class FileRecorder:
         if self._descriptor < 0:
             return None
         self._stop()
-        if not os.path.isfile(self._path):
-            return self._path
-        kept = f"{self._path}.failed"
+        if not os.path.isfile(self.path):
+            return self.path
+        kept = f"{self.path}.failed"
         try:
-            os.replace(self._path, kept)
+            os.replace(self.path, kept)
         except OSError as error:
-            logger.error("Scheduler: the recording %s cannot be renamed: %s", self._path, error.strerror or error)
-            return self._path
+            logger.error("%s: the recording %s cannot be renamed: %s", self._who, self.path, error.strerror or error)
+            return self.path
         return kept

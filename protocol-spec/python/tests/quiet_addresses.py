@@ -1,0 +1,27 @@
+"""Addresses for schedulers that tests start, or start anew, at an address known before.
+
+Rule: the port is none of those that the system gives to outgoing connections. One of those may be taken before the
+scheduler listens, or while it is restarted: by any program on this machine, even by the connection that tries to reach
+the scheduler, which then is connected to itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+
+_PORTS = itertools.count(10_000 + os.getpid() * 37 % 20_000)
+
+
+def quiet_address() -> str:
+    """An unused TCP address of this host."""
+    while True:
+        port = 10_000 + next(_PORTS) % 20_000
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return f"tcp://127.0.0.1:{port}"
