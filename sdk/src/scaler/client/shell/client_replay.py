@@ -253,7 +253,7 @@ class ClientReplay(Replay):
                 {
                     "next_task_id": core.next_task_id,
                     "unfinished": len(core.futures),
-                    "ended": core.ended_count,
+                    "ended": core.next_task_id - len(core.futures),
                     "is_connected": core.is_connected,
                     "is_closed": core.is_closed,
                     "room": core.room,
