@@ -44,7 +44,7 @@ class _Asker:
         self.number = number
 
     def put(self, answer: Any) -> None:
-        """Nobody waits."""
+        """No thread waits."""
 
 
 class _Function:
