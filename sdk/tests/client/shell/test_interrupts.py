@@ -157,7 +157,6 @@ def test_wait(any_client: Client) -> None:
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [1, 2]
 
 
-@pytest.mark.filterwarnings("ignore::scaler.exceptions.UnfinishedTasksWarning")
 def test_the_end_of_a_with_block(any_address: str) -> None:
     """A future ends all the same; and who was interrupted can disconnect again."""
     clients = [Client(any_address)]
