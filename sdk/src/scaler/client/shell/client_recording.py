@@ -6,7 +6,7 @@
 Rules:
 - Futures, and whoever waits for an answer, have numbers in a recording: in the order in which the core first saw them.
 - What depends on other threads is recorded where the core reads it: numbers of new objects, and whether an object that
-  nobody holds still exists.
+  is not held still exists.
 - Payloads are left out unless they were asked for. What the core reads of them is kept: why the scheduler lost a task.
 - Without SCALER_RECORD the shell has a ClientCore as it is, and does not import this module.
 """
