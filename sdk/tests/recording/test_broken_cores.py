@@ -107,7 +107,7 @@ def test_a_client_with_a_bug_ends_its_futures_with_an_error_that_says_where(
     assert facts == ["results True", "errors True", "waits True"]
     (path,) = tmp_path.iterdir()
     assert path.name.endswith(".failed") and f"scaler replay {path}" in error
-    assert "a bug in the client has ended it (AssertionError: a planted fault)" in error
+    assert "a bug in the client has ended this client (AssertionError: a planted fault)" in error
     with open(path, "rb") as file:
         replay = ClientReplay(Recording(file))
         replay.run()

@@ -145,6 +145,24 @@ def test_clients_of_one_process_have_a_recording_each(tmp_path: Path, monkeypatc
             assert found == [name.format(process.pid) for name in names]
 
 
+def test_a_fork_leaves_the_recording_to_its_parent(tmp_path: Path) -> None:
+    with Scheduler(logging_level="WARNING") as scheduler:
+        with Cluster(scheduler.get_address(), n_workers=1, logging_level="WARNING"):
+            script = (
+                "import os, scaler; "
+                f"client = scaler.Client({scheduler.get_address()!r}); "
+                "first = client.submit(abs, -1).result(); "
+                "child = os.fork(); "
+                "child or os._exit(0 if client._shell.core.recorder.is_open is False else 1); "
+                "assert os.waitpid(child, 0)[1] == 0; "
+                "assert client.submit(abs, -2).result() == 2; client.disconnect()"
+            )
+            variables = {**os.environ, "SCALER_RECORD": str(tmp_path / "%p")}
+            subprocess.run([sys.executable, "-c", script], env=variables, check=True, timeout=60)
+    (path,) = tmp_path.iterdir()
+    assert tables(path)["client"][0]["ended"] == 2
+
+
 def test_a_client_that_cannot_record_works_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Scheduler(logging_level="WARNING") as scheduler:
         monkeypatch.setenv("SCALER_RECORD", str(tmp_path / "missing" / "file"))

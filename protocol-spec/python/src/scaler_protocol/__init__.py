@@ -14,8 +14,8 @@ from the schema (`tools/generate.py`); the schema is the contract, this package 
     programs/   the option table, logging and start-up of command-line programs
     recording/  recordings of cores: the file, what writes it, repeating it
 
-Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`, `recording` imports none. An
-implementation of a peer needs the first two alone.
+Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`, `recording` imports none.
+An implementation of a peer needs the first two alone.
 """
 
 from __future__ import annotations
