@@ -43,7 +43,7 @@ def check_lines(struct: str, marks: Dict[str, str], columns: Dict[str, Dict[str,
     else:
         lines.append(f'        check_lengths(self, "{entries}", {tuple(needed)}, {tuple(optional)})')
     for name, others in counted.items():
-        lines.append(f"        total = sum(self.{name})")
+        lines.append(f"        total = sum(self.{name}) if self.{name} else 0")
         for other in others:
             lines += _sum_lines(struct, name, other, f"len(self.{other})")
     for name in payloads:

@@ -106,7 +106,8 @@ class DisconnectedError(ScalerError, ConnectionError):
 
 
 class ClientFailedError(DisconnectedError):
-    """The client met a bug of its own, and has ended; the message says where what led to it is recorded."""
+    """The client met a bug of its own, or an error of the system, and has ended; the message says where the recording
+    is."""
 
 
 class ClientShutdownException(ScalerError):

@@ -251,7 +251,8 @@ def test_a_graph_of_the_second_generation(any_client: Client) -> None:
     assert any_client.get(graph, ["c", "a"], True, None, False) == {"c": 3, "a": 1}
     futures = any_client.get(graph, keys=["c"], block=False, capabilities={}, reserialize=True)
     assert futures["c"].result() == 3
-    assert futures["c"].cancel(timeout=1) is False
+    with pytest.deprecated_call(match="timeout was renamed to timeout_seconds"):
+        assert futures["c"].cancel(timeout=1) is False
 
 
 def test_a_client_without_a_scheduler_says_so_in_the_words_of_the_second_generation(
@@ -274,7 +275,8 @@ def test_the_hooks_of_earlier_tests(scheduler_alone: SchedulerClusterCombo) -> N
         future = client.submit(add, 1, 2)
         assert not scheduler_alone._cluster.is_alive()
         scheduler_alone._scheduler.kill()
-        assert scheduler_alone._scheduler.join(timeout=30) == -9  # type: ignore[call-arg]  # as of old
+        with pytest.deprecated_call(match="timeout was renamed to timeout_seconds"):
+            assert scheduler_alone._scheduler.join(timeout=30) == -9  # type: ignore[call-arg]  # as of old
         from scaler.utility.exceptions import DisconnectedError  # type: ignore[import-not-found]  # of old
 
         with pytest.raises((TimeoutError, DisconnectedError)):

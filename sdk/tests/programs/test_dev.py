@@ -17,6 +17,7 @@ import pytest
 from scaler import Client
 from scaler.programs.__main__ import main
 from scaler_protocol.host.discovery import SCHEDULER, Announcement, entries
+from scaler_protocol.recording.recording_file import Recording
 
 TIMEOUT_SECONDS = 60
 
@@ -105,6 +106,19 @@ def test_three_pasted_lines_print_their_result(started: List[Dev], folder: Path,
     assert dev.process.wait(TIMEOUT_SECONDS) == 0
     assert psutil.wait_procs(parts, TIMEOUT_SECONDS)[1] == []
     assert os.listdir(folder) == []
+
+
+def test_scheduler_and_worker_are_recorded(started: List[Dev], tmp_path: Path) -> None:
+    dev = start(started, "-n", "1", "--no-ui", "--record", str(tmp_path))
+    dev.greeting()
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.wait(TIMEOUT_SECONDS) == 0
+    paths = [each for each in tmp_path.iterdir() if each.is_file()]
+    assert sorted(path.name.partition("-")[0] for path in paths) == ["scheduler", "worker"]
+    for path in paths:
+        with open(path, "rb") as file:
+            recording = Recording(file)
+            assert recording.header.core == path.name.partition("-")[0] and list(recording.records())
 
 
 def test_nothing_is_left_when_it_is_killed(started: List[Dev]) -> None:

@@ -12,9 +12,10 @@ from the schema (`tools/generate.py`); the schema is the contract, this package 
     session/    what every peer does in a session, ids, fetching objects           no I/O
     host/       addresses, sockets, shared memory, spilled files, discovery
     programs/   the option table, logging and start-up of command-line programs
+    recording/  recordings of cores: the file, what writes it, repeating it
 
-Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`. An implementation of a peer
-needs the first two alone.
+Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`, `recording` imports none.
+An implementation of a peer needs the first two alone.
 """
 
 from __future__ import annotations

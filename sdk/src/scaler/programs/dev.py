@@ -75,6 +75,8 @@ def _run(options: argparse.Namespace, running: ExitStack) -> int:
     """Start everything, and wait; what is started ends with `running`, the last first."""
     others = _other_schedulers()
     port = _port(options.port, DEFAULT_PORT, "the scheduler")
+    if options.record is not None:
+        _record(options.record)
     sys.path.append(os.getcwd())  # tasks import what lies here, as the program that submits them does
     scheduler = Scheduler(address=f"tcp://{HOST}:{port}", logging_level=options.logging_level, announce=True)
     running.enter_context(scheduler)
@@ -91,6 +93,12 @@ def _run(options: argparse.Namespace, running: ExitStack) -> int:
     code = scheduler.join()
     print(f"scaler dev: the scheduler has ended with exit code {code}: everything is stopped", file=sys.stderr)
     return EXIT_FAILED
+
+
+def _record(folder: str) -> None:
+    """Let the programs that are started write recordings to a folder."""
+    for variable, name in (("SCALER_SCHEDULER_RECORD", "scheduler-%p"), ("SCALER_CLUSTER_RECORD", "worker-%p")):
+        os.environ[variable] = os.path.join(os.path.abspath(folder), name)
 
 
 def _other_schedulers() -> int:

@@ -12,7 +12,16 @@ from scaler.cpus import default_slots
 from scaler.version import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol.programs.logging_setup import LEVELS
-from scaler_protocol.programs.options import Choice, ExistingFile, Option, Program, Switch, Whole, logging_options
+from scaler_protocol.programs.options import (
+    Choice,
+    Directory,
+    ExistingFile,
+    Option,
+    Program,
+    Switch,
+    Whole,
+    logging_options,
+)
 
 DEFAULT_PORT = 2345
 DEFAULT_UI_PORT = 8081
@@ -73,6 +82,13 @@ DEV = Program(
             default="INFO",
             is_command_line_only=True,
         ),
+        Option(
+            "--record",
+            Directory(),
+            "write everything that reaches the scheduler and the worker to files in this folder, for scaler replay;"
+            " payloads are left out",
+            is_command_line_only=True,
+        ),
     ],
 )
 
@@ -82,7 +98,7 @@ SCALER = Program(
     description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
     " them all.",
     epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
-    " `scaler replay FILE` repeats what a scheduler has recorded."
+    " `scaler replay FILE` repeats what a scheduler, worker or client has recorded."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,

@@ -133,7 +133,7 @@ def frame(kind: int, flags: int, buffers: Buffers) -> Buffers:
     """
     size = 0
     for part in buffers:
-        size += part.nbytes if isinstance(part, memoryview) else len(part) * getattr(part, "itemsize", 1)
+        size += memoryview(part).nbytes
     if size > MAXIMUM_BODY_BYTES:
         raise FrameError(f"a frame of {size} bytes is above the limit of {MAXIMUM_BODY_BYTES}")
     header = HEADER.pack(size, kind, flags)

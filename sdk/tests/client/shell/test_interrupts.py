@@ -13,8 +13,6 @@ import sys
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-import pytest
-
 from scaler import Client, ScalerFuture
 from scaler.values import pickling
 
@@ -157,7 +155,6 @@ def test_wait(any_client: Client) -> None:
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [1, 2]
 
 
-@pytest.mark.filterwarnings("ignore::scaler.exceptions.UnfinishedTasksWarning")
 def test_the_end_of_a_with_block(any_address: str) -> None:
     """A future ends all the same; and who was interrupted can disconnect again."""
     clients = [Client(any_address)]

@@ -95,6 +95,8 @@ def _replay(recording: Recording, replay: Replay, options: argparse.Namespace, v
         number = replay.last_input.number if replay.last_input is not None else 0
         print(f"at input {number}: {error}", file=sys.stderr)
         code = EXIT_BROKEN_INVARIANT
+    if replay.is_past_failure:
+        print("the core failed at the last input when it was recorded, and does not fail there now", file=sys.stderr)
     if recording.is_cut:
         print("the end of the recording is missing", file=sys.stderr)
     tables = replay.tables()

@@ -21,6 +21,10 @@ class DivergedError(Exception):
     """The core decides otherwise than it did when it was recorded."""
 
 
+class ReadsEndedError(DivergedError):
+    """The core reads more by itself than it did when it was recorded."""
+
+
 class CoreFailedError(Exception):
     """The core fails, as it did or did not when it was recorded."""
 
@@ -36,6 +40,8 @@ class Replay:
         self.last_input: Optional[RecordedInput] = None
         self.effects = 0  # that the core has had
         self.digests = 0  # that were compared
+        self.is_past_failure = False
+        """Whether it stopped within the last input: the core went on where the recorded one had failed."""
         self._recording = recording
         self._taken: Sequence[Any] = ()  # the last time when there were any
 
@@ -74,7 +80,8 @@ class Replay:
 
         Raises CoreFailedError where the core fails, and DivergedError where it decides otherwise than recorded.
         """
-        for time, entry in self._recording.records():
+        records = self._recording.records()
+        for time, entry in records:
             if isinstance(entry, Digest):
                 self._compare(entry)
                 continue
@@ -85,6 +92,9 @@ class Replay:
             try:
                 self.repeat(entry)
             except DivergedError as error:
+                if isinstance(error, ReadsEndedError) and next(records, None) is None:
+                    self.is_past_failure = True
+                    return
                 raise DivergedError(f"at input {entry.number}, {self.name_of(entry.kind)}: {error}") from error
             except CoreFailedError:
                 raise
@@ -120,9 +130,9 @@ class Reads:
         self._values = entry.reads[::-1]
 
     def next(self) -> Any:
-        """Raises DivergedError if the core read less when it was recorded."""
+        """Raises ReadsEndedError if the core read less when it was recorded."""
         if not self._values:
-            raise DivergedError("the core reads more than when it was recorded")
+            raise ReadsEndedError("the core reads more than when it was recorded")
         return self._values.pop()
 
     def end(self) -> None:

@@ -56,6 +56,10 @@ _CODE_COMPOSITE = 7
 _KIND_NAMES = ("struct", "list", "far", "capability")
 _LIST_BITS = (0, 1, 8, 16, 32, 64, 64, 64)  # element code -> bits of an element
 _LIST_CODES = {1: 2, 2: 3, 4: 4, 8: 5}  # bytes of an element -> element code
+_COLUMN_KINDS = {  # by typecode: what pointers to columns have in common, and the bytes of an element
+    typecode: (_KIND_LIST | _LIST_CODES[array(typecode).itemsize] << 32, array(typecode).itemsize)
+    for typecode in "bBhHiIqQ"
+}
 
 _SEGMENT_WORDS_LIMIT = 1 << 29  # what the 30-bit signed offset of a pointer can span
 _EMPTY_STRUCT = 0xFFFFFFFC  # offset -1: takes no space, and is not null
@@ -127,8 +131,6 @@ def column(typecode: str, values: Column) -> array[int]:
 def column_from_bytes(typecode: str, content: Union[bytes, memoryview]) -> array[int]:
     """The numbers whose memory is `content`, in this machine's byte order."""
     # SCL-TRN-011
-    if not _PYPY and type(content) is bytes:
-        return array(typecode, content)
     result = array(typecode)
     result.frombytes(content)
     if _PYPY:
@@ -160,37 +162,47 @@ def octets(values: Column) -> bytes:
 # --- writing ---
 
 
+def struct_pointer(offset: int, data_words: int, pointer_words: int) -> int:
+    """The pointer to a struct, which is `offset` words behind it."""
+    if not data_words and not pointer_words:
+        return _EMPTY_STRUCT
+    return (offset & 0x3FFFFFFF) << 2 | data_words << 32 | pointer_words << 48
+
+
 class Writer:
     """Builds one segment: a list of byte strings to be joined, and the number of words in them so far.
 
     Each method appends one object at the end and returns the pointer to it. `at` is the word position where the caller
     will store that pointer.
+
+    Parameters:
+        end: the words that come before the parts: the root pointer, and what `frame` gets besides.
     """
 
     __slots__ = ("parts", "end")
 
-    def __init__(self) -> None:
+    def __init__(self, end: int) -> None:
         self.parts: List[Union[bytes, array[int]]] = []
-        self.end = 0
+        self.end = end
 
     def struct(self, value: Struct, at: int) -> int:
         data_words = value.DATA_WORDS
         pointer_words = value.POINTER_WORDS
         if not data_words and not pointer_words:
-            return _EMPTY_STRUCT
+            return struct_pointer(0, 0, 0)
         start = self.end
         self.end = start + data_words + pointer_words
         parts = self.parts
         slot = len(parts)
         parts.append(b"")
         parts[slot] = value.write(self, start + data_words)
-        return ((start - at - 1) & 0x3FFFFFFF) << 2 | data_words << 32 | pointer_words << 48
+        return struct_pointer(start - at - 1, data_words, pointer_words)
 
     def column(self, values: array[int], typecode: str, at: int) -> int:
         if type(values) is not array or values.typecode != typecode:
             values = column(typecode, values)
         count = len(values)
-        item_bytes = values.itemsize
+        kind, item_bytes = _COLUMN_KINDS[typecode]
         size = count * item_bytes
         if _BIG_ENDIAN:
             values = values[:]
@@ -200,7 +212,7 @@ class Writer:
             self.parts.append(_NULS[-size & 7])
         start = self.end
         self.end = start + (size + 7 >> 3)
-        return (start - at - 1) << 2 | _KIND_LIST | _LIST_CODES[item_bytes] << 32 | count << 35
+        return (start - at - 1) << 2 | kind | count << 35
 
     def octets(self, values: bytes, at: int) -> int:
         if type(values) is not bytes:
@@ -255,11 +267,11 @@ class Writer:
             raise InvalidFieldError(f"the elements of a list of {type(values[0]).__name__} have different classes")
         return (start - at - 1) << 2 | _KIND_LIST | _CODE_COMPOSITE << 32 | words << 35
 
-    def frame(self, root: int) -> bytes:
-        """The finished frame. The parts follow the root pointer in the segment."""
+    def frame(self, root: int, *first: bytes) -> bytes:
+        """The finished frame. In the segment, the root pointer is followed by `first` and the parts."""
         if self.end >= _SEGMENT_WORDS_LIMIT:
             raise InvalidFieldError(f"a message of {self.end * WORD_BYTES} bytes does not fit one segment")
-        return b"".join([_PREFIX.pack(0, self.end, root), *self.parts])
+        return b"".join([_PREFIX.pack(0, self.end, root), *first, *self.parts])
 
 
 # --- reading ---
@@ -346,6 +358,8 @@ class Reader:
         _, start, end, code = self._list(word, segment, at)
         if code != _LIST_CODES[item_bytes]:
             self._wrong_element("a column", code, at)
+        if not (_PYPY or _BIG_ENDIAN):
+            return array(typecode, self.data[start:end])
         result = column_from_bytes(typecode, self.data[start:end])
         if _BIG_ENDIAN:
             result.byteswap()

@@ -15,7 +15,16 @@ from __future__ import annotations
 import struct
 from typing import Dict, Tuple, Type, Union
 
-from scaler_protocol.wire.capnproto import WORD_BYTES, Reader, ReadStruct, Struct, StructType, Writer, segments
+from scaler_protocol.wire.capnproto import (
+    WORD_BYTES,
+    Reader,
+    ReadStruct,
+    Struct,
+    StructType,
+    Writer,
+    segments,
+    struct_pointer,
+)
 from scaler_protocol.wire.errors import InvalidFieldError
 from scaler_protocol.wire.messages import MEMBERS, Member, Message, UnknownMessage
 
@@ -26,7 +35,22 @@ _UNION_POINTER = 1 << 32 | 1 << 48
 _UNION = struct.Struct("<HxxxxxxQ")
 _UNION_POINTER_AT = 24  # in a frame with the layout of ours
 _HEAD = struct.Struct("<IIQHxxxxxxQ")  # of such a frame: segments - 1, words, root pointer, `_UNION`
-_DISCRIMINANTS: Dict[Type[Struct], int] = {member: discriminant for discriminant, member in enumerate(MEMBERS)}
+
+
+def _layout(discriminant: int, member: Type[Struct]) -> Tuple[bytes, int, int]:
+    """How frames with such a member begin: the union, and at which words the member's pointers are and it ends."""
+    start = 1 + _UNION_WORDS
+    pointer = struct_pointer(start - 3, member.DATA_WORDS, member.POINTER_WORDS)
+    return (
+        _UNION.pack(discriminant, pointer),
+        start + member.DATA_WORDS,
+        start + member.DATA_WORDS + member.POINTER_WORDS,
+    )
+
+
+_LAYOUTS: Dict[Type[Struct], Tuple[bytes, int, int]] = {
+    member: _layout(discriminant, member) for discriminant, member in enumerate(MEMBERS)
+}
 _READS: Tuple[ReadStruct[Member], ...] = tuple(member.read for member in MEMBERS)
 _ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
@@ -36,16 +60,14 @@ def encode(message: Message) -> bytes:
 
     Raises `InvalidFieldError` if the object is not such a member, or a field holds a value that it cannot carry.
     """
-    discriminant = _DISCRIMINANTS.get(type(message))
-    if discriminant is None:
+    layout = _LAYOUTS.get(type(message))
+    if layout is None:
         raise InvalidFieldError(f"{type(message).__name__} is not a member of Message and cannot be sent")
-    writer = Writer()
-    parts = writer.parts
-    parts.append(b"")  # reserved for the union, whose pointer is known last
-    writer.end = 1 + _UNION_WORDS
+    union, pointers_at, end = layout
+    writer = Writer(end)
     try:
-        parts[0] = _UNION.pack(discriminant, writer.struct(message, 2))
-        return writer.frame(_UNION_POINTER)
+        content = message.write(writer, pointers_at)  # which appends what it points to
+        return writer.frame(_UNION_POINTER, union, content)
     except _ENCODING_ERRORS as error:
         raise _blamed(message, error) from error
 
@@ -72,8 +94,7 @@ def encode_struct(value: Struct) -> bytes:
 
     Raises `InvalidFieldError` if a field holds a value that it cannot carry.
     """
-    writer = Writer()
-    writer.end = 1
+    writer = Writer(1)
     try:
         return writer.frame(writer.struct(value, 0))
     except _ENCODING_ERRORS as error:
@@ -109,7 +130,7 @@ def _blamed(value: Struct, error: Exception) -> InvalidFieldError:
         probe = type(value)()
         setattr(probe, name, getattr(value, name))
         try:
-            Writer().struct(probe, 0)
+            Writer(1).struct(probe, 0)
         except _ENCODING_ERRORS as field_error:
             return InvalidFieldError(f"{type(value).__name__}.{name} cannot be sent: {field_error}")
     return InvalidFieldError(f"{type(value).__name__} cannot be sent: {error}")

@@ -2482,7 +2482,7 @@ class FunctionColumns(Struct):
         check_lengths(
             self, "numbers", ("finished", "failed", "busy_microseconds", "running", "waiting", "duration_counts"), ()
         )
-        total = sum(self.duration_counts)
+        total = sum(self.duration_counts) if self.duration_counts else 0
         if total != len(self.duration_buckets):
             raise sum_differs(
                 "FunctionColumns", "duration_counts", total, "duration_buckets", len(self.duration_buckets)
@@ -3072,10 +3072,10 @@ class Task(Struct):
             raise columns_differ("Task", "dependency_counts", self.dependency_counts, "ids", count)
         if self.predecessor_counts and len(self.predecessor_counts) != count:
             raise columns_differ("Task", "predecessor_counts", self.predecessor_counts, "ids", count)
-        total = sum(self.dependency_counts)
+        total = sum(self.dependency_counts) if self.dependency_counts else 0
         if total != len(self.dependencies):
             raise sum_differs("Task", "dependency_counts", total, "dependencies", len(self.dependencies))
-        total = sum(self.predecessor_counts)
+        total = sum(self.predecessor_counts) if self.predecessor_counts else 0
         if total != len(self.predecessors):
             raise sum_differs("Task", "predecessor_counts", total, "predecessors", len(self.predecessors))
         total = sum(self.payload_sizes)
@@ -3590,7 +3590,7 @@ class GraphTask(Struct):
             raise columns_differ("GraphTask", "functions", self.functions, "ids", count)
         if self.dependency_counts and len(self.dependency_counts) != count:
             raise columns_differ("GraphTask", "dependency_counts", self.dependency_counts, "ids", count)
-        total = sum(self.dependency_counts)
+        total = sum(self.dependency_counts) if self.dependency_counts else 0
         if total != len(self.dependencies):
             raise sum_differs("GraphTask", "dependency_counts", total, "dependencies", len(self.dependencies))
         total = sum(self.payload_sizes)

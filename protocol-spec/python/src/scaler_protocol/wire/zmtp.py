@@ -82,6 +82,7 @@ class Zmtp:
         self._maximum_message_bytes = maximum_message_bytes
         self._maximum_first_frame_bytes = min(maximum_message_bytes, maximum_first_frame_bytes or maximum_message_bytes)
         self._maximum_frames = maximum_frames
+        self._short_pair_bytes = self._maximum_first_frame_bytes if maximum_frames >= 2 else 0
         self.is_ready = False  # the peer's READY has arrived: messages may be sent
         self.peer_minor_version = -1
         self.peer_properties: Dict[bytes, bytes] = {}  # from its READY; names in lower case
@@ -116,15 +117,28 @@ class Zmtp:
                 "the peer closed the connection in the handshake: check that it uses mechanism NULL and a matching"
                 " socket type"
             )
+        if self._missing or self._held or self._frames or not self.is_ready:
+            data = self._continue(data, messages)
+        elif data[0] == MORE and 4 <= len(data) <= self._short_pair_bytes:
+            # Two short frames and nothing else, on which latency depends?
+            second = 2 + data[1]
+            rest = len(data) - second - 2
+            if rest >= 0 and not data[second] and data[second + 1] == rest:
+                messages.append([data[2:second], data[second + 2 :]])
+                return messages
+        if data:
+            self._read_frames(data, messages)
+        return messages
+
+    def _continue(self, data: bytes, messages: List[List[bytes]]) -> bytes:
+        """Read what goes on with bytes that came before; returns the bytes that follow it."""
         if self._missing:
             data = self._continue_frame(data, messages)
         if self._held:
             data, self._held = self._held + data, b""
         if not self._greeted:
             data = self._read_greeting(data)
-        if data:
-            self._read_frames(data, messages)
-        return messages
+        return data
 
     def _read_greeting(self, data: bytes) -> bytes:
         """Check the greeting as it arrives; returns the bytes that follow it."""
@@ -163,12 +177,15 @@ class Zmtp:
             if position > end:
                 self._flags, self._missing, self._pieces = flags, position - end, [data[start:]]
                 return
-            if flags & MORE or flags & COMMAND:
-                self._take_frame(flags, data[start:position], messages)
+            if flags & COMMAND:
+                self._take_command(data[start:position])
             else:
                 self._frames.append(data[start:position])
-                messages.append(self._frames)
-                self._frames, self._room = [], self._maximum_first_frame_bytes
+                if flags & MORE:
+                    self._expect_more(size)
+                else:
+                    messages.append(self._frames)
+                    self._frames, self._room = [], self._maximum_first_frame_bytes
         self._held = data[position:]
 
     def _check_header(self, flags: int, size: int) -> None:
@@ -202,17 +219,21 @@ class Zmtp:
         if flags & COMMAND:
             self._take_command(body)
             return
-        frames = self._frames
-        frames.append(body)
-        if not flags & MORE:
-            messages.append(frames)
+        self._frames.append(body)
+        if flags & MORE:
+            self._expect_more(len(body))
+        else:
+            messages.append(self._frames)
             self._frames, self._room = [], self._maximum_first_frame_bytes
-            return
-        if len(frames) == 1:
+
+    def _expect_more(self, size: int) -> None:
+        """A frame of this size is not the last of its message."""
+        count = len(self._frames)
+        if count == 1:
             self._room = self._maximum_message_bytes
-        if len(frames) >= self._maximum_frames:
+        if count >= self._maximum_frames:
             raise LimitExceededError(f"a message of more than {self._maximum_frames} frames")
-        self._room -= len(body)
+        self._room -= size
 
     def _take_command(self, body: bytes) -> None:
         name_end = 1 + body[0] if body else 1
@@ -249,6 +270,11 @@ class Zmtp:
 
 def encode(frames: Sequence[Buffer]) -> List[Buffer]:
     """Lay out one message for `sendmsg`; frames of COPY_BELOW_BYTES or more are not copied."""
+    if len(frames) == 2 and type(frames[0]) is bytes and len(frames[0]) < 256:  # on which latency depends
+        header, payload = frames
+        size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+        if size < 256:
+            return [b"".join((_SHORT_HEADERS[MORE][len(header)], header, _SHORT_HEADERS[0][size], payload))]
     buffers: List[Buffer] = []
     small: List[Buffer] = []
     last = len(frames) - 1

@@ -61,7 +61,9 @@ def text_of_failure(failure: Exception, kept: Optional[str]) -> str:
         if kept
         else f"what led to it is not recorded: set {RECORD_VARIABLE}=FILE to find out more"
     )
-    return f"a bug in the client has ended it ({cause}); {where}; make a new Client"
+    is_of_system = isinstance(failure, (OSError, MemoryError))
+    what = "an error of the system" if is_of_system else "a bug in the client"
+    return f"{what} has ended this client ({cause}); {where}; make a new Client"
 
 
 def unfinished_futures(condition: threading.Condition, known: Mapping[int, Any]) -> List[AnyFuture]:

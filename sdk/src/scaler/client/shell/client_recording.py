@@ -6,7 +6,7 @@
 Rules:
 - Futures, and whoever waits for an answer, have numbers in a recording: in the order in which the core first saw them.
 - What depends on other threads is recorded where the core reads it: numbers of new objects, and whether an object that
-  is held no more still exists.
+  is not held still exists.
 - Payloads are left out unless they were asked for. What the core reads of them is kept: why the scheduler lost a task.
 - Without SCALER_RECORD the shell has a ClientCore as it is, and does not import this module.
 """
@@ -27,6 +27,7 @@ from scaler.client.core import effects as e
 from scaler.client.core.client_core import ClientCore
 from scaler.client.core.deferring import DeferredTask
 from scaler.client.core.kept_objects import KeptObject
+from scaler.client.shell.client_failures import RECORD_VARIABLE
 from scaler.exceptions import InvalidArgumentError
 from scaler.values.sizes import INLINE_BYTES
 from scaler.version import __version__
@@ -36,8 +37,7 @@ from scaler_protocol.recording.recording_path import RecordingPathError, path_of
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode, encode_struct
 
-VARIABLE = "SCALER_RECORD"
-PAYLOADS_VARIABLE, LIMIT_VARIABLE = f"{VARIABLE}_PAYLOADS", f"{VARIABLE}_LIMIT"
+PAYLOADS_VARIABLE, LIMIT_VARIABLE = f"{RECORD_VARIABLE}_PAYLOADS", f"{RECORD_VARIABLE}_LIMIT"
 
 INPUTS = (
     "apply",
@@ -72,7 +72,7 @@ def recorded_core(pattern: str, welcome: m.Welcome, numbers: Iterator[int], addr
     limit = os.environ.get(LIMIT_VARIABLE, "")
     try:
         limit_bytes = size_in_bytes(LIMIT_VARIABLE, limit) if limit else DEFAULT_LIMIT_BYTES
-        with recording_path(VARIABLE, path):
+        with recording_path(RECORD_VARIABLE, path):
             recorder = FileRecorder(path, header_of(welcome, address), limit_bytes, f"raise {LIMIT_VARIABLE}")
     except (RecordingPathError, InvalidArgumentError) as error:
         logger.error("Client: nothing is recorded: %s", error)

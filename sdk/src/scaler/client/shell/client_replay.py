@@ -44,7 +44,7 @@ class _Asker:
         self.number = number
 
     def put(self, answer: Any) -> None:
-        """No thread waits."""
+        """The thread that waited is not here."""
 
 
 class _Function:

@@ -120,8 +120,10 @@ class ClientShell:
     def check_open(self) -> None:
         """Raise what ended this client, if something has."""
         because = self.io.closed_because
+        if isinstance(because, ClientFailedError):
+            raise ClientFailedError(str(because))
         if because is not None:
-            raise (ClientFailedError if isinstance(because, ClientFailedError) else DisconnectedError)(str(because))
+            raise DisconnectedError(str(because))
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once, after the first word about it."""
