@@ -10,14 +10,14 @@ import functools
 import json
 import os.path
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import numpy
 
 from scaler.client.functions import FunctionRegistry
 
 number = 2
-table = {"a": 1, "b": [1, 2, 3]}
+table: Dict[str, Any] = {"a": 1, "b": [1, 2, 3]}
 small_array = numpy.zeros(100)
 large_array = numpy.zeros(4_000_000)
 

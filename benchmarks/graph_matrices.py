@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any, Callable
 
 from graph_workloads import SHAPES, Graph
@@ -79,7 +80,7 @@ def skipping_layers(nodes: int) -> tuple[Graph, Any, int]:
 def measure(kind: str, make: Callable[[int], tuple[Graph, Any, int]], nodes: int, repeat: int) -> Row:
     """Prepare one graph, both ways."""
     graph, key, _ = make(nodes)
-    row = Row(kind, len(graph), *[float("inf")] * 4, has_order=True)
+    row = Row(kind, len(graph), python=inf, matrices=inf, reading=inf, order=inf, has_order=True)
     for _ in range(repeat):
         graph_order.FEWEST_FOR_MATRICES = sys.maxsize
         row.python = min(row.python, _timed(lambda: graph_order.GraphOrder(graph, [key]))[0])

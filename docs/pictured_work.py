@@ -6,6 +6,7 @@ cluster; a few tasks fail.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -51,7 +52,7 @@ def aggregate_risk(*days: int) -> int:
 
 
 def price_option(number: int) -> float:
-    return number**0.5
+    return math.sqrt(number)
 
 
 Weighed = Sequence[Tuple[Callable[..., Any], int]]

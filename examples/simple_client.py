@@ -31,8 +31,8 @@ def main() -> None:
         print([future.result() for future in futures])
 
         # The functions of concurrent.futures accept these futures.
-        futures = [client.submit(divide, value, by=2) for value in (4, 6, 10)]
-        print(sum(future.result() for future in as_completed(futures)))
+        halves = [client.submit(divide, value, by=2) for value in (4, 6, 10)]
+        print(sum(half.result() for half in as_completed(halves)))
 
         # result() raises the exception of the task.
         try:

@@ -247,7 +247,7 @@ def measure_graphs(form: Form, nodes: int) -> None:
 def _cpu_seconds(process: Any) -> float:
     """Of a process and its children."""
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+    return float(sum(each.user + each.system for each in times))
 
 
 # What is told.

@@ -23,7 +23,7 @@ import sys
 import venv
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "dropin"
@@ -97,7 +97,7 @@ def main() -> int:
     return 1 if faults or not chosen else 0
 
 
-def _run(library: Library, sources: Path) -> List[str]:
+def _run(library: Library, sources: Optional[Path]) -> List[str]:
     """What is wrong with the library on this tree."""
     print(f"dropin: {library.name}", flush=True)
     folder = BUILD / library.name
@@ -130,7 +130,7 @@ def _install(library: Library, folder: Path) -> Path:
     return python
 
 
-def _checkout(library: Library, folder: Path, sources: Path) -> Path:
+def _checkout(library: Library, folder: Path, sources: Optional[Path]) -> Path:
     """The library's files at its commit."""
     name, url = library.repository
     origin = str((sources / name).resolve()) if sources else url

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Any, Callable, Iterator, List
 
 import loky
 import pytest
 
-from scaler import Client, SchedulerClusterCombo
+from scaler import Client, ScalerFuture, SchedulerClusterCombo
 
 
 class _CountingClient(Client):
     submitted = 0
 
-    def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def,override]
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ScalerFuture[Any]:
         _CountingClient.submitted += 1
         return super().submit(fn, *args, **kwargs)
 
@@ -30,8 +30,8 @@ def _client() -> Client:
     return _clients[0]
 
 
-_combos: list = []
-_clients: list = []
+_combos: List[SchedulerClusterCombo] = []
+_clients: List[Client] = []
 
 
 @pytest.fixture(autouse=True, scope="session")

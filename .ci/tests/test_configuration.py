@@ -18,6 +18,7 @@ from typing import Set
 import pytest
 
 from scaler_protocol.programs.options import Program, Reading
+from scaler_protocol.programs.options.table import Table
 
 TREE = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -55,7 +56,7 @@ def output_of(*command: str) -> str:
     return done.stdout
 
 
-def long_options(program: Program) -> Set[str]:
+def long_options(program: Table) -> Set[str]:
     flags = set(LONG_OPTION.findall(page.table_of(program)))
     if program.is_configured:
         flags |= CONFIGURED | ({"--config-entry"} if program.is_repeated else set())

@@ -59,7 +59,7 @@ def read_unit(name: str) -> Unit:
 
 
 def read_environment(lines: List[str]) -> Dict[str, str]:
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 def command_of(unit: Unit, environment: Mapping[str, str]) -> List[str]:

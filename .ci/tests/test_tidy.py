@@ -107,6 +107,26 @@ def test_every_distribution_carries_the_licence(folder: str) -> None:
     assert (TREE / folder).parent.joinpath("LICENSE").read_bytes() == (TREE / "LICENSE").read_bytes()
 
 
+def test_all_python_is_type_checked() -> None:
+    found = re.search(r"^TYPED_SCRIPTS := (.*)$", (TREE / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    typed = [TREE / name for name in [*SOURCE_FOLDERS, *found[1].split()]]
+    unchecked = [path for path in python_files() if not any(each == path or each in path.parents for each in typed)]
+    assert [str(path.relative_to(TREE)) for path in unchecked] == []
+
+
+def test_what_type_checkers_ignore_outside_of_packages_has_a_reason() -> None:
+    ignores = re.compile(r"# type: " + r"ignore(?!\[[a-z, -]+\]  # (?!noqa))")
+    found = [
+        f"{path.relative_to(TREE)}:{number}"
+        for path in python_files()
+        if "src" not in path.relative_to(TREE).parts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if ignores.search(line)
+    ]
+    assert found == [], "say why, behind the code"
+
+
 def test_helpers_of_tests_have_names_of_their_own() -> None:
     # One run of pytest imports them all by their bare names, so one would hide the other.
     folders = [*((TREE / folder).parent / "tests" for folder in SOURCE_FOLDERS), TREE / "benchmarks"]

@@ -29,7 +29,7 @@ def plant(marker: Path) -> None:
             raise AssertionError("a planted fault")
         report(self, worker, dispatch, start, stop, span)
 
-    WorkerReports._report = fail_once  # type: ignore[method-assign]
+    WorkerReports._report = fail_once  # type: ignore[method-assign]  # the fault
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Peer:
         self.harness = harness
         self.name = name
         self.session = 0
-        self.inbox: Deque[Tuple[object, bytes]] = deque()
+        self.inbox: Deque[Tuple[m.Message, bytes]] = deque()
         self.payload = b""
         """Of the message taken last."""
 
@@ -257,7 +257,7 @@ class Worker(Peer):
             payload_sizes=array("I", map(len, payloads)),
             statuses=bytes(statuses),
             busy_microseconds=busy_microseconds,
-            **columns,  # type: ignore[arg-type]
+            **columns,  # type: ignore[arg-type]  # named as the fields are
         )
         return message, b"".join(payloads)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from functools import partial
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from scheduler_harness import Client, Harness, Worker
@@ -43,7 +44,7 @@ class Machine:
             assert isinstance(request, m.BalanceRequest), f"tasks are moved by asking, not by {request}"
             self._cluster.requests += 1
             given = [self._queue.pop()[0] for _ in range(min(request.count, len(self._queue)))]
-            self._cluster.send(lambda request=request, given=given: self.peer.give_back(given, request.request_id))
+            self._cluster.send(partial(self.peer.give_back, given, request.request_id))
         self.most_queued = max(self.most_queued, len(self._queue))
         self._start_some()
 
@@ -53,7 +54,7 @@ class Machine:
             self.running += 1
             self._cluster.starts.append(task)
             seconds = self._cluster.durations[task]
-            self._cluster.after(seconds, lambda instance=instance, seconds=seconds: self._end(instance, seconds))
+            self._cluster.after(seconds, partial(self._end, instance, seconds))
 
     def _end(self, instance: int, seconds: float) -> None:
         self.running -= 1
@@ -77,17 +78,22 @@ class VirtualCluster:
         self.starts: List[int] = []
         self.requests = 0
         self.finished: Dict[int, float] = {}
-        self._events: List[Tuple[float, int, Callable[[], None]]] = []
+        self._events: List[Tuple[float, int, Callable[[], object]]] = []
         self._sequence = 0
         self.after(1.0, self._tick)
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         self._sequence += 1
         heapq.heappush(self._events, (self.harness.now + seconds, self._sequence, action))
 
-    def send(self, message: Callable[[], None]) -> None:
+    def send(self, message: Callable[[], object]) -> None:
         """To the scheduler; its answers arrive a moment later."""
-        self.after(HOP_SECONDS, lambda: (message(), self._deliver()))  # type: ignore[func-returns-value]
+
+        def arrive() -> None:
+            message()
+            self._deliver()
+
+        self.after(HOP_SECONDS, arrive)
 
     def _tick(self) -> None:
         self.harness.tick()

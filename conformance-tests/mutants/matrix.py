@@ -66,7 +66,7 @@ class Matrix(NamedTuple):
         known = {each.name: each for each in mutants_of(self.role)}
         lines = [self.headline()]
         for name, results in self.caught.items():
-            caught = sorted(results, key=lambda id_, name=name: id_ != known[name].caught_by)  # type: ignore[misc]
+            caught = sorted(results, key=known[name].caught_by.__ne__)  # its own case first
             lines.append(f"  {known[name].breaks}  {name:<36} {', '.join(caught) or 'no case'}")
         return lines
 

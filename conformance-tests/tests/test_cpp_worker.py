@@ -19,7 +19,7 @@ from typing import Callable, Iterator, List
 
 import pytest
 
-from scaler import Client, NamedFunction
+from scaler import Client, NamedFunction, ScalerFuture
 from scaler.cluster.scheduler import Scheduler
 from scaler.exceptions import (
     DeserializeObjectError,
@@ -113,7 +113,7 @@ def hold() -> Iterator[Hold]:
     hold.close()
 
 
-def submit_wait(client: Client, hold: Hold) -> concurrent.futures.Future[object]:
+def submit_wait(client: Client, hold: Hold) -> ScalerFuture[object]:
     return client.submit(conformance("wait"), "127.0.0.1", hold.port, "tag")
 
 

@@ -12,7 +12,7 @@ import sys
 
 def main() -> int:
     # `sys.argv[0]` is the file itself, whatever link to it was called; nuitka keeps what the caller said.
-    name = os.path.basename(__compiled__.original_argv0)  # type: ignore[name-defined]  # noqa: F821
+    name = os.path.basename(__compiled__.original_argv0)  # type: ignore[name-defined]  # nuitka has it  # noqa: F821
     if name == "scaler_top":
         from scaler_appliance.top.__main__ import main as run
     elif name == "scaler_ui":
@@ -27,7 +27,7 @@ def _without_tls() -> None:
     """Let libraries mention `ssl`, which is not in this file."""
     import asyncio  # noqa: F401  which does without, and shall see that it must
 
-    import scaler_without_tls
+    import scaler_without_tls  # type: ignore[import-not-found]  # build.py puts it beside this file
 
     sys.modules["ssl"] = scaler_without_tls
 

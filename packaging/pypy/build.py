@@ -27,7 +27,7 @@ import sys
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Dict, Iterator, List, Set
+from typing import Any, Dict, Iterator, List, Set
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
@@ -90,10 +90,10 @@ class MissingToolError(BuildError):
     """What is missing, and how to get it; the program's exit code says so too."""
 
 
-def run(*command: str, **options: object) -> str:
+def run(*command: str, **options: Any) -> str:
     """Run a command to its end; its output."""
     try:
-        finished = subprocess.run(command, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+        finished = subprocess.run(command, capture_output=True, text=True, **options)
     except FileNotFoundError:
         package = {"xz": "xz-utils", "strip": "binutils", "objdump": "binutils"}.get(command[0], command[0])
         raise MissingToolError(f"there is no {command[0]}; on Debian: apt-get install {package}") from None

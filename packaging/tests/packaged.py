@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional, TypeVar
 
 import pytest
 
@@ -60,6 +60,9 @@ def built(path: Path, target: str) -> Path:
     return path
 
 
+Running = TypeVar("Running", bound="RunningScheduler")
+
+
 class RunningScheduler:
     """A scheduler that any command starts, for a `with` block; its log is read until it listens, and at its end."""
 
@@ -75,7 +78,7 @@ class RunningScheduler:
         self.output = ""
         self.address = ""
 
-    def __enter__(self) -> RunningScheduler:
+    def __enter__(self: Running) -> Running:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.output += line

@@ -285,8 +285,9 @@ def draining(cluster: Cluster) -> None:
         future = client.submit(NamedFunction("scaler.conformance/sleep"), 500)
         cluster.relay.wait_for("Task", 2)
         welcome = next(line for line in cluster.relay.lines if line.get("message") == "Welcome")
-        session: int = decode(bytes.fromhex(welcome["frames"][0])).session
-        client.shutdown_worker(session)
+        message = decode(bytes.fromhex(welcome["frames"][0]))
+        assert isinstance(message, m.Welcome)
+        client.shutdown_worker(message.session)
         future.result()
         cluster.relay.wait_for("closed")
     cluster.relay.wait_for("closed", 2)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 try:
     import tomllib
 except ImportError:  # before Python 3.11
-    import tomli as tomllib  # type: ignore[import-not-found,no-redef,unused-ignore]
+    import tomli as tomllib
 
 FOLDER = Path(__file__).resolve().parents[1]
 TREE = FOLDER.parent
@@ -70,7 +70,7 @@ class Shown(NamedTuple):
 
 def load_toml(path: Path) -> Dict[str, object]:
     with path.open("rb") as file:
-        return tomllib.load(file)
+        return dict(tomllib.load(file))
 
 
 def requirements() -> Dict[str, Requirement]:
@@ -89,7 +89,8 @@ def machines() -> List[Machine]:
     """All state tables, by name."""
     found = []
     for path in sorted((FOLDER / "machines").glob("*.toml")):
-        found.append(Machine(name=path.stem, **load_toml(path)))  # type: ignore[arg-type]
+        tables: Dict[str, Any] = load_toml(path)
+        found.append(Machine(name=path.stem, **tables))
     return found
 
 

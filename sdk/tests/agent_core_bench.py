@@ -175,8 +175,10 @@ class Agent:
         self.turn()
 
     def create_function(self, function: int = FUNCTION) -> None:
-        columns = {"ids": [function], "sizes": [1], "storages": bytes([m.ObjectStorage.INLINE])}
-        self.receive(m.ObjectInstruction(action=m.ObjectAction.CREATE, **columns), b"f")
+        storages = [m.ObjectStorage.INLINE]
+        self.receive(
+            m.ObjectInstruction(action=m.ObjectAction.CREATE, ids=[function], sizes=[1], storages=storages), b"f"
+        )
 
     def send_tasks(self, *ids: int, dependencies: Sequence[int] = (), **options: Any) -> None:
         """Tasks that take no arguments; each needs the same objects."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Iterator, List
 
 import pytest
 
@@ -15,14 +15,14 @@ TREE = Path(__file__).resolve().parents[2]
 PYPY = TREE / ".venv-pypy/bin/pypy3"
 
 
-def start_combo(interpreter: str, n_workers: int, **options: object) -> SchedulerClusterCombo:
+def start_combo(interpreter: str, n_workers: int, **options: Any) -> SchedulerClusterCombo:
     """A local cluster whose scheduler runs on the interpreter."""
     if interpreter == "pypy":
         if not PYPY.exists():
             pytest.skip("no PyPy here (make test says why)")
         os.environ[PROGRAM_VARIABLE] = f"{PYPY} -m scaler_appliance"
     try:
-        return SchedulerClusterCombo(n_workers=n_workers, logging_level="WARNING", **options)  # type: ignore[arg-type]
+        return SchedulerClusterCombo(n_workers=n_workers, logging_level="WARNING", **options)
     finally:
         os.environ.pop(PROGRAM_VARIABLE, None)
 

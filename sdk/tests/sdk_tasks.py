@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 
 def identity(value: Any) -> Any:
@@ -34,3 +34,8 @@ def wait_for(is_so: Callable[[], Any], what: str, seconds: float = 60.0) -> None
     while not is_so():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.005)
+
+
+def notes_of(error: BaseException) -> List[str]:
+    """The notes of an exception, which Python has from 3.11 on."""
+    return list(getattr(error, "__notes__", []))

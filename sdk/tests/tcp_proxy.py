@@ -54,7 +54,8 @@ class Proxy:
                 far = socket.create_connection(self._target)
                 with self._lock:
                     if self._listener is not listener:
-                        _close(near), _close(far)
+                        _close(near)
+                        _close(far)
                         return
                     self._streams += (near, far)
                 for source, sink in ((near, far), (far, near)):

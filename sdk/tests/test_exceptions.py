@@ -45,7 +45,7 @@ OTHERS = {
 DEFINED: Dict[str, Type[BaseException]] = {
     name: value
     for name, value in vars(exceptions).items()
-    if inspect.isclass(value) and value.__module__ == exceptions.__name__
+    if inspect.isclass(value) and issubclass(value, BaseException) and value.__module__ == exceptions.__name__
 }
 
 

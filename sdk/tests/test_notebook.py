@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 from sdk_tasks import wait_for_file
 
-from scaler import Client, Cluster, SchedulerClusterCombo
+from scaler import Client, Cluster, ScalerFuture, SchedulerClusterCombo
 from scaler.notebook import Link, card
 from scaler_protocol.host.discovery import USER_INTERFACE, Announcement
 
@@ -130,7 +130,7 @@ def test_what_a_future_shows_agrees_with_what_it_answers(any_address: str, tmp_p
     go = tmp_path / "go"
     with Client(any_address) as client:
         if outcome == "a result":
-            future = client.submit(abs, -1)
+            future: ScalerFuture[Any] = client.submit(abs, -1)
             future.result(TIMEOUT_SECONDS)
         elif outcome == "an error":
             future = client.submit(int, "x")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Callable
 
+from fake_scheduler import FakeScheduler
+
 from scaler.values import payload as payloads
 from scaler_protocol import messages as m
 
@@ -38,7 +40,7 @@ def _make_wait_at() -> Callable[[str], str]:
 wait_at = _make_wait_at()  # a local function, so that it is sent whole: workers cannot import this module
 
 
-def wait_for_heartbeat(scheduler, condition) -> m.Heartbeat:
+def wait_for_heartbeat(scheduler: FakeScheduler, condition: Callable[[m.Heartbeat], object]) -> m.Heartbeat:
     """A heartbeat that says so."""
     for _ in range(1000):
         for heartbeat in scheduler.heartbeats:
@@ -51,16 +53,18 @@ def wait_for_heartbeat(scheduler, condition) -> m.Heartbeat:
     raise AssertionError("no such heartbeat came")
 
 
-def private_directory(scheduler) -> str:
+def private_directory(scheduler: FakeScheduler) -> str:
     """The worker's own object directory, learnt from a task that looks where large results are written."""
 
     def find() -> str:
         from scaler.worker.processor.processor import current
 
-        return os.path.dirname(current().next_object_path())
+        processor = current()
+        assert processor is not None
+        return os.path.dirname(processor.next_object_path())
 
     scheduler.send_calls(scheduler.create_function(find), {1: ()})
-    return scheduler.result(1).value
+    return str(scheduler.result(1).value)
 
 
 def with_reference(*args: Any) -> bytes:
@@ -70,7 +74,7 @@ def with_reference(*args: Any) -> bytes:
 REFERENCE = payloads.ObjectReference("", 0, 0)
 
 
-def send_task_with_object(scheduler, instance: int, function: int, object_id: int) -> None:
+def send_task_with_object(scheduler: FakeScheduler, instance: int, function: int, object_id: int) -> None:
     content = with_reference(REFERENCE)
     task = m.Task(
         ids=[instance],

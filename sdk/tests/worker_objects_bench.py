@@ -7,6 +7,7 @@ from typing import Any, List, Tuple
 from scaler.worker.agent.core.effects import Log, OpenObjects, RemoveLeftovers, Send
 from scaler.worker.agent.core.worker_objects import WorkerObjects
 from scaler.worker.agent.shell.worker_files import WorkerFiles
+from scaler.worker.frames import ContentPlace
 from scaler_protocol import messages as m
 
 CREATE = m.ObjectAction.CREATE
@@ -26,7 +27,8 @@ class Bench:
         self._events: List[Tuple[str, int]] = []
         self.objects = WorkerObjects(self.effects)
         self.objects.listener = self
-        self.files = WorkerFiles(self, self.patterns.append)  # type: ignore[arg-type]
+        core: Any = self  # as far as files need it
+        self.files = WorkerFiles(core, self.patterns.append)
         self.start_session(3, **welcome)
 
     def start_session(self, session: int, **fields: Any) -> None:
@@ -111,6 +113,13 @@ class Bench:
             kinds=bytes([m.ObjectKind.FUNCTION]),
         )
         assert self.objects.on_instruction(instruction, content if storage == INLINE else b"") == []
+
+    def definition(self, object_id: int) -> Tuple[int, ContentPlace, bytes]:
+        """What processors are told of an available object."""
+        found = self.objects.definition(object_id)
+        assert found is not None, f"{object_id} is not available"
+        kind, place, content = found
+        return kind, place, bytes(content)
 
     def sent_with_payloads(self) -> List[Tuple[Any, bytes]]:
         """The messages sent since last asked, with their payloads."""

@@ -161,7 +161,7 @@ class Scene:
             if instance == TASK:
                 text = f"TaskResult {m.TaskStatus(status).name.lower()}"
                 if status == m.TaskStatus.LOST:
-                    text += f", {_camel_case(decode_struct(m.Failure, payload).kind.name)}"
+                    text += f", {_camel_case(m.FailureKind(decode_struct(m.Failure, payload).kind).name)}"
                 found.append(text)
         for instance, outcome in self.bench.confirmed().items():
             if instance == TASK:

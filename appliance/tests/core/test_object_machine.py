@@ -115,7 +115,8 @@ class Scene:
         found: Set[str] = set()
         for message, payload in self.client.inbox:
             if isinstance(message, m.TaskResult) and m.TaskStatus.LOST in message.statuses:
-                found.add(f"TaskResult lost, {_camel_case(decode_struct(m.Failure, payload).kind.name)}")
+                kind = m.FailureKind(decode_struct(m.Failure, payload).kind)
+                found.add(f"TaskResult lost, {_camel_case(kind.name)}")
             elif isinstance(message, m.TaskResult) and list(message.objects) == [self.object_id]:
                 found.add("TaskResult success")
         for message, _ in self.waiter.inbox:

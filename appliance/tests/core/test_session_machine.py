@@ -43,7 +43,7 @@ class Connection:
         self.is_connected = True
         self.other.greet(hello(CLIENT))
         self.welcomes: List[int] = []
-        self.told: Set[m.DisconnectReason] = set()  # in its present session
+        self.told: Set[int] = set()  # in its present session
 
     def _connect(self, name: bytes) -> Peer:
         peer = self.harness.peers[name] = Peer(self.harness, name)
@@ -79,9 +79,9 @@ class Connection:
         self.is_connected = False
         self.peer.vanish()
 
-    def take_all(self) -> List[m.Member]:
+    def take_all(self) -> List[m.Message]:
         """What the peer was sent since the last time."""
-        sent = [message for message, _ in self.peer.inbox]
+        sent: List[m.Message] = [message for message, _ in self.peer.inbox]
         self.peer.inbox.clear()
         for message in sent:
             if isinstance(message, m.Welcome):
@@ -90,7 +90,7 @@ class Connection:
                 self.told.clear()
             elif isinstance(message, m.DisconnectRequest):
                 self.told.add(message.reason)
-        return sent  # type: ignore[return-value]
+        return sent
 
     @property
     def state(self) -> str:
@@ -178,7 +178,7 @@ def cells() -> List[Any]:
     return found
 
 
-def is_as_said(sent: m.Member, reply: str) -> bool:
+def is_as_said(sent: m.Message, reply: str) -> bool:
     """Whether a message is "Refusal, malformed or notGreeted", for instance."""
     name, _, reasons = reply.partition(", ")
     if type(sent).__name__ != name:

@@ -110,7 +110,7 @@ def test_a_probe_asks_in_the_background_and_not_all_the_time() -> None:
     probe = SilenceProbe("tcp://somewhere:1", ask, lambda: now[0])
     probe.reason()
     assert answered.acquire(timeout=10)
-    probe._asking.join(10)  # type: ignore[union-attr]
+    probe._asking.join(10)  # type: ignore[union-attr]  # it has begun to ask
     assert [probe.reason(), probe.reason()] == ["nobody is there"] * 2
     now[0] += PROBE_INTERVAL_SECONDS
     probe.reason()

@@ -32,7 +32,7 @@ def message(*rows: tuple[int, int, int, int, int], at: float = 100.0, **others: 
         peak_memory_bytes=[0] * count,
         attempts=array("H", [1] * count),
         failures=failures,
-        **others,  # type: ignore[arg-type]
+        **others,  # type: ignore[arg-type]  # named as the fields are
     )
 
 

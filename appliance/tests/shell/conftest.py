@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterator, List, Sequence
 
 import pytest
 from scheduler_process import INTERPRETERS, SchedulerProcess, unavailable
@@ -15,7 +15,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartSched
     reason = unavailable(request.param)
     if reason:
         pytest.skip(reason)
-    started = []
+    started: List[SchedulerProcess] = []
 
     def start_one(
         *options: str, address: str = "tcp://127.0.0.1:0", wait: bool = True, script: Sequence[str] = ()

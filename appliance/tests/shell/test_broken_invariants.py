@@ -8,7 +8,7 @@ from typing import Callable
 import faulty_scheduler
 from scheduler_process import RawPeer, SchedulerProcess, check_others_work
 
-from scaler_appliance.shell.scheduler_program import EXIT_BROKEN_INVARIANT
+from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT
 
 StartScheduler = Callable[..., SchedulerProcess]
 

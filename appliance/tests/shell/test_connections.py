@@ -6,12 +6,12 @@ import logging
 import os
 import resource
 import socket
+import time
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
 import pytest
 
-from scaler_appliance.shell import connections as connections_module
 from scaler_appliance.shell.connections import CONGESTED_BYTES, Connections
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address, resolve
@@ -188,7 +188,7 @@ def test_who_does_not_shake_hands_is_disconnected(bench: Bench, monkeypatch: pyt
         assert bench.peers.receive(1.0) == []
         bench.peers.sweep()
         assert bench.gone == []
-        monkeypatch.setattr(connections_module.time, "monotonic", lambda: float("inf"))
+        monkeypatch.setattr(time, "monotonic", lambda: float("inf"))
         bench.peers.sweep()
         assert len(bench.gone) == 1
         monkeypatch.undo()

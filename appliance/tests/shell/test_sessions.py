@@ -8,7 +8,7 @@ import subprocess
 import sys
 from array import array
 from random import Random
-from typing import Callable
+from typing import Callable, List
 
 import pytest
 from scheduler_harness import hello, task
@@ -151,7 +151,7 @@ def test_a_peer_that_does_not_read_holds_up_nobody(scheduler: SchedulerProcess) 
     worker.finish(worker.take_task_ids())
     assert other.take_result_ids() == [1]
     idle.submit(count)
-    received = []
+    received: List[int] = []
     while len(received) < count:
         result, data = idle.take(m.TaskResult)
         received += result.ids

@@ -6,7 +6,6 @@ import os
 import queue
 import re
 import stat
-from array import array
 from pathlib import Path
 from typing import Callable, List, Tuple
 
@@ -19,7 +18,7 @@ from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory, map_object
-from scaler_protocol.host.spill import NoRoomError
+from scaler_protocol.host.spill import NoRoomError, copy_file
 
 Start = Callable[..., SchedulerProcess]
 SIZE = 1_000_000
@@ -105,7 +104,7 @@ def test_a_copy_of_an_object_removed_meanwhile_is_not_finished(
 ) -> None:
     make_object(files, 1, bytes(SIZE))
     make_object(files, 2, b"next")
-    whole = spilling.copy_file
+    whole = copy_file
 
     def copy_while_it_is_removed(source: str, target: str, is_wanted: Callable[[], bool]) -> bool:
         if source.endswith("1"):
@@ -155,13 +154,17 @@ def test_what_arrives_goes_to_disk_when_memory_has_no_room(files: ObjectFiles, m
 # With a scheduler -------------------------------------------------------------------------------------------------
 
 
+def announcement(object_id: int, size: int) -> m.ObjectInstruction:
+    """An object whose file is in the scheduler's directory."""
+    return m.ObjectInstruction(ids=[object_id], sizes=[size], storages=[m.ObjectStorage.SHARED])
+
+
 def share(peer: RawPeer, number: int, content: bytes) -> int:
     """Make an object whose file is in the scheduler's directory."""
     object_id = peer.welcome.session << 40 | number
     with open(path_of(peer, object_id), "wb") as file:
         file.write(content)
-    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [len(content)])}
-    peer.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    peer.send(announcement(object_id, len(content)))
     return object_id
 
 
@@ -236,8 +239,7 @@ def announce_pipe(start: Start, tmp_path: Path) -> Tuple[SchedulerProcess, RawPe
     client = scheduler.client()
     object_id = client.welcome.session << 40 | 1
     os.mkfifo(path_of(client, object_id))
-    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [SIZE])}
-    client.send(m.ObjectInstruction(storages=bytes([m.ObjectStorage.SHARED]), **columns))
+    client.send(announcement(object_id, SIZE))
     return scheduler, client, object_id
 
 

@@ -377,7 +377,7 @@ class Checker:
     def _is_rejected(self, data: bytes) -> bool:
         return self._has_waiting_limit and decode_struct(m.Failure, data).kind == REJECTED
 
-    def _why_lost(self, node: Node, data: bytes) -> m.FailureKind:
+    def _why_lost(self, node: Node, data: bytes) -> int:
         """The reason that a task is told which needs others and is not given to anybody."""
         kind = decode_struct(m.Failure, data).kind
         if kind == PREDECESSOR_GONE:  # consequences may have been drawn already when it came

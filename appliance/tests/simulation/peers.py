@@ -118,7 +118,7 @@ class Peer:
 
     def violate(self) -> None:
         error = PeerError(m.RefusalReason.MALFORMED, "junk")
-        self.send(self.random.choice((error, m.Welcome(), m.TaskEcho())))  # type: ignore[arg-type]
+        self.send(self.random.choice((error, m.Welcome(), m.TaskEcho())))  # type: ignore[arg-type]  # wrong on purpose
 
     def leave(self) -> None:
         """Say goodbye, or just be gone."""

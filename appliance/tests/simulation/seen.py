@@ -18,7 +18,7 @@ class Due(NamedTuple):
     status: int
     data: bytes = b""  # as the worker reported it
     object_id: int = 0
-    kind: Optional[m.FailureKind] = None  # of a failure that the scheduler itself tells of
+    kind: Optional[int] = None  # of a failure that the scheduler itself tells of
     attempts: int = 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from simulation.clients import NestedClient
@@ -113,7 +114,7 @@ class Worker(Peer):
             elif job.payload.startswith(b"parent"):
                 self.nest(job)
             else:
-                self.world.after(self.duration(job.payload), lambda job=job: self.complete(job))  # type: ignore[misc]
+                self.world.after(self.duration(job.payload), partial(self.complete, job))
 
     def duration(self, payload: bytes) -> float:
         if payload.startswith(b"fast"):

@@ -115,7 +115,7 @@ def test_it_follows_the_size_of_the_terminal(cluster: SchedulerProcess, terminal
     for columns, lines in ((60, 20), (30, 10), (16, 4), (200, 50)):
         terminal.resize(columns, lines)
         screen = terminal.wait_for(
-            lambda now, columns=columns, lines=lines: (  # type: ignore[misc]
+            lambda now, columns=columns, lines=lines: (  # type: ignore[misc]  # no type is inferred for a default
                 len(now) == lines and any("Total 1 work" in line for line in now)
             ),
             f"a frame of {columns} columns",

@@ -148,7 +148,7 @@ class ClientObjects:
         fetch.content += message.payload
         while fetch.requested < message.size and self.may_ask_more(fetch):
             self.request(fetch)
-        return len(fetch.content) >= message.size
+        return bool(len(fetch.content) >= message.size)
 
     def may_ask_more(self, fetch: Fetch) -> bool:
         return fetch.requested - len(fetch.content) < self.most_requests * self.chunk_bytes

@@ -162,7 +162,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         if len(frames) > 2:
             raise Refused("malformed", "more than two frames")
 
-    def on_unreadable(self, reason: str) -> None:
+    def on_unreadable(self, reason: str) -> Optional[Message]:
         raise Refused("malformed", reason)
 
     def on_unknown(self, connection: Connection) -> None:

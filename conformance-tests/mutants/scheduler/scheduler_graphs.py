@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, List, Optional, Set, Tuple
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 from mutants.scheduler.scheduler_state import Client, Task
 from mutants.scheduler.scheduler_tasks import SUCCESS, agree
@@ -26,7 +26,7 @@ class GraphKeeper:
     queue: List[Task]
     tell_outcome: Any
     confirm: Any
-    dependant_payload: Any
+    dependant_payload: Callable[[Task], Tuple[bytes, List[int]]]
     end_task: Any
 
     def on_graph_task(self, client: Client, message: Message) -> None:

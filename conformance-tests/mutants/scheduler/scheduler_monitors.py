@@ -42,9 +42,9 @@ class MonitorKeeper:
         self.next_publication = 0.0
         self.sequences = {STATUS: 0, RUNS: 0}
         self.snapshot_is_due = False
-        self.publisher = zmq.Context.instance().socket(zmq.XPUB)
+        self.publisher: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.XPUB)
         self.publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
-        self.publisher.linger = 0
+        self.publisher.setsockopt(zmq.LINGER, 0)
         self.monitor_address = f"tcp://127.0.0.1:{self.publisher.bind_to_random_port('tcp://127.0.0.1')}"
 
     def close_monitors(self) -> None:

@@ -81,7 +81,7 @@ class _IdentityServer(ZmtpServer):
         for each in list(self.connections.values()):
             if identity and getattr(each, "identity", b"") == identity:
                 self.close_connection(each)
-        connection.identity = identity  # type: ignore[attr-defined]
+        connection.identity = identity  # type: ignore[attr-defined]  # mutants may
 
 
 @mutant(breaks="SCL-TRN-007", caught_by="scheduler/transport/two-peers-of-one-identity-are-served")

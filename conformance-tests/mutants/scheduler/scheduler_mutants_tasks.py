@@ -20,11 +20,11 @@ class TellsOutcomesTwice(ReferenceScheduler):
 
 @mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/each-task-has-one-outcome")
 class LosesOutcomesNowAndThen(ReferenceScheduler):
-    told = 0
+    outcomes = 0
 
     def tell_outcome(self, *arguments: Any, **more: Any) -> None:
-        self.told += 1
-        if self.told != 50:
+        self.outcomes += 1
+        if self.outcomes != 50:
             super().tell_outcome(*arguments, **more)
 
 

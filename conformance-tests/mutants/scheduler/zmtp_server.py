@@ -74,7 +74,7 @@ class ZmtpServer:
                 if mask & selectors.EVENT_READ and not connection.is_closed:
                     self.read(connection)
             else:
-                key.fileobj.recv(4096)  # type: ignore[union-attr]
+                key.fileobj.recv(4096)  # type: ignore[union-attr]  # registered as a socket
         events, self.events = self.events, []
         return events
 

@@ -275,7 +275,7 @@ class WorkerLoop:
 
     def beat(self) -> None:
         self.sequence += 1
-        fields = {"processors": self.processors(time.monotonic())} if self.is_watched else {}
+        fields: Dict[str, Any] = {"processors": self.processors(time.monotonic())} if self.is_watched else {}
         self.send("Heartbeat", sequence=self.sequence, sharesObjectDirectory=bool(self.objects.directory), **fields)
 
     def processors(self, now: float) -> List[Dict[str, int]]:

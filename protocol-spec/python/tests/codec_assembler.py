@@ -50,7 +50,7 @@ def frame(*segments: Sequence[int]) -> bytes:
 
 def message(member: Type[Struct], *words: int) -> List[int]:
     """The segment of a message whose member's words (data, pointers, then whatever they lead to) are given."""
-    discriminant = m.MEMBERS.index(member)  # type: ignore[arg-type]
+    discriminant = m.MEMBERS.index(member)
     body = struct_pointer(0, member.DATA_WORDS, member.POINTER_WORDS)
     return [struct_pointer(0, 1, 1), discriminant, body, *words]
 

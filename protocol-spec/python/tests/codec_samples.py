@@ -11,7 +11,6 @@ import os
 import re
 from array import array
 from enum import IntEnum
-from functools import cache
 from typing import Any, Dict, List, Tuple, Type
 
 from hypothesis import HealthCheck, settings
@@ -58,12 +57,17 @@ def fits(struct_class: Type[Struct], name: str, value: int) -> bool:
     return True
 
 
-@cache
+_integer_ranges: Dict[Tuple[Type[Struct], str], Tuple[int, int]] = {}
+
+
 def integer_range(struct_class: Type[Struct], name: str) -> Tuple[int, int]:
     """The lowest and the highest number that the field takes."""
+    known = _integer_ranges.get((struct_class, name))
+    if known is not None:
+        return known
     for low, high in INTEGER_RANGES:
         if fits(struct_class, name, low) and fits(struct_class, name, high):
-            return low, high
+            return _integer_ranges.setdefault((struct_class, name), (low, high))
     raise AssertionError(f"{struct_class.__name__}.{name} takes no known range of integers")
 
 
@@ -115,10 +119,14 @@ SAMPLES = [sample(member, discriminant + 1) for discriminant, member in enumerat
 # --- strategies: random instances ---
 
 
-@cache
+_instances: Dict[Type[Struct], st.SearchStrategy[Any]] = {}
+
+
 def instances(struct_class: Type[Struct]) -> st.SearchStrategy[Any]:
-    fields = {name: field_values(struct_class, name, default) for name, default in default_fields(struct_class)}
-    return st.builds(struct_class, **fields)
+    if struct_class not in _instances:
+        fields = {name: field_values(struct_class, name, default) for name, default in default_fields(struct_class)}
+        _instances[struct_class] = st.builds(struct_class, **fields)
+    return _instances[struct_class]
 
 
 def texts() -> st.SearchStrategy[str]:

@@ -27,7 +27,8 @@ def check_lines(struct: str, marks: Dict[str, str], columns: Dict[str, Dict[str,
     apart = {name for names in counted.values() for name in names}
     _check_names(struct, {entries, *apart}, columns)
     apart |= {name for name, each in columns.items() if "apart" in each}
-    needed, optional = [], []
+    needed: List[str] = []
+    optional: List[str] = []
     for name, each in columns.items():
         if name != entries and name not in apart:
             is_needed = "complete" in marks or "always" in each or "payload" in each

@@ -14,6 +14,7 @@ import pytest
 
 from scaler.client import archives
 from scaler.client.archives import Archive, CodeSource, Uploadable
+from scaler.exceptions import ModuleUploadError
 
 
 @pytest.fixture
@@ -136,5 +137,5 @@ def test_size_is_limited_before_files_are_read(package: Path, monkeypatch: pytes
     with open(package / "inner/huge.bin", "wb") as file:
         file.truncate((1 << 20) + 1)
 
-    with pytest.raises(archives.ModuleUploadError, match=r"more than 10000 files or 1 MiB, most of them in 'inner'"):
+    with pytest.raises(ModuleUploadError, match=r"more than 10000 files or 1 MiB, most of them in 'inner'"):
         CodeSource(package)

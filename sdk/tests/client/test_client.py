@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, List, Tuple
 
 import pytest
-from sdk_tasks import identity, wait_for_file
+from sdk_tasks import identity, notes_of, wait_for_file
 
 from scaler import Client, ScalerFuture, SchedulerClusterCombo, Serializer
 from scaler.client.future import ScalerFuture as FutureClass
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 def test_a_result_comes_back(client: Client) -> None:
-    future = client.submit(math.sqrt, 16)
+    future: object = client.submit(math.sqrt, 16)
     assert isinstance(future, concurrent.futures.Future) and isinstance(future, ScalerFuture)
     assert future.result(TIMEOUT_SECONDS) == 4.0
     assert future.done() and not future.running() and not future.cancelled() and future.exception() is None
@@ -47,7 +47,8 @@ def test_keyword_arguments_reach_the_function(client: Client) -> None:
 
 def test_unknown_keywords_are_the_functions_error(client: Client) -> None:
     with pytest.raises(TypeError, match="unexpected keyword"):
-        client.submit(identity, 1, nonsense=2).result(TIMEOUT_SECONDS)
+        untyped: Any = client
+        untyped.submit(identity, 1, nonsense=2).result(TIMEOUT_SECONDS)
 
 
 def test_lambdas_closures_partials_methods_and_classes_are_functions(client: Client) -> None:
@@ -140,7 +141,7 @@ def test_callbacks_run_once_also_when_added_late(client: Client) -> None:
     future.add_done_callback(lambda done: called.set_result(done.result()))
     assert called.result(TIMEOUT_SECONDS) == 5
     late: List[ScalerFuture] = []
-    future.add_done_callback(late.append)  # type: ignore[arg-type]
+    future.add_done_callback(late.append)  # type: ignore[arg-type]  # a callback may return what it likes
     assert late == [future]
 
 
@@ -202,14 +203,14 @@ def test_map_cuts_items_that_refer_to_many_objects_into_chunks_that_a_task_can_h
     assert client.map(len, items) == [5] * 500
     with pytest.raises(ValueError, match="refer to 25 objects") as raised:
         client.map(len, [*items, ([reference._replace() for _ in range(25)],)])
-    assert raised.value.__notes__ == ["(item 500 of map)"]
+    assert notes_of(raised.value) == ["(item 500 of map)"]
     assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1, "the client lives on"
 
 
 def test_map_raises_the_first_failing_items_exception_and_names_it(client: Client) -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         client.map(lambda value: 1 / (value - 700), range(1000))
-    assert "item 700" in "".join(raised.value.__notes__)
+    assert "item 700" in "".join(notes_of(raised.value))
     assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1, "the client lives on"
 
 

@@ -65,16 +65,11 @@ def make_package(folder: Path, version: int) -> Path:
 
 
 def version_of_shipped() -> int:
-    import shipped.late
-
-    return int(shipped.late.VERSION)
+    return int(importlib.import_module("shipped.late").VERSION)
 
 
 def file_of_shipped() -> str:
-    import shipped
-
-    assert shipped.__file__ is not None
-    return shipped.__file__
+    return str(importlib.import_module("shipped").__file__)
 
 
 def process_id() -> int:
@@ -83,14 +78,14 @@ def process_id() -> int:
 
 def travelling(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of this module that does not need this module to be imported at the worker."""
-    return cloudpickle.loads(_dumps_by_value(function))  # type: ignore[no-any-return]
+    return cloudpickle.loads(_dumps_by_value(function))  # type: ignore[no-any-return]  # cloudpickle has no types
 
 
 def _dumps_by_value(function: Callable[..., Any]) -> bytes:
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)
     try:
-        return cloudpickle.dumps(function)  # type: ignore[no-any-return]
+        return cloudpickle.dumps(function)  # type: ignore[no-any-return]  # cloudpickle has no types
     finally:
         cloudpickle.unregister_pickle_by_value(module)
 
@@ -100,8 +95,7 @@ def _dumps_by_value(function: Callable[..., Any]) -> bytes:
 
 def test_a_reloaded_module_is_run_as_it_is_now(client: Client, project: Path) -> None:
     file = write(project / "reloaded.py", "def version(x=0): return 1")
-    import reloaded
-
+    reloaded = importlib.import_module("reloaded")
     assert client.submit(reloaded.version).result() == 1
     write(file, "def version(x=0): return 2")
     importlib.reload(reloaded)
@@ -192,9 +186,9 @@ def test_objects_that_pass_themselves_off_as_modules_are_no_modules(monkeypatch:
     """As those of libraries that cffi has made."""
 
     class Library:
-        __class__ = ModuleType  # type: ignore[assignment]
+        __class__ = ModuleType  # type: ignore[assignment]  # as cffi does
 
-    monkeypatch.setitem(sys.modules, "library_of_cffi", Library())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "library_of_cffi", Library())
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     SourceVersions().start()
 
@@ -230,7 +224,7 @@ def test_classes_of_arguments_are_as_they_are_now_though_the_function_does_not_n
 
 def test_by_value_may_be_registered_after_a_function_was_submitted(client: Client, project: Path) -> None:
     write(project / "by_value.py", "NUMBER = 1\ndef number(): return NUMBER")
-    by_value = importlib.import_module("by_value")
+    by_value: Any = importlib.import_module("by_value")
     assert client.submit(by_value.number).result() == 1
     by_value.NUMBER = 2
     assert client.submit(by_value.number).result() == 1  # a module is what its file is, where it is imported
@@ -346,11 +340,9 @@ def test_uploads_may_come_later_and_are_imported_in_their_order(client: Client, 
 def data_of_shipped() -> Tuple[str, str]:
     import pkgutil
 
-    import shipped
-
     data = pkgutil.get_data("shipped", "data.txt")
-    assert data is not None and shipped.__file__ is not None
-    return data.decode(), Path(shipped.__file__).with_name("data.txt").read_text()
+    assert data is not None
+    return data.decode(), Path(file_of_shipped()).with_name("data.txt").read_text()
 
 
 def test_data_in_a_package_comes_along(one_slot: SchedulerClusterCombo, tmp_path: Path) -> None:
@@ -394,7 +386,9 @@ def test_code_is_sent_again_to_a_new_scheduler_session(one_slot: SchedulerCluste
     function = travelling(version_of_shipped)
     with Client(one_slot.get_address(), modules=[make_package(tmp_path, 1)]) as client:
         assert client.submit(function).result() == 1
-        client._shell.io.transport._stream.shutdown(socket.SHUT_WR)
+        stream = client._shell.io.transport._stream
+        assert stream is not None
+        stream.shutdown(socket.SHUT_WR)
         assert client.submit(function).result() == 1
 
 
@@ -475,12 +469,12 @@ def test_what_cannot_be_shipped_is_refused_at_once_and_it_is_said_why(
         write(huge / "many" / f"module{number}.py", "")
     assert "most of them in 'many'" in refusal(nowhere, huge)
     with pytest.raises(TypeError, match="not int"):
-        Client(nowhere, modules=[1])  # type: ignore[list-item]
+        Client(nowhere, modules=[1])  # type: ignore[list-item]  # wrong on purpose
 
 
 def made_by_hand() -> ModuleType:
     module = ModuleType("made_by_hand")
-    module.__spec__ = importlib.machinery.ModuleSpec("made_by_hand", None)  # type: ignore[attr-defined]
+    module.__spec__ = importlib.machinery.ModuleSpec("made_by_hand", None)
     return module
 
 
@@ -533,11 +527,12 @@ def test_threads_may_submit_while_code_changes(one_slot: SchedulerClusterCombo, 
     function = travelling(version_of_shipped)
     seen: List[List[int]] = [[], []]
 
-    def submit(results: List[int]) -> None:
-        for _ in range(15):
-            results.append(client.submit(function).result())
-
     with Client(one_slot.get_address(), modules=[package]) as client:
+
+        def submit(results: List[int]) -> None:
+            for _ in range(15):
+                results.append(client.submit(function).result())
+
         threads = [threading.Thread(target=submit, args=(results,)) for results in seen]
         for thread in threads:
             thread.start()

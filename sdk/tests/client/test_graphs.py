@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from object_files import nothing_is_left, object_files
-from sdk_tasks import identity
+from sdk_tasks import identity, notes_of
 
 from scaler import Client, ScalerFuture, SchedulerClusterCombo, Serializer
 from scaler.client import graph as graph_module
@@ -175,19 +175,19 @@ def test_the_first_failure_is_raised_and_names_its_node(client: Client) -> None:
     graph = {"bad": (fail, 1), "x": (inc, "bad"), "y": (inc, "x"), "good": (inc, 1), "z": (inc, "good")}
     with pytest.raises(ZeroDivisionError, match="on purpose") as caught:
         client.get(graph, ["y"])
-    assert caught.value.__notes__ == ["(raised by node 'bad' of the graph)"]
+    assert notes_of(caught.value) == ["(raised by node 'bad' of the graph)"]
     assert "fail" in str(caught.value.__cause__), "with the traceback of the worker"
     futures = client.get(graph, ["bad", "x", "z"], block=False)
     assert futures["z"].result(TIMEOUT_SECONDS) == 3, "what does not depend on it goes on"
     for key in ("bad", "x"):
         error = futures[key].exception(TIMEOUT_SECONDS)
-        assert isinstance(error, ZeroDivisionError) and error.__notes__ == ["(raised by node 'bad' of the graph)"]
+        assert isinstance(error, ZeroDivisionError) and notes_of(error) == ["(raised by node 'bad' of the graph)"]
 
 
 def test_a_node_that_kills_its_processor_is_named(client: Client) -> None:
     future = client.submit_graph({"deadly": (os._exit, 3), "x": (inc, "deadly")}, ["x"])[0]
     error = future.exception(TIMEOUT_SECONDS)
-    assert isinstance(error, ProcessorDiedError) and "'deadly'" in error.__notes__[0]
+    assert isinstance(error, ProcessorDiedError) and "'deadly'" in notes_of(error)[0]
     assert value_of(client, {"a": (inc, 1)}, "a") == 2
 
 
@@ -199,7 +199,7 @@ class Unloadable:
 def test_a_result_that_does_not_load_fails_the_node_that_needs_it(client: Client) -> None:
     future = client.submit_graph({"made": (Unloadable,), "used": (arguments, "made")}, ["used"])[0]
     error = future.exception(TIMEOUT_SECONDS)
-    assert isinstance(error, DeserializeObjectError) and "'used'" in error.__notes__[0]
+    assert isinstance(error, DeserializeObjectError) and "'used'" in notes_of(error)[0]
 
 
 def test_cycles_are_named(client: Client) -> None:
@@ -223,7 +223,7 @@ def test_keys_that_are_unknown_or_asked_for_twice(client: Client) -> None:
     with pytest.raises(TypeError, match=r"\['abc'\]"):
         client.get({"abc": 1}, "abc")
     with pytest.raises(TypeError):
-        client.get({"abc": 1}, [["abc"]])  # type: ignore[list-item]
+        client.get({"abc": 1}, [["abc"]])  # type: ignore[list-item]  # wrong on purpose
 
 
 def test_what_cannot_be_sent_is_named_and_nothing_is_left(any_client: Client) -> None:
@@ -231,7 +231,7 @@ def test_what_cannot_be_sent_is_named_and_nothing_is_left(any_client: Client) ->
     for graph, name in (
         ({"large": large, "x": (arguments, "large"), "y": (arguments, "x", threading.Lock())}, "'y'"),
         ({"lock": [threading.Lock()], "y": (arguments, "lock")}, "'lock'"),
-        ({"y": (functools.partial(inc, threading.Lock()),)}, "function"),
+        ({"y": (functools.partial(arguments, threading.Lock()),)}, "function"),
     ):
         with pytest.raises(SerializeObjectError, match=name):
             any_client.get(graph, ["y"])
@@ -271,11 +271,12 @@ def test_large_intermediate_results_never_come_to_the_client(
 ) -> None:
     received: List[Any] = []
     react = any_client._shell.core._reactions[m.TaskResult]
-    monkeypatch.setitem(
-        any_client._shell.core._reactions,
-        m.TaskResult,
-        lambda message, payload: (received.append((list(message.ids), len(payload))), react(message, payload)),
-    )
+
+    def note_and_react(message: Any, payload: bytes) -> None:
+        received.append((list(message.ids), len(payload)))
+        react(message, payload)
+
+    monkeypatch.setitem(any_client._shell.core._reactions, m.TaskResult, note_and_react)
     graph = {
         "bytes": (bytes, 10 * INLINE_BYTES),
         "small": (bytes, 1000),

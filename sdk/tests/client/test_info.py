@@ -57,7 +57,7 @@ def test_no_more_workers_are_listed_than_asked_for(any_client: Client) -> None:
     with pytest.raises(ValueError, match="maximum_workers must be >= 0, got -1"):
         any_client.info(maximum_workers=-1)
     with pytest.raises(TypeError):
-        any_client.info(maximum_workers=1.5)  # type: ignore[arg-type]
+        any_client.info(maximum_workers=1.5)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_one_is_not_said_in_the_plural(workers: int, slots: int, tasks: int, sai
 
 def test_an_end_is_said() -> None:
     with Scheduler(logging_level="WARNING") as scheduler:
-        with Client(address=scheduler.get_address()) as client:  # type: ignore[attr-defined]
+        with Client(address=scheduler.get_address()) as client:
             assert client.info().worker_count == 0
-            scheduler._process.kill()  # type: ignore[union-attr]
+            scheduler._process.kill()  # type: ignore[union-attr]  # it has one
             with pytest.raises(DisconnectedError, match=r"has not answered for 0\.2 s"):
                 client.info(timeout_seconds=0.2)
         with pytest.raises(DisconnectedError, match="make a new Client"):

@@ -14,7 +14,7 @@ from typing import Any, List
 import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
-from scaler import Client
+from scaler import Client, ScalerFuture
 from scaler.exceptions import ScalerError, UnfinishedTasksWarning
 
 TIMEOUT_SECONDS = 30.0
@@ -33,7 +33,7 @@ def leave_tasks_to_a_client(address: str) -> None:
 
 def test_one_warning_at_the_with_statement_counts_the_tasks_that_were_cancelled(any_address: str) -> None:
     with pytest.warns(UnfinishedTasksWarning) as caught:
-        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]  # CPython has frames
         with Client(any_address) as client:
             done = client.submit(identity, 5)
             assert done.result(TIMEOUT_SECONDS) == 5
@@ -87,9 +87,9 @@ def cancelled_by_the_user(client: Client, running: Path) -> None:
     for future in waiting:
         assert future.cancel()
     client.submit(time.sleep, 300).cancel(0.0)
-    future = client.submit(wait_for_file, "/never", str(running))
+    task: ScalerFuture[Any] = client.submit(wait_for_file, "/never", str(running))
     wait_until(running)
-    assert not future.cancel(force=False)
+    assert not task.cancel(force=False)
 
 
 def left_over_by_map(client: Client, running: Path) -> None:

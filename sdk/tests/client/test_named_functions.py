@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator, Tuple, Type
 
 import pytest
 
@@ -134,7 +134,9 @@ def test_failures_are_readable_without_python(client: Client) -> None:
         (conformance("crash"), (), ProcessorDiedError, "SIGKILL"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_called_says_why(client, function, arguments, error, text):
+def test_what_cannot_be_called_says_why(
+    client: Client, function: NamedFunction, arguments: Tuple[Any, ...], error: Type[BaseException], text: str
+) -> None:
     with pytest.raises(error, match=text):
         client.submit(function, *arguments).result()
 
@@ -158,7 +160,8 @@ def test_arguments_that_the_codec_cannot_write(client: Client) -> None:
     with pytest.raises(SerializeObjectError, match="one argument"):
         client.submit(conformance("echo", "raw"), b"a", b"b")
     with pytest.raises(TypeError, match="no keyword arguments: value"):
-        client.submit(conformance("echo"), value=1)
+        untyped: Any = client
+        untyped.submit(conformance("echo"), value=1)
 
 
 def test_names_and_codecs_that_are_none() -> None:

@@ -114,7 +114,7 @@ def test_wait_ends_when_it_should(any_client: Client, replace_screen: ReplaceScr
     replace_screen(True)
     never: Future[Any] = Future()
     never.set_running_or_notify_cancel()
-    futures = [any_client.submit(abs, -1), any_client.submit(fail, 1), never]
+    futures: List[Future[Any]] = [any_client.submit(abs, -1), any_client.submit(fail, 1), never]
     if return_when == ALL_COMPLETED:
         threading.Timer(0.2, never.set_result, [None]).start()
     done, not_done = any_client.wait(futures, 30.0, return_when, progress=True)
@@ -164,7 +164,7 @@ def test_what_is_no_wish_is_refused(any_client: Client, monkeypatch: pytest.Monk
     for wrong in ("often", 1, 0, None):
         if wrong is not None:
             with pytest.raises(TypeError, match="progress must be True, False or 'always'"):
-                any_client.options(progress=wrong)  # type: ignore[arg-type]
+                any_client.options(progress=wrong)  # type: ignore[arg-type]  # wrong on purpose
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'scaler-sdk\[progress\]'"):
         any_client.map(abs, [-1], progress=True)

@@ -16,8 +16,9 @@ TREE = Path(__file__).resolve().parents[3]
 PROLOGUE = """
 from __future__ import annotations
 import asyncio
+from concurrent.futures import as_completed
 from typing import Any, List
-from scaler import Client, ScalerFuture
+from scaler import Client, NamedFunction, ScalerFuture, Scheduler
 
 def scale(value: int, factor: float = 1.0, *, offset: int = 0) -> float:
     return value * factor + offset
@@ -55,6 +56,14 @@ async def main() -> float:
 async def later(value: int) -> str:
     return str(value)
 s: str = client.submit(later, 1).result()
+t: List[str] = client.map(later, [1, 2])
+u: List[str] = view.starmap(later, [(1,)])
+v: float = next(as_completed([client.submit(scale, 1)])).result()
+w: float = client.submit(scale, client.send_object(1), offset=2).result()
+named = client.submit(NamedFunction("example.org/words"))
+x: List[str] = named.result()
+with Scheduler() as scheduler:
+    y: str = scheduler.get_address()
 """
 
 BAD = {
@@ -68,6 +77,7 @@ BAD = {
     "wrong_a: str = client.submit(scale, 1).result()": "Incompatible types in assignment",
     "wrong_b: ScalerFuture[str] = client.submit(scale, 1)": "Incompatible types|incompatible type|No overload",
     "wrong_c: List[str] = client.map(scale, [1])": "Incompatible|incompatible",
+    "wrong_f: List[int] = client.map(later, [1])": "Incompatible|incompatible|No overload",
     "wrong_e: int = client.submit(later, 1).result()": "Incompatible|incompatible|No overload",
     "client.options(retry=1)": "Unexpected keyword",
     "client.options(timeout=[1])": "incompatible type|No overload",

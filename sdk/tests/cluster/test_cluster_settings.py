@@ -83,9 +83,9 @@ def test_a_combo_hands_each_its_own() -> None:
 
 def test_arguments_that_a_program_does_not_take_are_named() -> None:
     with pytest.raises(TypeError, match=r"__init__\(\) got an unexpected keyword argument 'nonsense'$"):
-        Cluster("tcp://127.0.0.1:1", nonsense=1)  # type: ignore[call-arg]
+        Cluster("tcp://127.0.0.1:1", nonsense=1)  # type: ignore[call-arg]  # wrong on purpose
     with pytest.raises(TypeError, match=r"__init__\(\) missing 1 required positional argument: 'address'$"):
-        Cluster()  # type: ignore[call-arg]
+        Cluster()  # type: ignore[call-arg]  # wrong on purpose
     with pytest.raises(InvalidArgumentError, match="death_timeout_seconds"):
         Cluster("tcp://127.0.0.1:1", death_timeout_seconds=-1)
 
@@ -93,5 +93,6 @@ def test_arguments_that_a_program_does_not_take_are_named() -> None:
 def test_threads_of_a_network_that_needs_none_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scaler.compat.arguments._warned", set())
     with pytest.warns(UserWarning, match="worker_io_threads has no effect"):
-        Cluster("tcp://127.0.0.1:1", worker_io_threads=2)
+        untyped: Any = Cluster
+        untyped("tcp://127.0.0.1:1", worker_io_threads=2)
     assert read_options(["tcp://127.0.0.1:1", "--io-threads", "2"]).address == "tcp://127.0.0.1:1"

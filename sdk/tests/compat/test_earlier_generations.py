@@ -174,14 +174,14 @@ def test_an_argument_without_effect_says_why_if_it_asks_for_something() -> None:
 
 def test_an_argument_that_no_generation_had_is_still_an_error() -> None:
     with pytest.raises(TypeError, match="never_there"):
-        Client("tcp://127.0.0.1:1", never_there=1)  # type: ignore[call-arg]
+        Client("tcp://127.0.0.1:1", never_there=1)  # type: ignore[call-arg]  # wrong on purpose
 
 
 # As parfun does ------------------------------------------------------------------------------------------------------
 
 
 def inside() -> bool:
-    from scaler.worker.agent.processor.processor import Processor  # type: ignore[import-not-found]
+    from scaler.worker.agent.processor.processor import Processor  # type: ignore[import-not-found]  # of old
 
     processor = Processor.get_current_processor()
     return processor is not None and str(processor.scheduler_address()).startswith("tcp://")
@@ -190,11 +190,11 @@ def inside() -> bool:
 def nested(n: int) -> int:
     """As opengris-parfun's `use_worker_client` does."""
     with Client(address=None, profiling=True) as client:
-        return client.submit(pow, n, 2).result()
+        return int(client.submit(pow, n, 2).result())
 
 
 def test_a_session_of_parfun(any_client: Client) -> None:
-    from scaler.client.object_reference import ObjectReference  # type: ignore[import-not-found]
+    from scaler.client.object_reference import ObjectReference  # type: ignore[import-not-found]  # of old
     from scaler.worker.agent.processor.processor import Processor
 
     assert Processor.get_current_processor() is None
@@ -221,12 +221,18 @@ def test_a_session_of_parfun(any_client: Client) -> None:
 
 def parent(n: int) -> int:
     """Waits for its tasks by a semaphore that their callbacks release, as a session of parfun does."""
-    guard, results = threading.Semaphore(1), []
+    guard = threading.Semaphore(1)
+    results: List[int] = []
+
+    def note(done: Any) -> None:
+        results.append(done.result())
+        guard.release()
+
     with Client() as client:
         for value in range(3):
             guard.acquire()
             future = client.submit(pow, value, n)
-            future.add_done_callback(lambda done: (results.append(done.result()), guard.release()))
+            future.add_done_callback(note)
         guard.acquire()
     return sum(results)
 
@@ -246,7 +252,7 @@ def test_a_graph_of_the_second_generation(any_client: Client) -> None:
     futures = any_client.get(graph, keys=["c"], block=False, capabilities={}, reserialize=True)
     assert futures["c"].result() == 3
     with pytest.deprecated_call(match="timeout was renamed to timeout_seconds"):
-        assert futures["c"].cancel(timeout=1) is False  # type: ignore[call-arg]
+        assert futures["c"].cancel(timeout=1) is False
 
 
 def test_a_client_without_a_scheduler_says_so_in_the_words_of_the_second_generation(
@@ -270,8 +276,8 @@ def test_the_hooks_of_earlier_tests(scheduler_alone: SchedulerClusterCombo) -> N
         assert not scheduler_alone._cluster.is_alive()
         scheduler_alone._scheduler.kill()
         with pytest.deprecated_call(match="timeout was renamed to timeout_seconds"):
-            assert scheduler_alone._scheduler.join(timeout=30) == -9  # type: ignore[call-arg]
-        from scaler.utility.exceptions import DisconnectedError  # type: ignore[import-not-found]
+            assert scheduler_alone._scheduler.join(timeout=30) == -9  # type: ignore[call-arg]  # as of old
+        from scaler.utility.exceptions import DisconnectedError  # type: ignore[import-not-found]  # of old
 
         with pytest.raises((TimeoutError, DisconnectedError)):
             future.result(timeout=30)

@@ -26,7 +26,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
     with Scheduler(announce=True, logging_level="WARNING") as scheduler:
-        yield scheduler  # type: ignore[misc]
+        yield scheduler
 
 
 def address_of_nested_client() -> str:

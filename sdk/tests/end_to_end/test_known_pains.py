@@ -120,7 +120,12 @@ def test_a_shutdown_does_not_wait_for_a_worker_that_stands_still() -> None:
     assert combo.cluster.pid is not None
     os.kill(combo.cluster.pid, signal.SIGSTOP)
     ended = threading.Event()
-    threading.Thread(target=lambda: (combo.shutdown(), ended.set()), daemon=True).start()
+
+    def shut_down() -> None:
+        combo.shutdown()
+        ended.set()
+
+    threading.Thread(target=shut_down, daemon=True).start()
     assert ended.wait(TIMEOUT_SECONDS)
     assert not combo.cluster.is_alive() and not combo.scheduler.is_alive()
 

@@ -62,7 +62,12 @@ def test_a_large_closure_is_serialised_once_and_travels_once(
 ) -> None:
     size = 200 * 1024 * 1024
     pickled: List[Any] = []
-    monkeypatch.setattr(functions, "dump_function", lambda *args: (pickled.append(args), dump_function(*args))[1])
+
+    def note_and_dump(*args: Any) -> Any:
+        pickled.append(args)
+        return dump_function(*args)
+
+    monkeypatch.setattr(functions, "dump_function", note_and_dump)
 
     function = functools.partial(lambda data, index: len(data) + index, bytes(size))
     futures = [any_client.submit(function, index) for index in range(1000)]
@@ -79,7 +84,8 @@ def test_an_array_that_is_sent_once_is_a_read_only_view_in_every_task(any_client
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(1_000_000, dtype="float64")
     reference = any_client.send_object(array, name="numbers")
-    assert isinstance(reference, ObjectReference) and reference.name == "numbers" and reference.size >= array.nbytes
+    assert type(reference) is ObjectReference
+    assert reference.name == "numbers" and reference.size >= array.nbytes
 
     def look(values: Any, index: int) -> Tuple[bool, bool, float]:
         return values.flags.owndata, values.flags.writeable, float(values[index])
@@ -144,7 +150,8 @@ def test_references_are_found_however_deep_they_are_nested(any_client: Client) -
     assert any_client.submit(identity, {"deep": [(reference, 4)]}).result(TIMEOUT_SECONDS) == {"deep": [([1, 2, 3], 4)]}
     assert any_client.submit(operator.add, reference, reference).result(TIMEOUT_SECONDS) == [1, 2, 3, 1, 2, 3]
     assert any_client.submit(sorted, reference, key=operator.neg).result(TIMEOUT_SECONDS) == [3, 2, 1]
-    assert any_client.map(operator.getitem, [(reference, 0), (reference, 2)]) == [1, 3]
+    items: List[Any] = any_client.map(operator.getitem, [(reference, 0), (reference, 2)])
+    assert items == [1, 3]
 
 
 def test_large_arguments_and_results_leave_nothing_behind(any_client: Client) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
+from scaler.client.submitter import Submitter
 from scaler.exceptions import ProcessorDiedError, RemoteTraceback
 
 TIMEOUT_SECONDS = 60.0
@@ -110,7 +111,7 @@ def by_as_completed(client: Client, count: int) -> List[int]:
 
 def by_await(client: Client, count: int) -> List[int]:
     async def gather() -> List[int]:
-        return await asyncio.gather(*(client.submit(identity, number) for number in range(count)))
+        return list(await asyncio.gather(*(client.submit(identity, number) for number in range(count))))
 
     return asyncio.run(gather())
 
@@ -178,7 +179,7 @@ def test_graphs_inside_graphs_on_one_worker(one_worker: Client) -> None:
     assert one_worker.get({"all": (sum_by_graph, one_worker, list(range(16)))}, ["all"]) == {"all": 120}
 
 
-def priorities(client: Client, levels: int) -> List[int]:
+def priorities(client: Submitter, levels: int) -> List[int]:
     options = client._travelling_options()
     mine = [options.priority if options is not None else 0]
     return mine + (client.submit(priorities, client, levels - 1).result() if levels else [])

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 from object_files import nothing_is_left, object_files
@@ -67,8 +67,8 @@ def places(tmp_path: Path) -> Places:
 @pytest.fixture
 def client(places: Places) -> Iterator[Client]:
     """A client of a cluster whose memory for objects is small."""
-    options = {**places.options, "object_memory_limit": LIMIT_BYTES}
-    with SchedulerClusterCombo(2, logging_level="WARNING", **options) as combo:  # type: ignore[arg-type]
+    options: Dict[str, Any] = {**places.options, "object_memory_limit": LIMIT_BYTES}
+    with SchedulerClusterCombo(2, logging_level="WARNING", **options) as combo:
         with Client(address=combo.get_address()) as client:
             yield client
     assert not list(places.memory.iterdir()) and not list(places.disk.iterdir())
@@ -97,9 +97,9 @@ def test_large_arguments_and_results_beyond_the_limit_are_whole(client: Client, 
 
 
 def test_objects_on_disk_outlive_their_scheduler(places: Places) -> None:
-    options = {**places.options, "object_memory_limit": 1, "logging_level": "CRITICAL"}
+    options: Dict[str, Any] = {**places.options, "object_memory_limit": 1, "logging_level": "CRITICAL"}
     address = quiet_address()
-    scheduler = Scheduler(address=address, **options)  # type: ignore[arg-type]
+    scheduler = Scheduler(address=address, **options)
     scheduler.start()
     with Cluster(address, 1, logging_level="CRITICAL"), Client(address=address) as client:
         reference = client.send_object(content_of(7))
@@ -107,7 +107,7 @@ def test_objects_on_disk_outlive_their_scheduler(places: Places) -> None:
         assert scheduler.pid is not None
         os.kill(scheduler.pid, signal.SIGKILL)
         scheduler.join(TIMEOUT_SECONDS)
-        scheduler = Scheduler(address=address, **options)  # type: ignore[arg-type]
+        scheduler = Scheduler(address=address, **options)
         scheduler.start()
         assert client.submit(identity, reference).result(TIMEOUT_SECONDS) == content_of(7)
         client.clear()
@@ -135,8 +135,8 @@ def make_bytes(size: int) -> bytes:
 
 
 def test_what_memory_has_no_room_for_goes_to_disk(small: Path, places: Places) -> None:
-    options = {"object_directory": str(small), "object_spill_directory": str(places.disk)}
-    with SchedulerClusterCombo(2, logging_level="WARNING", **options) as combo:  # type: ignore[arg-type]
+    options: Dict[str, Any] = {"object_directory": str(small), "object_spill_directory": str(places.disk)}
+    with SchedulerClusterCombo(2, logging_level="WARNING", **options) as combo:
         with Client(address=combo.get_address()) as client:
             large = bytes(8 * SIZE)
             assert client.submit(identity, large).result(TIMEOUT_SECONDS) == large
@@ -150,8 +150,8 @@ def test_what_memory_has_no_room_for_goes_to_disk(small: Path, places: Places) -
 
 
 def test_without_room_anywhere_each_task_has_one_clear_error(small: Path) -> None:
-    options = {"object_directory": str(small), "object_spill_directory": str(small)}
-    with SchedulerClusterCombo(2, logging_level="WARNING", **options) as combo:  # type: ignore[arg-type]
+    options: Dict[str, Any] = {"object_directory": str(small), "object_spill_directory": str(small)}
+    with SchedulerClusterCombo(2, logging_level="WARNING", **options) as combo:
         with Client(address=combo.get_address()) as client:
             kept = client.send_object(bytes(SIZE))
             client.submit(len, kept).result(TIMEOUT_SECONDS)

@@ -57,7 +57,7 @@ def strict_client(strict_address: str) -> Iterator[Client]:
 
 def wait_for_submitter(client: Client) -> None:
     """Wait until a thread waits in `submit`."""
-    core = client._shell.core  # type: ignore[attr-defined]
+    core = client._shell.core
     wait_for(lambda: core._waiting and not core.credit.is_left, "a submitter to wait")
 
 

@@ -64,7 +64,7 @@ def test_who_cannot_be_asked_is_named(unprotected: str, any_client: Client) -> N
             client.shutdown_worker(0xFFFFFFFF)
         for nonsense in (0, "", None, True, 1.5):
             with pytest.raises(TypeError, match="worker must be a session number or a name"):
-                client.shutdown_worker(nonsense)  # type: ignore[arg-type]
+                client.shutdown_worker(nonsense)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("session", [-1, 1 << 32])

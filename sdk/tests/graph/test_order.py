@@ -278,7 +278,7 @@ def test_what_cannot_be_looked_up_matters_only_where_it_is_needed() -> None:
 
 
 class UnhashableFunction:
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as users make a class unhashable
 
     def __call__(self) -> None:
         pass

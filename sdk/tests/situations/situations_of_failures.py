@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import dataclasses
 import math
@@ -57,18 +58,19 @@ def fail_from() -> None:
 
 def fail_with_lock() -> None:
     error = ValueError("bad")
-    error.lock = threading.Lock()  # type: ignore[attr-defined]
+    error.lock = threading.Lock()  # type: ignore[attr-defined]  # users set what they like
     raise error
 
 
 def fail_with_note() -> None:
     error = ValueError("bad")
-    error.__notes__ = ["a note"]  # type: ignore[attr-defined]
+    error.__notes__ = ["a note"]  # type: ignore[attr-defined]  # as Python 3.11 has it
     raise error
 
 
 def fail_in_group() -> None:
-    raise ExceptionGroup("group", [CodeError(5, detail="here"), ValueError(1)])  # type: ignore[name-defined]  # noqa: F821
+    group: Any = vars(builtins)["ExceptionGroup"]  # from Python 3.11 on
+    raise group("group", [CodeError(5, detail="here"), ValueError(1)])
 
 
 def fail_with(error: BaseException) -> None:
@@ -124,7 +126,7 @@ def _(engine: Engine) -> Any:
 if sys.version_info >= (3, 11):
 
     @situation("Exceptions", [["CodeError", "ValueError"], 5])
-    def _(engine: Engine) -> Any:
+    def _group(engine: Engine) -> Any:
         """a group, and the attributes of its members"""
         group = _raised(engine, ExceptionGroup, fail_in_group)  # noqa: F821
         return [[type(each).__name__ for each in group.exceptions], group.exceptions[0].code]

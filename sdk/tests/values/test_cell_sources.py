@@ -70,7 +70,7 @@ def test_cells_of_one_name_do_not_take_each_others_lines(any_client: Client) -> 
         linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
         for _ in range(4):  # on all processors
             error = any_client.submit(function, 0).exception(TIMEOUT_SECONDS)
-            assert cell.splitlines()[-1] in str(error.__cause__)  # type: ignore[union-attr]
+            assert error is not None and cell.splitlines()[-1] in str(error.__cause__)
 
 
 def test_only_the_lines_of_a_function_are_sent_and_no_more_than_a_limit() -> None:

@@ -155,7 +155,7 @@ def test_the_runner_cancels_what_is_left_and_closes_generators_and_threads(caplo
         assert await generator.__anext__() == 1
         asyncio.get_running_loop().create_task(wait())
         await asyncio.get_running_loop().run_in_executor(None, plain, 1)
-        pool.append(asyncio.get_running_loop()._default_executor)  # type: ignore[attr-defined]
+        pool.append(asyncio.get_running_loop()._default_executor)  # type: ignore[attr-defined]  # private
         return "result"
 
     with Runner() as runner:

@@ -131,7 +131,7 @@ def test_harm_in_a_worker_fails_its_task_only(
 ) -> None:
     evil = {"harm": harm, "moment": moment, "in_client": False, "padding_bytes": SIZES[size]}
     function, argument = task_of(role, evil)
-    error = way(any_client, function, argument).exception(TIMEOUT_SECONDS)
+    error: BaseException = way(any_client, function, argument).exception(TIMEOUT_SECONDS)
 
     kind, text = IN_WORKER[moment, role]
     survives = harm in ("exit softly", "error")

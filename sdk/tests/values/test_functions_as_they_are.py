@@ -23,9 +23,12 @@ def count_sent(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> List[str]
     """The names of functions in the order in which they are sent."""
     sent: List[str] = []
     send = any_client._shell.functions._send
-    monkeypatch.setattr(
-        any_client._shell.functions, "_send", lambda parts, name: (sent.append(name), send(parts, name))[1]
-    )
+
+    def note_and_send(parts: Any, name: str) -> Any:
+        sent.append(name)
+        return send(parts, name)
+
+    monkeypatch.setattr(any_client._shell.functions, "_send", note_and_send)
     return sent
 
 
@@ -110,7 +113,8 @@ def _nested(client: Client, function: Callable[[], Any]) -> Any:
         counter[0] = 1
         second = client.submit(child).result()
         assert (first[0], second[0]) == (0, 1)
-        return second[1]
+        result: List[Any] = second[1]
+        return result
 
     return client.submit(parent, client).result()
 
@@ -140,6 +144,8 @@ def test_classes_have_the_attributes_that_each_task_was_submitted_with(any_clien
         def scaled(self) -> int:
             return self.x * self.scale
 
+    open_class: Any = Point
+
     def captured() -> int:
         return Point.scale
 
@@ -150,9 +156,9 @@ def test_classes_have_the_attributes_that_each_task_was_submitted_with(any_clien
     for scale in (1, 2, 3, 2, 1):
         Point.scale = scale
         if scale == 2:
-            Point.extra = True
+            open_class.extra = True
         elif hasattr(Point, "extra"):
-            del Point.extra
+            del open_class.extra
         futures.append((scale, any_client.submit(captured), any_client.submit(argument, Point(10))))
     for scale, first, second in futures:
         assert first.result() == scale
@@ -165,8 +171,10 @@ def test_threads_may_submit_a_function_whose_state_they_change(any_client: Clien
     states = list(range(10))
     local = threading.local()
 
-    def stateful(expected: int) -> Tuple[int, int]:
-        return expected, stateful.state  # type: ignore[attr-defined]
+    def with_state(expected: int) -> Tuple[int, int]:
+        return expected, stateful.state
+
+    stateful: Any = with_state
 
     lock = threading.Lock()
     futures: List[Any] = []
@@ -175,8 +183,8 @@ def test_threads_may_submit_a_function_whose_state_they_change(any_client: Clien
         local.first = first
         for number in range(100):
             with lock:
-                stateful.state = states[(first + number) % 10]  # type: ignore[attr-defined]
-                future = any_client.submit_verbose(stateful, (stateful.state,), {}, reserialize=number % 2 == 0)  # type: ignore[attr-defined]
+                stateful.state = states[(first + number) % 10]
+                future = any_client.submit_verbose(stateful, (stateful.state,), {}, reserialize=number % 2 == 0)
             futures.append(future)
 
     threads = [threading.Thread(target=submit_all, args=(first,)) for first in range(4)]

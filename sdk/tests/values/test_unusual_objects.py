@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, Iterator, List, NoReturn
 
 import pytest
 from evil_objects import crash, run_and_count
-from sdk_tasks import identity, wait_for_file, wait_until
+from sdk_tasks import identity, notes_of, wait_for_file, wait_until
 
-from scaler import Client
+from scaler import Client, ScalerFuture
 from scaler.exceptions import (
     DeserializeObjectError,
     GraphKeyError,
@@ -182,7 +182,9 @@ def in_a_graph(client: Client, *arguments: Any) -> BaseException:
     ],
     ids=lambda value: getattr(value[0], "__name__", value[0]) if type(value) is tuple else "",
 )
-def test_exceptions_that_forbid_what_is_done_with_exceptions(any_client: Client, arguments: Any, kinds: Any, way: Any):
+def test_exceptions_that_forbid_what_is_done_with_exceptions(
+    any_client: Client, arguments: Any, kinds: Any, way: Any
+) -> None:
     error = way(any_client, *arguments)
     assert type(error) in kinds
     assert "in throw" in str(error.__cause__)
@@ -310,7 +312,9 @@ def fail(value: Any) -> NoReturn:
 def test_a_destructor_that_crashes_is_the_fault_of_the_task_it_came_with(any_client: Client) -> None:
     with pytest.raises(ValueError, match="it fails"):
         any_client.map(fail, range(10))
-    futures = [any_client.submit(fail, LoadsAsCrash() if number % 10 == 5 else number) for number in range(100)]
+    futures: List[ScalerFuture[Any]] = [
+        any_client.submit(fail, LoadsAsCrash() if number % 10 == 5 else number) for number in range(100)
+    ]
     for number, future in enumerate(futures):
         assert type(future.exception(TIMEOUT_SECONDS)) is (ProcessorDiedError if number % 10 == 5 else ValueError)
 
@@ -334,7 +338,7 @@ def test_a_task_that_closes_what_it_does_not_own_ends_and_takes_nobody_along(
 def write_a_number(path: str) -> str:
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.write(5)  # type: ignore[arg-type]
+            stream.write(5)  # type: ignore[arg-type]  # wrong on purpose
         except TypeError:
             pass
     print("\udc80", end="")
@@ -375,7 +379,7 @@ def test_callables_that_cannot_be_inspected_can_be_called(any_client: Client, ki
 
 def test_the_name_of_an_object_is_text(any_client: Client) -> None:
     with pytest.raises(TypeError, match="the name of an object must be a str, not int"):
-        any_client.send_object(1, name=5)  # type: ignore[arg-type]
+        any_client.send_object(1, name=5)  # type: ignore[arg-type]  # wrong on purpose
     assert any_client.submit(identity, any_client.send_object(1, name="\udc80")).result(TIMEOUT_SECONDS) == 1
 
 
@@ -389,7 +393,7 @@ def leave_when(path: str) -> NoReturn:
 
 def test_callbacks_that_leave_keep_no_others_from_running(any_client: Client, done_files: List[Path]) -> None:
     called = threading.Semaphore(0)
-    futures = [any_client.submit(leave_when, str(done_files[1])) for _ in range(4)]
+    futures: List[ScalerFuture[Any]] = [any_client.submit(leave_when, str(done_files[1])) for _ in range(4)]
     for future in futures:
         future.add_done_callback(lambda future: sys.exit())
         future.add_done_callback(lambda future: future.result(0))  # raises SystemExit
@@ -428,13 +432,14 @@ class LoadsByWaiting:
 
 def test_waiting_for_the_first_exception_loads_no_result(any_client: Client) -> None:
     """Loading is user code: it may take long or wait, and `wait` holds what the client's I/O thread needs."""
-    future, failed = any_client.submit(LoadsByWaiting), any_client.submit(fail, 1)
+    future: ScalerFuture[Any] = any_client.submit(LoadsByWaiting)
+    failed: ScalerFuture[Any] = any_client.submit(fail, 1)
     concurrent.futures.wait([future, failed], TIMEOUT_SECONDS)
     _loading.append(any_client)
     try:
         done, _ = concurrent.futures.wait([future], TIMEOUT_SECONDS, concurrent.futures.FIRST_EXCEPTION)
         assert done == {future} and future.result(TIMEOUT_SECONDS) == 5
-        never = any_client.submit(wait_until, Path("never"), 600.0)
+        never: ScalerFuture[Any] = any_client.submit(wait_until, Path("never"), 600.0)
         done, _ = concurrent.futures.wait([failed, never], TIMEOUT_SECONDS, concurrent.futures.FIRST_EXCEPTION)
         assert done == {failed} and never.cancel()
     finally:
@@ -491,7 +496,7 @@ def test_graphs_with_keys_that_cannot_be_shown(any_client: Client) -> None:
     key = RaisesWhenShown()
     with pytest.raises(ValueError, match="it fails") as raised:
         any_client.get({key: (fail, 1)}, [key])
-    assert raised.value.__notes__ == ["(raised by node <RaisesWhenShown whose repr fails> of the graph)"]
+    assert notes_of(raised.value) == ["(raised by node <RaisesWhenShown whose repr fails> of the graph)"]
     with pytest.raises(GraphKeyError, match="<RaisesWhenShown whose repr fails> is not in the graph"):
         any_client.get({"a": 1}, [key])
     assert any_client.get({key: [bytes(2 * INLINE_BYTES)], "b": (len, key)}, ["b"]) == {"b": 1}
@@ -517,4 +522,5 @@ def test_a_cached_function_that_workers_cannot_import_is_sent_with_its_parameter
 
 
 def test_a_cached_function_of_an_installed_module_stays_that_function(any_client: Client) -> None:
-    assert any_client.submit(lambda: tokenize._compile).result(TIMEOUT_SECONDS) is tokenize._compile  # type: ignore[attr-defined]
+    module: Any = tokenize
+    assert any_client.submit(lambda: module._compile).result(TIMEOUT_SECONDS) is module._compile

@@ -70,7 +70,7 @@ class ClientHost(Peer):
             1.0, silence_timeout_seconds=6.0, give_up_seconds=self.give_up_seconds, lasting_seconds=3.0
         )
         self.session = PeerSession(hello, settings, self._effects, lambda now: m.Heartbeat(), world.random.random)
-        self._performers: Dict[type, Callable[[Any], None]] = {
+        self._performers: Dict[type, Callable[[Any], object]] = {
             e.Send: lambda effect: self.send(effect.message, b"".join(effect.payload)),
             e.PlaceObject: self._place_object,
             e.SendChunk: self._send_chunk,
@@ -259,7 +259,7 @@ class ClientHost(Peer):
     def _refuse(self, commands: List[Any]) -> None:
         futures, askers = c.refused(commands)
         for future in futures:
-            future.end("cancelled")  # type: ignore[attr-defined]
+            future.end("cancelled")  # type: ignore[attr-defined]  # one of ours
         for asker in askers:
             asker.put(None)
 
@@ -299,14 +299,14 @@ class ClientHost(Peer):
         offset = 0
         for future, size in zip(effect.futures, effect.sizes):
             if future is not None:
-                future.end("result", bytes(effect.payload[offset : offset + size]))  # type: ignore[attr-defined]
+                future.end("result", bytes(effect.payload[offset : offset + size]))  # type: ignore[attr-defined]  # one of ours
             offset += size
 
     def _settle_outcomes(self, effect: e.SettleOutcomes) -> None:
         for outcome in effect.outcomes:
             assert outcome.payload is not None
             kind = "failure" if outcome.has_failed else "result"
-            outcome.future.end(kind, bytes(outcome.payload))  # type: ignore[attr-defined]
+            outcome.future.end(kind, bytes(outcome.payload))  # type: ignore[attr-defined]  # one of ours
 
     def _send_deferred(self, task: DeferredTask) -> None:
         """Another thread puts results in front of the payload."""

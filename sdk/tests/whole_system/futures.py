@@ -93,7 +93,7 @@ class Future:
 
     def _check_failure(self, failure: m.Failure) -> None:
         reasons = [each for each in self.task.ancestry() if self._explains(each, failure)]
-        assert reasons, f"task {self.task.key} failed for no good reason: {failure.kind.name}: {failure.message}"
+        assert reasons, f"task {self.task.key} failed for no good reason: {failure.kind!r}: {failure.message}"
 
     def _explains(self, task: Task, failure: m.Failure) -> bool:
         """Whether what has become of a task may be this failure."""

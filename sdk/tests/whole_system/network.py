@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from whole_system.simulated_world import Pipe, Process, World
 
@@ -60,7 +60,7 @@ class Peer(Process):
             self.connection.close_by_peer()
             self.connection = None
 
-    def send(self, message: Any, payload: bytes = b"") -> None:
+    def send(self, message: Any, payload: Union[bytes, bytearray, memoryview] = b"") -> None:
         if self.connection is not None:
             self.connection.up.send((encode(message), bytes(payload)))
 
@@ -90,9 +90,13 @@ class Connection:
         elif network.scheduler.is_up:
             self.is_established = True
             network.connections[self.name] = self
-            peer.at(self.world.now, lambda: peer.connection is self and peer.on_connected())
+            peer.at(self.world.now, self._tell_connected)
         else:
             peer.at(self.world.now, self._refuse)
+
+    def _tell_connected(self) -> None:
+        if self.peer.connection is self:
+            self.peer.on_connected()
 
     def _refuse(self) -> None:
         if self.peer.connection is self:

@@ -66,7 +66,7 @@ class SchedulerHost(Process):
         )
         self.maximum_attempts = self._settings.maximum_attempts
         self._start()
-        world.every(1.0, lambda: self.is_up and self._do(self._on_timer))
+        world.every(1.0, self._on_second)
 
     def _start(self) -> None:
         self.generation += 1
@@ -133,9 +133,16 @@ class SchedulerHost(Process):
         if not self._is_tick_due:
             self._is_tick_due = True
             core = self.core
-            self.after(
-                self.world.random.choice(self._bursts), lambda: self.is_up and core is self.core and self._settle()
-            )
+
+            def settle() -> None:
+                if self.is_up and core is self.core:
+                    self._settle()
+
+            self.after(self.world.random.choice(self._bursts), settle)
+
+    def _on_second(self) -> None:
+        if self.is_up:
+            self._do(self._on_timer)
 
     def _on_timer(self) -> None:
         self._settle()

@@ -46,7 +46,8 @@ class Recorders:
 
     def agent_core(self, settings: Any, identity: Any, *others: Any) -> Any:
         header = header_of(settings, identity)
-        return self._add(header, lambda recorder: RecordedAgentCore(settings, identity, *others, recorder), AgentReplay)
+        make: Any = RecordedAgentCore
+        return self._add(header, lambda recorder: make(settings, identity, *others, recorder), AgentReplay)
 
     def client_core(self, welcome: Any, numbers: Any) -> Any:
         header = client_recording.header_of(welcome, "")

@@ -89,11 +89,11 @@ class User:
         if world.uses("cancel") and in_hand:
             futures = random.sample(in_hand, min(len(in_hand), random.choice((1, 1, 3))))
             self._want_cancelled(futures)
-            host.hand_over(c.Cancel(futures, world.uses("force")))  # type: ignore[arg-type]
+            host.hand_over(c.Cancel(futures, world.uses("force")))
         if world.uses("give_up") and in_hand:
             future = random.choice(in_hand)
             self._want_cancelled([future])
-            host.hand_over(c.GiveUp([future]))  # type: ignore[list-item]
+            host.hand_over(c.GiveUp([future]))
         if world.uses("cancel_all"):
             self._want_cancelled(list(self.unfinished.values()))
             host.hand_over(c.CancelAll(host.asker()))
@@ -249,12 +249,12 @@ class User:
         future = self._future(task)
         self._submissions.append(future)
         command = c.SubmitTask(
-            future,  # type: ignore[arg-type]
+            future,
             function.object_id,
             task.payload,
             options,
             dependencies,
-            needed,  # type: ignore[arg-type]
+            needed,
             len(arguments),
         )
         host.submit(command)
@@ -289,4 +289,4 @@ class User:
         columns.targets, columns.options = array("I", chosen), options if options is not None else m.TaskOptions()
         run = GraphRun(columns, b"".join(task.payload for task in tasks), list(functions.values()))
         targets = {position: self._future(tasks[position]) for position in chosen}
-        host.hand_over(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))  # type: ignore[arg-type]
+        host.hand_over(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))

@@ -6,6 +6,7 @@ File operations are answered in the order in which they were asked for, at once 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Dict, Optional
 
 from whole_system.network import Peer
@@ -160,7 +161,7 @@ class WorkerHost(Peer):
         elif isinstance(effect, KillProcessor):
             processor = self.processors.get(effect.number)
             if processor is not None:
-                processor.after(self.frame_delay(), lambda: processor.die("was ended by signal 9 (SIGKILL)"))
+                processor.after(self.frame_delay(), partial(processor.die, "was ended by signal 9 (SIGKILL)"))
         elif isinstance(effect, StopProcessor):
             processor = self.processors.get(effect.number)
             if processor is not None:

@@ -14,6 +14,8 @@ from scaler.worker import frames
 from scaler.worker.frame_reader import FrameReader
 from scaler.worker.frames import ContentPlace, Frame, FrameError, FrameKind, ResultsFlag, TasksFlag
 
+Ends = Tuple[socket.socket, socket.socket]
+
 
 @pytest.fixture
 def ends() -> Iterator[Tuple[socket.socket, socket.socket]]:
@@ -24,7 +26,7 @@ def ends() -> Iterator[Tuple[socket.socket, socket.socket]]:
 
 
 def read_all(reader: FrameReader) -> List[Frame]:
-    found = []
+    found: List[Frame] = []
     while True:
         frame = reader.next()
         if frame is None:
@@ -32,7 +34,7 @@ def read_all(reader: FrameReader) -> List[Frame]:
         found.append(frame)
 
 
-def test_a_chunk_of_tasks_arrives_as_it_was_sent(ends):
+def test_a_chunk_of_tasks_arrives_as_it_was_sent(ends: Ends) -> None:
     writer, stream = ends
     ids, sizes = array("Q", [5, 2**64 - 1]), array("I", [1, 3])
     counts, dependencies = array("H", [0, 2]), array("Q", [8, 9])
@@ -66,7 +68,7 @@ def test_a_chunk_of_tasks_arrives_as_it_was_sent(ends):
     assert chunk.body[chunk.payload_offset :] == b"abcd"
 
 
-def test_results_with_all_columns_arrive_as_they_were_sent(ends):
+def test_results_with_all_columns_arrive_as_they_were_sent(ends: Ends) -> None:
     profiles = (array("Q", [1, 2]), array("Q", [3, 4]), array("Q", [5, 6]))
     data = frames.join(
         frames.results_frame(
@@ -89,7 +91,7 @@ def test_results_with_all_columns_arrive_as_they_were_sent(ends):
     assert bytes(results.payload) == b"one"
 
 
-def test_the_small_frames_say_what_they_were_told():
+def test_the_small_frames_say_what_they_were_told() -> None:
     def body(buffers: frames.Buffers) -> bytes:
         return frames.join(buffers)[8:]
 
@@ -107,14 +109,14 @@ def test_the_small_frames_say_what_they_were_told():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_frames_arrive_whole_however_the_stream_is_cut(ends, seed):
+def test_frames_arrive_whole_however_the_stream_is_cut(ends: Ends, seed: int) -> None:
     writer, stream = ends
     rng = random.Random(seed)
     sent = [rng.randbytes(rng.choice([0, 1, 7, 1000, 100_000, 700_000])) for _ in range(30)]
     data = b"".join(frames.join(frames.frame(FrameKind.DEFINE, 0, [body])) for body in sent)
     stream.setblocking(False)
     reader = FrameReader(stream)
-    received = []
+    received: List[bytes] = []
     while data or len(received) < len(sent):
         piece = rng.choice([1, 5, 8, 100, 50_000])
         if data:
@@ -129,14 +131,16 @@ def test_frames_arrive_whole_however_the_stream_is_cut(ends, seed):
     assert received == sent
 
 
-def test_the_end_of_the_stream_is_seen(ends):
+def test_the_end_of_the_stream_is_seen(ends: Ends) -> None:
     writer, stream = ends
     writer.close()
 
     assert FrameReader(stream).fill() is False
 
 
-def test_a_frame_that_announces_too_much_is_an_error_and_no_allocation(ends):
+def test_a_frame_that_announces_too_much_is_an_error_and_no_allocation(
+    ends: Ends,
+) -> None:
     writer, stream = ends
     writer.sendall(struct.pack("<IHH", frames.MAXIMUM_BODY_BYTES + 1, FrameKind.RESULTS, 0))
     reader = FrameReader(stream)
@@ -146,14 +150,14 @@ def test_a_frame_that_announces_too_much_is_an_error_and_no_allocation(ends):
         reader.next()
 
 
-def test_a_frame_too_large_to_be_sent_is_an_error(monkeypatch):
+def test_a_frame_too_large_to_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAXIMUM_BODY_BYTES", 100)
 
     with pytest.raises(FrameError, match="101 bytes"):
         frames.frame(FrameKind.DEFINE, 0, [bytes(1), bytes(100)])
 
 
-def test_columns_that_end_early_are_an_error():
+def test_columns_that_end_early_are_an_error() -> None:
     data = frames.join(frames.results_frame(first_position=1, busy_microseconds=0, payloads=[b"", b""]))
 
     with pytest.raises(FrameError, match="columns"):

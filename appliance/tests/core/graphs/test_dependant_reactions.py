@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Status, Worker, options, split, task
@@ -245,8 +244,8 @@ def test_an_outcome_and_a_task_that_needs_it_cross(harness: Harness, client: Cli
 
 def test_a_target_of_a_graph_may_be_a_predecessor(harness: Harness, client: Client, worker: Worker) -> None:
     function = client.create(1, b"")
-    columns = {"functions": array("Q", [function]), "payload_sizes": array("I", [1]), "targets": array("I", [0])}
-    client.send(m.GraphTask(ids=array("Q", [0]), **columns), b"n")
+    columns: Dict[str, Any] = {"functions": [function], "payload_sizes": [1], "targets": [0]}
+    client.send(m.GraphTask(ids=[0], **columns), b"n")
     client.submit_after(1, 0)
     worker.take(m.ObjectInstruction)
     worker.finish(worker.take_tasks(), [b"value"])

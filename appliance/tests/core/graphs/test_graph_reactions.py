@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Status, Worker, options, split
@@ -20,7 +20,7 @@ SHARED = m.ObjectStorage.SHARED
 
 
 def graph(
-    client: Client, nodes: Dict[int, Sequence[int]], targets: Sequence[int], **fields: Any
+    client: Client, nodes: Mapping[int, Sequence[int]], targets: Sequence[int], **fields: Any
 ) -> tuple[m.GraphTask, bytes]:
     """A graph of nodes by id, each with the ids of its predecessors; node 7 has the payload `7`."""
     ids = list(nodes)
@@ -40,7 +40,7 @@ def graph(
     return message, b"".join(payloads)
 
 
-def submit(client: Client, nodes: Dict[int, Sequence[int]], targets: Sequence[int], **fields: Any) -> None:
+def submit(client: Client, nodes: Mapping[int, Sequence[int]], targets: Sequence[int], **fields: Any) -> None:
     client.create(1, b"function")
     client.send(*graph(client, nodes, targets, **fields))
 
@@ -437,7 +437,7 @@ def test_more_results_than_a_task_can_take_lose_it(
 
 
 def test_more_objects_than_a_task_can_name_lose_it(harness: Harness, client: Client, worker: Worker) -> None:
-    most = graph_reactions.MAXIMUM_OBJECTS
+    most = shared_results.MAXIMUM_OBJECTS
     needed = client.create(2, b"needed")
     columns = {"dependency_counts": array("H", [0, most]), "dependencies": array("Q", [needed] * most)}
     submit(client, {1: [], 2: [1]}, [2], **columns)

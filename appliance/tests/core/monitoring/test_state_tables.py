@@ -43,8 +43,12 @@ def test_a_graph_has_a_row_while_it_runs() -> None:
     harness = Harness()
     client = harness.client()
     function = client.create(1, b"function")
-    columns = {"ids": array("Q", [1, 2]), "payload_sizes": array("I", [0, 0])}
-    graph = m.GraphTask(functions=array("Q", [function] * 2), targets=array("I", [1]), **columns)
+    graph = m.GraphTask(
+        ids=array("Q", [1, 2]),
+        payload_sizes=array("I", [0, 0]),
+        functions=array("Q", [function] * 2),
+        targets=array("I", [1]),
+    )
     client.send(graph)
 
     (row,) = state_tables(harness.state)["graphs"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import List, Tuple
 
 import pytest
 from scheduler_harness import Client, Harness, Worker
@@ -321,7 +321,7 @@ def test_of_very_many_workers_some_are_told_of_and_then_the_others(harness: Harn
     monitor = Monitor(harness)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scaler_appliance.core.monitoring.status_columns.WORKERS_AT_ONCE", 2)
-        told = []
+        told: List[int] = []
         for _ in range(4):
             for worker in workers:
                 worker.send(m.Heartbeat(cpu_permille=len(told) + 1, processors=[m.ProcessorStatus()]))

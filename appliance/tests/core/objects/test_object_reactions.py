@@ -340,9 +340,9 @@ def test_a_result_object_that_is_not_the_workers_costs_the_session_and_no_task(h
 def _bad_instructions() -> Dict[str, Any]:
     def instruction(**fields: Any) -> m.ObjectInstruction:
         columns: Dict[str, Any] = {"ids": [1], "sizes": [3], "storages": bytes(1), **fields}
-        return m.ObjectInstruction(
-            **{name: array("Q", value) if name in ("ids", "sizes") else value for name, value in columns.items()}
-        )
+        for name in ("ids", "sizes"):
+            columns[name] = array("Q", columns[name])
+        return m.ObjectInstruction(**columns)
 
     return {
         "an id of another session": (instruction(ids=[99 << 40 | 1]), Reason.PROTOCOL_VIOLATION),
@@ -352,7 +352,7 @@ def _bad_instructions() -> Dict[str, Any]:
         "more names": (instruction(names=["a", "b"]), Reason.MALFORMED),
         "content of another size": (instruction(sizes=[2]), Reason.MALFORMED),
         "an unknown storage": (instruction(storages=b"\x09"), Reason.MALFORMED),
-        "an unknown action": (m.ObjectInstruction(action=9), Reason.MALFORMED),  # type: ignore[arg-type]
+        "an unknown action": (m.ObjectInstruction(action=9), Reason.MALFORMED),
         "an object too large": (instruction(sizes=[101], storages=bytes([SHARED])), Reason.LIMIT_EXCEEDED),
     }
 

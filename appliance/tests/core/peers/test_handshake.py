@@ -43,7 +43,7 @@ BAD_HELLOS: Dict[str, Any] = {
     ),
     "a scheduler": (hello(m.Role.SCHEDULER), Reason.ROLE_NOT_SERVED),
     "a monitor": (hello(m.Role.MONITOR), Reason.ROLE_NOT_SERVED),
-    "a role of the future": (hello(99), Reason.ROLE_NOT_SERVED),  # type: ignore[arg-type]
+    "a role of the future": (hello(99), Reason.ROLE_NOT_SERVED),  # type: ignore[arg-type]  # wrong on purpose
     "a worker without slots": (hello(m.Role.WORKER, slots=0), Reason.PROTOCOL_VIOLATION),
     "capability that is no number": (
         hello(m.Role.WORKER, slots=1, capabilities=[m.Capability(name="gpu", amount=float("nan"))]),

@@ -22,6 +22,7 @@ FEW_SECONDS = 0.005  # each
 SHORT = 0.002
 LONG = 0.5
 MANY_PER_SLOT = 500
+QUEUE_SIZE = 1000
 
 
 class BusyCluster:
@@ -48,7 +49,7 @@ class BusyCluster:
         self.few = range(many, many + FEW)
         self.cluster = VirtualCluster([seconds] * many + [few_seconds] * FEW)
         for _ in range(workers):
-            self.cluster.join(slots, **capabilities)
+            self.cluster.join(slots, QUEUE_SIZE, **capabilities)
         self.cluster.submit(self.many, batch=batch)
         self.newcomers = [self.cluster.add_client() for _ in range(newcomers)]
 

@@ -70,7 +70,8 @@ def test_who_joins_when_nothing_waits_takes_from_the_queue_of_another(newcomers:
     cluster = VirtualCluster([0.0001] * 100 + [0.05] * 900)
     cluster.join()
     cluster.submit(range(TASKS))
-    cluster.after(1.2, lambda: [cluster.join() for _ in range(newcomers)] and None)
+    for _ in range(newcomers):
+        cluster.after(1.2, cluster.join)
     seconds = cluster.run()
     assert cluster.machines[0].most_queued > 800, "there was something to take"
     assert seconds <= 1.1 * ideal_seconds(cluster.durations, [0.0] + [1.2] * newcomers)

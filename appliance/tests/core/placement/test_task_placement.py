@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import List
+from typing import Any, List
 
 from scheduler_harness import Client, Harness, Worker, options
 
 from scaler_protocol import messages as m
 
 
-def measure(client: Client, worker: Worker, microseconds: int, task_id: int = 0, **fields: object) -> None:
+def measure(client: Client, worker: Worker, microseconds: int, task_id: int = 0, **fields: Any) -> None:
     """Let the scheduler see how long a task takes."""
     client.submit([task_id], **fields)
     worker.finish(worker.take_tasks(), busy_microseconds=microseconds)

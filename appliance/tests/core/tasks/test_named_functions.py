@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from scheduler_harness import Harness, Worker, hello, options
 
@@ -43,7 +43,8 @@ def test_a_codec_goes_to_a_worker_that_understands_it(harness: Harness) -> None:
     foreign = worker_that(harness, codecs=["json", "raw"])
     function = client.create(1, b"the function")
     for first_id, codec in enumerate(["cloudpickle", "json", "cloudpickle", "raw"]):
-        client.submit([first_id], codec=codec, **({"function": function} if codec == "cloudpickle" else {}))
+        fields: Dict[str, Any] = {"function": function} if codec == "cloudpickle" else {}
+        client.submit([first_id], codec=codec, **fields)
     python.take(m.ObjectInstruction)
     assert names_taken(python) == ["", ""]
     assert names_taken(foreign) == ["f", "f"]

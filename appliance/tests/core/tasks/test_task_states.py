@@ -83,9 +83,12 @@ def test_a_column_follows_another_one_where_the_table_leads(outcome: TaskState) 
 def assignments_to_states(source: str) -> Iterator[int]:
     """The lines in which an entry of a column of states is assigned."""
     for node in ast.walk(ast.parse(source)):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
             targets = [node.target]
+        else:
+            continue
         for target in [each for top in targets for each in (top.elts if isinstance(top, ast.Tuple) else [top])]:
             if isinstance(target, ast.Subscript) and ast.unparse(target.value).rpartition(".")[2].endswith("states"):
                 yield node.lineno

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 import capnp
 
@@ -63,6 +63,10 @@ class Message:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["body"], name)
+
+    if TYPE_CHECKING:  # a field that is set hides the one that came
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __repr__(self) -> str:
         payload = f" + {len(self.payload)} bytes {_excerpt(self.payload)}" if self.payload else ""

@@ -77,8 +77,7 @@ def test_what_finds_no_room_waits_in_order(pair: Tuple[Connection, Connection]) 
     assert 0 < dealer.unsent_bytes <= 4 * len(LARGE) + 1000
 
     assert receive(router, dealer, len(sent)) == sent
-    assert not dealer.has_unsent
-    assert dealer.unsent_bytes == 0
+    assert (dealer.has_unsent, dealer.unsent_bytes) == (False, 0)
 
 
 def test_what_waits_can_be_dropped_but_for_the_message_in_part(pair: Tuple[Connection, Connection]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Tuple
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,7 @@ def test_what_a_short_answer_leaves_out_is_requested_again() -> None:
     choices=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 40)), min_size=1),
 )
 def test_every_byte_arrives_once_whatever_the_order_and_length_of_answers(
-    size: int, chunk_bytes: int, is_known: bool, choices: List[object]
+    size: int, chunk_bytes: int, is_known: bool, choices: List[Tuple[int, int]]
 ) -> None:
     window = FetchWindow(chunk_bytes, size if is_known else None)
     arrived = bytearray(size)
@@ -58,7 +58,7 @@ def test_every_byte_arrives_once_whatever_the_order_and_length_of_answers(
     while not window.is_complete:
         open_requests += window.requests()
         assert 1 <= len(open_requests) <= FETCH_WINDOW_CHUNKS
-        which, length = choices[step % len(choices)]  # type: ignore[misc]
+        which, length = choices[step % len(choices)]
         step += 1
         request = open_requests.pop(which % len(open_requests))
         given_bytes = min(request.length, length, size - request.offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+from typing import Any
 
 import pytest
 from capnp_bridge import (
@@ -33,38 +34,38 @@ needs_program = pytest.mark.skipif(CAPNP_PROGRAM is None, reason="the `capnp` pr
 each_sample = pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
 
 
-def segment_count(frame):
-    return struct.unpack_from("<I", frame)[0] + 1
+def segment_count(frame: bytes) -> int:
+    return int(struct.unpack_from("<I", frame)[0]) + 1
 
 
 @given(any_member)
 @examples(500)
-def test_capnp_reads_what_we_write(message):
+def test_capnp_reads_what_we_write(message: Any) -> None:
     assert read_frame(encode(message)) == message
 
 
 @given(any_member)
 @examples(500)
-def test_we_read_what_capnp_writes(message):
+def test_we_read_what_capnp_writes(message: Any) -> None:
     assert decode(frame_of(message)) == message
 
 
 @given(any_member)
 @examples(500)
-def test_we_read_what_capnp_scatters_over_segments(message):
+def test_we_read_what_capnp_scatters_over_segments(message: Any) -> None:
     frame = segmented_frame_of(message)
     assert segment_count(frame) > 1
     assert decode(frame) == message
 
 
 @each_sample
-def test_every_field_of_every_message_is_read_both_ways(message):
+def test_every_field_of_every_message_is_read_both_ways(message: Any) -> None:
     assert read_frame(encode(message)) == message
     assert decode(frame_of(message)) == message
     assert decode(segmented_frame_of(message)) == message
 
 
-def test_what_we_accept_of_damaged_frames_capnp_reads_alike():
+def test_what_we_accept_of_damaged_frames_capnp_reads_alike() -> None:
     generator = random.Random(20_260_102)
     frames = [write(message) for message in SAMPLES for write in (encode, frame_of, segmented_frame_of)]
     compared = 0
@@ -83,20 +84,20 @@ def test_what_we_accept_of_damaged_frames_capnp_reads_alike():
 
 
 @pytest.mark.parametrize("first_segment_words", [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48])
-def test_any_size_of_the_first_segment_will_do(first_segment_words):
+def test_any_size_of_the_first_segment_will_do(first_segment_words: int) -> None:
     for message in SAMPLES:
         frame = bytes(build(message, num_first_segment_words=first_segment_words).to_bytes())
         assert decode(frame) == message
 
 
-def test_a_frame_of_ours_is_no_longer_than_capnps():
+def test_a_frame_of_ours_is_no_longer_than_capnps() -> None:
     for message in SAMPLES:
         assert len(encode(message)) <= len(frame_of(message))
 
 
 @given(instances(m.Failure))
 @examples(100)
-def test_a_failure_is_a_root_of_its_own(failure):
+def test_a_failure_is_a_root_of_its_own(failure: m.Failure) -> None:
     with COMMON_MODULE.Failure.from_bytes(encode_struct(failure)) as root:
         assert read_into(m.Failure, root) == failure
     builder = COMMON_MODULE.Failure.new_message()
@@ -104,7 +105,7 @@ def test_a_failure_is_a_root_of_its_own(failure):
     assert decode_struct(m.Failure, builder.to_bytes()) == failure
 
 
-def test_a_message_that_capnp_left_empty_has_the_defaults():
+def test_a_message_that_capnp_left_empty_has_the_defaults() -> None:
     for member in m.MEMBERS:
         root = SCHEMA_MODULE.Message.new_message()
         root.init(member_field(member()))
@@ -112,7 +113,7 @@ def test_a_message_that_capnp_left_empty_has_the_defaults():
 
 
 @needs_program
-def test_the_program_reads_what_we_write_and_we_what_it_writes():
+def test_the_program_reads_what_we_write_and_we_what_it_writes() -> None:
     stream = b"".join(encode(message) for message in SAMPLES)
     text = convert("binary:text", stream)
     answer = convert("text:binary", text)
@@ -120,7 +121,7 @@ def test_the_program_reads_what_we_write_and_we_what_it_writes():
 
 
 @needs_program
-def test_the_program_shows_our_values_under_their_names():
+def test_the_program_shows_our_values_under_their_names() -> None:
     task = m.Task(
         ids=[2**64 - 1, 5],
         payload_sizes=[2**32 - 1, 0],
@@ -136,7 +137,7 @@ def test_the_program_shows_our_values_under_their_names():
 
 
 @needs_program
-def test_we_read_the_programs_json():
+def test_we_read_the_programs_json() -> None:
     written = '{"refusal": {"reason": "notGreeted", "message": "who?", "implementation": {"name": "x"}}}'
     (frame,) = frames_in(convert("json:binary", written.encode()))
     assert decode(frame) == m.Refusal(
@@ -146,7 +147,7 @@ def test_we_read_the_programs_json():
 
 @needs_program
 @each_sample
-def test_we_read_the_canonical_form(message):
+def test_we_read_the_canonical_form(message: Any) -> None:
     """The canonical form leaves out all trailing zero words of a struct: structs are shorter than in the schema."""
     for each in (message, type(message)()):
         segment = convert("binary:canonical", encode(each))
@@ -154,7 +155,7 @@ def test_we_read_the_canonical_form(message):
 
 
 @needs_program
-def test_the_program_takes_a_failure_payload():
+def test_the_program_takes_a_failure_payload() -> None:
     failure = m.Failure(kind=m.FailureKind.TASK_RAISED, type_name="builtins.ValueError", exception=b"\x80\5")
     arguments = ["convert", "binary:text", str(SCHEMA / "common.capnp"), "Failure"]
     text = capnp_program(*arguments, content=encode_struct(failure)).decode()

@@ -7,6 +7,8 @@ end, one where every struct has lost its last field.
 
 from __future__ import annotations
 
+from typing import Any, List
+
 import pytest
 from capnp_bridge import (
     build,
@@ -28,7 +30,7 @@ from scaler_protocol.wire.capnproto import Struct
 MESSAGES = pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
 
 
-def with_less(kind, name, lines):
+def with_less(kind: str, name: str, lines: List[str]) -> List[str]:
     if kind == "enum" or name == "Message":
         return lines
     last = max(map(ordinal, lines), default=-1)
@@ -36,37 +38,37 @@ def with_less(kind, name, lines):
 
 
 @pytest.fixture(scope="module")
-def newer(tmp_path_factory):
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load(rewritten_schema(tmp_path_factory.mktemp("newer"), with_more) / "message.capnp")
 
 
 @pytest.fixture(scope="module")
-def older(tmp_path_factory):
+def older(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load(rewritten_schema(tmp_path_factory.mktemp("older"), with_less) / "message.capnp")
 
 
 @MESSAGES
 @pytest.mark.parametrize("words", [1, 1024], ids=["many segments", "one segment"])
-def test_we_read_the_fields_we_know_from_a_newer_peer(newer, message, words):
+def test_we_read_the_fields_we_know_from_a_newer_peer(newer: Any, message: Any, words: int) -> None:
     root = build(message, newer, num_first_segment_words=words)
     fill_what_is_newer(getattr(root, member_field(message)))
     assert decode(root.to_bytes()) == message
 
 
 @MESSAGES
-def test_a_newer_peer_reads_ours(newer, message):
+def test_a_newer_peer_reads_ours(newer: Any, message: Any) -> None:
     with newer.Message.from_bytes(encode(message)) as root:
         body = getattr(root, member_field(message))
         assert read_into(type(message), body) == message
         assert (body.newerNumber, body.newerText, body.newerFlag, len(body.newerList)) == (0, "", False, 0)
 
 
-def test_a_newer_message_is_unknown_and_no_error(newer):
+def test_a_newer_message_is_unknown_and_no_error(newer: Any) -> None:
     root = newer.Message.new_message(newerMessage="hello from the future")
     assert decode(root.to_bytes()) == m.UnknownMessage(len(m.MEMBERS))
 
 
-def test_a_newer_enum_value_is_a_number(newer):
+def test_a_newer_enum_value_is_a_number(newer: Any) -> None:
     root = newer.Message.new_message()
     root.init("refusal").reason = "newerMember"
     refusal = decode(root.to_bytes())
@@ -74,7 +76,7 @@ def test_a_newer_enum_value_is_a_number(newer):
     assert refusal.reason == len(m.RefusalReason)
 
 
-def without_last_fields(older_schema, value):
+def without_last_fields(older_schema: Any, value: Any) -> Any:
     """A copy of `value` with defaults where an older peer has no field."""
     fields = {}
     for name, default in default_fields(type(value)):
@@ -92,14 +94,14 @@ def without_last_fields(older_schema, value):
 
 
 @MESSAGES
-def test_what_an_older_peer_does_not_send_has_its_default(older, message):
+def test_what_an_older_peer_does_not_send_has_its_default(older: Any, message: Any) -> None:
     root = build(message, older)
     schema = getattr(root, member_field(message)).schema
     assert decode(root.to_bytes()) == without_last_fields(schema, message)
 
 
 @MESSAGES
-def test_an_older_peer_reads_ours(older, message):
+def test_an_older_peer_reads_ours(older: Any, message: Any) -> None:
     with older.Message.from_bytes(encode(message)) as root:
         body = getattr(root, member_field(message))
         for name, _ in default_fields(type(message)):

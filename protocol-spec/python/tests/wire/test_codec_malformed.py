@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import struct
 import sys
+from typing import Any, List, Optional, Tuple, Union
 
 import pytest
 from codec_assembler import (
@@ -38,7 +39,7 @@ CAPABILITY_POINTER = 3
 NO_WORDS = [0] * 20
 
 
-def malformed(data, why):
+def malformed(data: Union[bytes, bytearray], why: str) -> None:
     """`data` is refused, and the reason names the fault and the place."""
     with pytest.raises(MalformedMessageError, match=why) as caught:
         decode(data)
@@ -49,35 +50,35 @@ def malformed(data, why):
 
 
 @pytest.mark.parametrize("size", range(8))
-def test_shorter_than_a_segment_table(size):
+def test_shorter_than_a_segment_table(size: int) -> None:
     malformed(bytes(size), "too short")
 
 
 @pytest.mark.parametrize("message", SAMPLES, ids=lambda message: type(message).__name__)
-def test_cut_short_anywhere(message):
+def test_cut_short_anywhere(message: Any) -> None:
     data = encode(message)
     for size in range(len(data)):
         malformed(data[:size], "too short|announced")
 
 
-def test_longer_than_announced():
+def test_longer_than_announced() -> None:
     malformed(encode(m.TaskCancel()) + b"\0", "announced")
     malformed(encode(m.TaskCancel()) * 2, "announced")
 
 
-def test_announced_segments_that_are_not_there():
+def test_announced_segments_that_are_not_there() -> None:
     malformed(struct.pack("<II", 0, 0xFFFFFFFF) + bytes(64), "announced")
     malformed(struct.pack("<4I", 2, 1, 1, 0xFFFFFFFF) + bytes(64), "announced")
     malformed(struct.pack("<4I", 2, 1, 1, 1) + bytes(16), "announced")
     malformed(struct.pack("<II", 100, 1), "too short")
 
 
-def test_too_many_segments():
+def test_too_many_segments() -> None:
     malformed(frame(*[[0]] * (SEGMENT_COUNT_LIMIT + 1)), "segments")
     malformed(struct.pack("<II", 0xFFFFFFFF, 0), "segments")
 
 
-def test_no_root_pointer():
+def test_no_root_pointer() -> None:
     malformed(frame([]), "root")
     malformed(frame([], [0]), "root")
 
@@ -86,11 +87,11 @@ def test_no_root_pointer():
 
 
 @pytest.mark.parametrize("offset", [0, 1, 1000, 0x1FFFFFFF, -2, -3, -1000, -0x20000000])
-def test_a_root_pointer_out_of_the_frame(offset):
+def test_a_root_pointer_out_of_the_frame(offset: int) -> None:
     malformed(frame([struct_pointer(offset, 1, 1)]), "leaves segment 0")
 
 
-def test_a_pointer_out_of_its_segment_into_the_next_one():
+def test_a_pointer_out_of_its_segment_into_the_next_one() -> None:
     words = message_with(m.TaskCancel, "ids", EIGHT_BYTES, 2, 1)
     malformed(frame(words, [2, 3]), "leaves segment 0")
     words = message_with(m.TaskCancel, "ids", EIGHT_BYTES, 2)
@@ -100,14 +101,14 @@ def test_a_pointer_out_of_its_segment_into_the_next_one():
     malformed(frame(first, [list_pointer(-2, EIGHT_BYTES, 1)]), "leaves segment 1")
 
 
-def test_a_struct_larger_than_the_frame():
+def test_a_struct_larger_than_the_frame() -> None:
     malformed(frame([struct_pointer(0, 0xFFFF, 0xFFFF), *NO_WORDS]), "leaves segment 0")
     words = message(m.TaskCancel, 0, 0)
     words[2] = struct_pointer(0, 0xFFFF, 0xFFFF)
     malformed(frame(words), "leaves segment 0")
 
 
-def test_pointers_of_the_wrong_kind():
+def test_pointers_of_the_wrong_kind() -> None:
     malformed(frame([list_pointer(0, EIGHT_BYTES, 1), 0]), "list pointer, not a struct")
     malformed(frame([CAPABILITY_POINTER]), "capability pointer, not a struct")
     words = message_with(m.TaskCancel, "ids", EIGHT_BYTES, 1, 7)
@@ -117,7 +118,7 @@ def test_pointers_of_the_wrong_kind():
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 6, 7])
-def test_a_column_with_elements_of_another_size(code):
+def test_a_column_with_elements_of_another_size(code: int) -> None:
     words = message_with(m.TaskCancel, "ids", code, 1, tag(1, 1, 0), 0)
     malformed(frame(words), "a column, but")
 
@@ -137,7 +138,7 @@ def test_a_column_with_elements_of_another_size(code):
         (m.Hello, "capabilities", BYTE),
     ],
 )
-def test_a_list_with_elements_of_another_kind(member, field, code):
+def test_a_list_with_elements_of_another_kind(member: Any, field: str, code: int) -> None:
     malformed(frame(message_with(member, field, code, 1, tag(1, 1, 0), 0)), "should lead to")
 
 
@@ -145,20 +146,20 @@ def test_a_list_with_elements_of_another_kind(member, field, code):
 @pytest.mark.parametrize(
     ("member", "field"), [(m.Task, "ids"), (m.TaskLog, "text"), (m.Hello, "codecs"), (m.Heartbeat, "processors")]
 )
-def test_a_list_of_as_many_elements_as_a_pointer_can_say(member, field, code):
+def test_a_list_of_as_many_elements_as_a_pointer_can_say(member: Any, field: str, code: int) -> None:
     malformed(frame(message_with(member, field, code, LARGEST_COUNT, *NO_WORDS)), "leaves segment|should lead")
 
 
 # --- text ---
 
 
-def test_text_without_its_end():
+def test_text_without_its_end() -> None:
     malformed(frame(message_with(m.TaskLog, "text", BYTE, 8, word_of(b"12345678"))), "NUL")
     malformed(frame(message_with(m.TaskLog, "text", BYTE, 0)), "NUL")
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"ok\x80"])
-def test_text_that_is_not_utf8(content):
+def test_text_that_is_not_utf8(content: bytes) -> None:
     words = message_with(m.TaskLog, "text", BYTE, len(content) + 1, word_of(content))
     malformed(frame(words), "not UTF-8")
 
@@ -167,24 +168,24 @@ def test_text_that_is_not_utf8(content):
 
 
 @pytest.mark.parametrize("words", [0, 1, 3, LARGEST_COUNT])
-def test_a_list_of_structs_beyond_its_segment(words):
+def test_a_list_of_structs_beyond_its_segment(words: int) -> None:
     content = [tag(1, 4, 0)][: words + 1] if words else []
     malformed(frame(message_with(m.Heartbeat, "processors", COMPOSITE, words, *content)), "leaves segment 0")
 
 
-def test_more_elements_than_the_list_has_room_for():
+def test_more_elements_than_the_list_has_room_for() -> None:
     for count in (2, 100, 0x3FFFFFFF):
         words = message_with(m.Heartbeat, "processors", COMPOSITE, 7, tag(count, 4, 0), *[0] * 7)
         malformed(frame(words), "too few")
 
 
 @pytest.mark.parametrize("wrong", [1, 2, 3])
-def test_a_list_of_structs_without_a_proper_tag(wrong):
+def test_a_list_of_structs_without_a_proper_tag(wrong: int) -> None:
     words = message_with(m.Heartbeat, "processors", COMPOSITE, 4, tag(1, 4, 0) | wrong, *[0] * 4)
     malformed(frame(words), "tag")
 
 
-def test_structs_in_place_of_text_must_begin_with_text():
+def test_structs_in_place_of_text_must_begin_with_text() -> None:
     for count, shape, content in ((1, (1, 0), [5]), (1, (0, 0), []), (0, (0, 0), [])):
         words = message_with(m.Hello, "codecs", COMPOSITE, len(content), tag(count, *shape), *content)
         malformed(frame(words), "stand for text and have no pointer")
@@ -194,31 +195,31 @@ def test_structs_in_place_of_text_must_begin_with_text():
 
 
 @pytest.mark.parametrize("segment", [2, 3, 1000, 0xFFFFFFFF])
-def test_a_far_pointer_to_a_segment_that_is_not_there(segment):
+def test_a_far_pointer_to_a_segment_that_is_not_there(segment: int) -> None:
     malformed(frame([far_pointer(segment, 0)], [0]), f"segment {segment} of only 2")
 
 
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("word", [1, 2, LARGEST_COUNT])
-def test_a_landing_pad_out_of_its_segment(double, word):
+def test_a_landing_pad_out_of_its_segment(double: bool, word: int) -> None:
     malformed(frame([far_pointer(1, word, double)], [0]), "landing pad .* leaves segment 1")
 
 
-def test_a_double_landing_pad_that_is_cut():
+def test_a_double_landing_pad_that_is_cut() -> None:
     malformed(frame([far_pointer(1, 0, double=True)], [far_pointer(0, 0)]), "landing pad .* leaves segment 1")
 
 
-def test_a_landing_pad_that_is_no_pointer_of_that_kind():
+def test_a_landing_pad_that_is_no_pointer_of_that_kind() -> None:
     for pad in (far_pointer(1, 0), CAPABILITY_POINTER, list_pointer(0, EIGHT_BYTES, 0)):
         malformed(frame([far_pointer(1, 0)], [pad]), "landing pad .* pointer, not a struct pointer")
 
 
-def test_a_double_landing_pad_must_begin_with_a_single_far_pointer():
+def test_a_double_landing_pad_must_begin_with_a_single_far_pointer() -> None:
     for pad in (0, struct_pointer(0, 1, 1), far_pointer(1, 0, double=True), CAPABILITY_POINTER):
         malformed(frame([far_pointer(1, 0, double=True)], [pad, struct_pointer(0, 1, 1)]), "does not begin")
 
 
-def test_content_of_a_double_far_pointer_out_of_its_segment():
+def test_content_of_a_double_far_pointer_out_of_its_segment() -> None:
     pad = [far_pointer(1, 1), struct_pointer(0, 1, 1)]
     malformed(frame([far_pointer(1, 0, double=True)], [*pad]), "leaves segment 1")
     pad = [far_pointer(1, 3), struct_pointer(0, 0, 0)]
@@ -226,7 +227,7 @@ def test_content_of_a_double_far_pointer_out_of_its_segment():
 
 
 @pytest.mark.parametrize("double", [False, True])
-def test_far_pointers_in_a_circle(double):
+def test_far_pointers_in_a_circle(double: bool) -> None:
     circle = far_pointer(0, 0, double)
     malformed(frame([circle, circle]), "landing pad")
 
@@ -234,7 +235,7 @@ def test_far_pointers_in_a_circle(double):
 # --- more work than bytes ---
 
 
-def test_one_long_text_that_many_pointers_share():
+def test_one_long_text_that_many_pointers_share() -> None:
     text_words, pointers = 1000, 1000
     words = message_with(m.Hello, "codecs", POINTER, pointers)
     text_at = len(words) + pointers
@@ -243,7 +244,7 @@ def test_one_long_text_that_many_pointers_share():
     malformed(frame(words), "exceeds the read limit of a frame")
 
 
-def test_one_list_of_structs_that_many_pointers_share():
+def test_one_list_of_structs_that_many_pointers_share() -> None:
     count = 1000
     words = message_with(m.SchedulerStatus, "new_workers", COMPOSITE, 4 * count, tag(count, 0, 4))
     list_at = len(words) + 4 * count
@@ -253,7 +254,7 @@ def test_one_list_of_structs_that_many_pointers_share():
     malformed(frame(words), "exceeds the read limit of a frame")
 
 
-def test_one_large_struct_that_many_pointers_share():
+def test_one_large_struct_that_many_pointers_share() -> None:
     count, large = 1000, 5000
     words = message_with(m.SchedulerStatus, "new_workers", COMPOSITE, 4 * count, tag(count, 0, 4))
     implementation_at = len(words) + 4 * count
@@ -263,12 +264,12 @@ def test_one_large_struct_that_many_pointers_share():
 
 
 @pytest.mark.parametrize("count", [2000, 10**6, 0x3FFFFFFF])
-def test_a_multitude_of_structs_without_size(count):
+def test_a_multitude_of_structs_without_size(count: int) -> None:
     words = message_with(m.Heartbeat, "processors", COMPOSITE, 0, tag(count, 0, 0))
     malformed(frame(words), "exceeds the read limit of a frame")
 
 
-def test_a_struct_that_contains_itself():
+def test_a_struct_that_contains_itself() -> None:
     # options -> the very Task; its capabilities -> a list that is the Task's own words
     words = message(m.Task, *[0] * (m.Task.DATA_WORDS + m.Task.POINTER_WORDS))
     at = pointer_place(m.Task, "options")
@@ -279,7 +280,7 @@ def test_a_struct_that_contains_itself():
         decode(frame(words))
 
 
-def test_a_pointer_deep_as_the_frame_is_long():
+def test_a_pointer_deep_as_the_frame_is_long() -> None:
     """Fields that we don't know are not followed, so no chain of pointers is longer than the schema is deep."""
     depth = 10_000
     chain = [struct_pointer(0, 0, 1)] * depth + [0]
@@ -292,7 +293,7 @@ def test_a_pointer_deep_as_the_frame_is_long():
 
 @pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy has no tracemalloc")
 @pytest.mark.parametrize("count", [1000, 20_000])
-def test_the_worst_frames_cost_memory_in_proportion_to_their_size(count):
+def test_the_worst_frames_cost_memory_in_proportion_to_their_size(count: int) -> None:
     import tracemalloc
 
     # As many of the largest objects as the frame's size allows, none of which takes space in it.
@@ -310,7 +311,7 @@ def test_the_worst_frames_cost_memory_in_proportion_to_their_size(count):
 # --- anything at all ---
 
 
-def decodes_or_is_refused(data):
+def decodes_or_is_refused(data: Union[bytes, bytearray]) -> Optional[m.Message]:
     """The message, which can be encoded again, or None when it is refused as malformed."""
     try:
         decoded = decode(data)
@@ -324,13 +325,13 @@ def decodes_or_is_refused(data):
 
 @given(st.binary(max_size=200))
 @examples(300)
-def test_random_bytes(data):
+def test_random_bytes(data: bytes) -> None:
     decodes_or_is_refused(data)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20))
 @examples(300)
-def test_random_words(words):
+def test_random_words(words: List[int]) -> None:
     decodes_or_is_refused(frame(words))
 
 
@@ -345,7 +346,7 @@ interesting_words = st.one_of(
 
 @given(any_member, st.lists(st.tuples(st.integers(1), interesting_words), min_size=1, max_size=4))
 @examples(500)
-def test_messages_with_some_words_replaced(valid, changes):
+def test_messages_with_some_words_replaced(valid: Any, changes: List[Tuple[int, int]]) -> None:
     data = bytearray(encode(valid))
     for position, word in changes:
         start = 8 + position * 8 % (len(data) - 8)
@@ -355,7 +356,7 @@ def test_messages_with_some_words_replaced(valid, changes):
 
 @given(any_member, st.data())
 @examples(300)
-def test_messages_with_a_piece_cut_out_or_put_in(valid, data):
+def test_messages_with_a_piece_cut_out_or_put_in(valid: Any, data: st.DataObject) -> None:
     content = encode(valid)
     start = data.draw(st.integers(0, len(content)))
     end = data.draw(st.integers(start, len(content)))
@@ -366,7 +367,7 @@ def test_messages_with_a_piece_cut_out_or_put_in(valid, data):
     decodes_or_is_refused(changed)
 
 
-def test_fifty_thousand_messages_with_some_bits_flipped():
+def test_fifty_thousand_messages_with_some_bits_flipped() -> None:
     generator = random.Random(20_260_101)
     frames = [bytearray(encode(each)) for each in SAMPLES]
     outcomes = {"decoded": 0, "refused": 0}
@@ -378,7 +379,7 @@ def test_fifty_thousand_messages_with_some_bits_flipped():
     assert min(outcomes.values()) > 1000, f"the fuzzer tests one side only: {outcomes}"
 
 
-def test_a_malformed_failure_payload_is_refused_as_well():
+def test_a_malformed_failure_payload_is_refused_as_well() -> None:
     data = encode_struct(sample(m.Failure))
     for size in range(len(data)):
         with pytest.raises(MalformedMessageError):

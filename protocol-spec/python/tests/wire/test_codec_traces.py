@@ -9,7 +9,7 @@ from scaler_protocol import MalformedMessageError, decode, encode
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_recorded_conversation_is_read(name):
+def test_a_recorded_conversation_is_read(name: str) -> None:
     for line in lines_of(name):
         if line.message == "closed":
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from codec_samples import SAMPLES
 from vector_files import message_from, names, read, read_json
@@ -13,10 +15,10 @@ INVALID = names("invalid")
 
 
 @pytest.mark.parametrize("name", names("valid"))
-def test_a_valid_header_means_what_its_json_says(name):
+def test_a_valid_header_means_what_its_json_says(name: str) -> None:
     frame, meaning = read(f"valid/{name}"), read_json(f"valid/{name}")
     expected = message_from(meaning)
-    decoded = decode_struct(m.Failure, frame) if meaning["root"] == "Failure" else decode(frame)
+    decoded: Any = decode_struct(m.Failure, frame) if meaning["root"] == "Failure" else decode(frame)
     assert decoded == expected
     if not isinstance(expected, m.UnknownMessage):
         again = encode_struct(decoded) if meaning["root"] == "Failure" else encode(decoded)
@@ -24,7 +26,7 @@ def test_a_valid_header_means_what_its_json_says(name):
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_invalid_header_is_refused_and_a_valid_one_in_an_invalid_message_is_read(name):
+def test_an_invalid_header_is_refused_and_a_valid_one_in_an_invalid_message_is_read(name: str) -> None:
     frame = read(f"invalid/{name}")
     if read_json(f"invalid/{name}")["level"] == "header":
         with pytest.raises(MalformedMessageError):
@@ -33,7 +35,7 @@ def test_an_invalid_header_is_refused_and_a_valid_one_in_an_invalid_message_is_r
         assert not isinstance(decode(frame), m.UnknownMessage)
 
 
-def test_there_are_vectors_of_each_message_in_one_and_in_many_segments():
+def test_there_are_vectors_of_each_message_in_one_and_in_many_segments() -> None:
     for message in SAMPLES:
         name = type(message).__name__
         assert {"full", "segments", "defaults", "null", "newer"} <= {
@@ -45,6 +47,6 @@ def test_there_are_vectors_of_each_message_in_one_and_in_many_segments():
 
 
 @pytest.mark.parametrize("name", ["Task", "TaskResult", "Heartbeat", "TaskCancel", "BalanceResponse"])
-def test_the_hot_messages_are_written_byte_for_byte_as_capnp_does(name):
+def test_the_hot_messages_are_written_byte_for_byte_as_capnp_does(name: str) -> None:
     (message,) = (each for each in SAMPLES if type(each).__name__ == name)
     assert encode(message) == read(f"valid/{name}/full")

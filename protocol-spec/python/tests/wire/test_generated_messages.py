@@ -6,6 +6,8 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Iterator
 
 import pytest
 
@@ -18,9 +20,10 @@ needs_ruff = pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason
 
 
 @pytest.fixture(scope="module")
-def generator():
+def generator() -> Iterator[ModuleType]:
     sys.path.insert(0, str(PACKAGE / "tools"))  # where its other modules are
     location = importlib.util.spec_from_file_location("generate", PACKAGE / "tools" / "generate.py")
+    assert location is not None and location.loader is not None
     module = importlib.util.module_from_spec(location)
     sys.modules["generate"] = module  # dataclasses look their module up
     sys.path.insert(0, str(PACKAGE / "tools"))  # where its other modules are
@@ -31,13 +34,15 @@ def generator():
 
 
 @needs_ruff
-def test_the_checked_in_module_is_what_the_schema_says(generator):
+def test_the_checked_in_module_is_what_the_schema_says(generator: ModuleType) -> None:
     assert Path(os.path.abspath(m.__file__)) == generator.TARGET
     assert generator.TARGET.read_text(encoding="utf-8") == generator.generate(), "run tools/generate.py"
 
 
 @needs_ruff
-def test_check_tells_when_the_module_is_out_of_date(generator, monkeypatch, tmp_path, capsys):
+def test_check_tells_when_the_module_is_out_of_date(
+    generator: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert generator.main(["--check"]) == 0
     edited = tmp_path / "messages.py"
     edited.write_text("# edited by hand\n", encoding="utf-8")
@@ -48,7 +53,7 @@ def test_check_tells_when_the_module_is_out_of_date(generator, monkeypatch, tmp_
     assert edited.read_text(encoding="utf-8") == Path(m.__file__).read_text(encoding="utf-8")
 
 
-def test_there_is_a_class_for_every_type_of_the_schema(generator):
+def test_there_is_a_class_for_every_type_of_the_schema(generator: ModuleType) -> None:
     enums, structs, members = generator.read_schema(generator.SCHEMA)
     for enum in enums:
         assert [(each.name, each.value) for each in getattr(m, enum.name)] == enum.members
@@ -63,12 +68,12 @@ UNION = "struct Message { union { a @0 :A; b @1 :B; } }"
 TWO_STRUCTS = "struct A { x @0 :UInt8; } struct B { y @0 :Text; }"
 
 
-def read(generator, folder, text):
+def read(generator: ModuleType, folder: Path, text: str) -> Any:
     (folder / "message.capnp").write_text(f"@0xbf5147cbbecf40c1;\n{text}\n", encoding="utf-8")
     return generator.read_schema(folder)
 
 
-def test_a_small_schema_is_taken(generator, tmp_path):
+def test_a_small_schema_is_taken(generator: ModuleType, tmp_path: Path) -> None:
     _, structs, members = read(generator, tmp_path, f"{UNION} {TWO_STRUCTS}")
     assert [layout.name for layout in structs] == ["A", "B"]
     assert members == ["A", "B"]
@@ -89,6 +94,8 @@ def test_a_small_schema_is_taken(generator, tmp_path):
         (f"struct Message {{ c @2 :UInt8; union {{ a @0 :A; b @1 :B; }} }} {TWO_STRUCTS}", "nothing else"),
     ],
 )
-def test_what_the_classes_cannot_express_stops_the_generator(generator, tmp_path, text, why):
+def test_what_the_classes_cannot_express_stops_the_generator(
+    generator: ModuleType, tmp_path: Path, text: str, why: str
+) -> None:
     with pytest.raises(SystemExit, match=why):
         read(generator, tmp_path, text)

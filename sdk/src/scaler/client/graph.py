@@ -350,7 +350,7 @@ class _Builder:
         shell.check_open()
         kept = [shell.kept_object(object_id) for object_id in self._held]
         run = GraphRun(columns, payload, kept)
-        shell.hand_over(SubmitGraph(run, sorted(set(columns.dependencies)), targets))  # type: ignore[arg-type]
+        shell.hand_over(SubmitGraph(run, sorted(set(columns.dependencies)), targets))
         return futures
 
     def _check_size(self, payload_bytes: int) -> None:

@@ -30,6 +30,7 @@ from typing import (
     Sequence,
     Tuple,
     TypeVar,
+    Union,
     overload,
 )
 
@@ -44,12 +45,14 @@ from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
 from scaler.client.signatures import check_call
 from scaler.client.submission import Submission
 from scaler.values.named_functions import NamedFunction
-from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, is_plain
+from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, ObjectReference, is_plain
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
     P = ParamSpec("P")
+
+    StandIn = Union[ScalerFuture[Any], ObjectReference]
 
 R = TypeVar("R")
 
@@ -102,20 +105,18 @@ class Submitter(Submission):
     @overload
     def submit(self, fn: Callable[..., R], /, *args: Any, profiling: bool, **kwargs: Any) -> ScalerFuture[R]: ...
 
-    # A future stands for its result, which no signature of a function can say.
+    # A future stands for its result, and a reference for its object, which no signature of a function can say.
+    @overload
+    def submit(self, fn: Callable[..., R], first: StandIn, /, *args: Any, **kwargs: Any) -> ScalerFuture[R]: ...
+
     @overload
     def submit(
-        self, fn: Callable[..., R], first: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+        self, fn: Callable[..., R], first: Any, second: StandIn, /, *args: Any, **kwargs: Any
     ) -> ScalerFuture[R]: ...
 
     @overload
     def submit(
-        self, fn: Callable[..., R], first: Any, second: ScalerFuture[Any], /, *args: Any, **kwargs: Any
-    ) -> ScalerFuture[R]: ...
-
-    @overload
-    def submit(
-        self, fn: Callable[..., R], first: Any, second: Any, third: ScalerFuture[Any], /, *args: Any, **kwargs: Any
+        self, fn: Callable[..., R], first: Any, second: Any, third: StandIn, /, *args: Any, **kwargs: Any
     ) -> ScalerFuture[R]: ...
 
     @overload
@@ -198,6 +199,18 @@ class Submitter(Submission):
             submission = self.options(profiling=kwargs.pop("profiling"))
         return submit_named(submission, fn, args, kwargs)
 
+    @overload
+    def map(
+        self,
+        fn: Callable[..., Coroutine[Any, Any, R]],
+        *iterables: Iterable[Any],
+        unpack: Optional[bool] = None,
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+        progress: Optional[Wanted] = None,
+    ) -> List[R]: ...
+
+    @overload
     def map(
         self,
         fn: Callable[..., R],
@@ -206,7 +219,17 @@ class Submitter(Submission):
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
         progress: Optional[Wanted] = None,
-    ) -> List[R]:
+    ) -> List[R]: ...
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        unpack: Optional[bool] = None,
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+        progress: Optional[Wanted] = None,
+    ) -> List[Any]:
         """Like the builtin `map`, run by the cluster; returns the list of results.
 
         There is one difference. When the first item of a single iterable is exactly a `tuple`, every item is the
@@ -228,6 +251,17 @@ class Submitter(Submission):
         items, is_unpacked = calls_of_map(iterables, unpack)
         return self._map(capabilities, progress, fn, items, is_unpacked)
 
+    @overload
+    def starmap(
+        self,
+        fn: Callable[..., Coroutine[Any, Any, R]],
+        iterable: Iterable[Sequence[Any]],
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+        progress: Optional[Wanted] = None,
+    ) -> List[R]: ...
+
+    @overload
     def starmap(
         self,
         fn: Callable[..., R],
@@ -235,7 +269,16 @@ class Submitter(Submission):
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
         progress: Optional[Wanted] = None,
-    ) -> List[R]:
+    ) -> List[R]: ...
+
+    def starmap(
+        self,
+        fn: Callable[..., Any],
+        iterable: Iterable[Sequence[Any]],
+        capabilities: Optional[Mapping[str, float]] = None,
+        reserialize: bool = False,
+        progress: Optional[Wanted] = None,
+    ) -> List[Any]:
         """Run `fn(*item)` for each item; otherwise as `map`."""
         return self._map(capabilities, progress, fn, [tuple(item) for item in iterable])
 

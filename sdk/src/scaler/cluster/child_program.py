@@ -20,7 +20,7 @@ import time
 import weakref
 from math import inf
 from types import TracebackType
-from typing import Dict, List, Optional, Sequence, Type
+from typing import Dict, List, Optional, Sequence, Type, TypeVar
 
 from scaler.arguments import Duration, seconds, size_in_bytes
 from scaler.compat.arguments import accepts_earlier
@@ -30,6 +30,8 @@ from scaler.restarts import Restarts
 STOP_TIMEOUT_SECONDS = 10.0
 
 logger = logging.getLogger("scaler")
+
+Started = TypeVar("Started", bound="ChildProgram")
 
 
 class ChildProgram:
@@ -107,7 +109,7 @@ class ChildProgram:
         if self._child is not None:
             self._finalizer()
 
-    def __enter__(self) -> ChildProgram:
+    def __enter__(self: Started) -> Started:
         if self._child is None:
             self.start()
         return self

@@ -41,8 +41,9 @@ def effects_of(core: ClientCore, message: m.Member, payload: bytes = b"") -> Lis
 def test_a_task_that_ends_while_it_is_stopped_has_its_result() -> None:
     core, future = unfinished()
     core.apply([c.Cancel([future], True)])
-    ((request, _),) = core.take_effects()
-    assert isinstance(request, m.TaskCancel) and list(request.ids) == [future._task_id]
+    (sent,) = core.take_effects()
+    assert isinstance(sent, Send) and isinstance(sent.message, m.TaskCancel)
+    assert list(sent.message.ids) == [future._task_id]
     running = m.CancelOutcome.RUNNING
     assert effects_of(core, answer(future, running)) == [CancelAnswered(future, running)]
     (settled,) = effects_of(core, result(future), b"7")

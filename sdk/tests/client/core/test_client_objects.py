@@ -104,8 +104,9 @@ def test_the_scheduler_fetches_what_is_here_and_hears_what_is_not() -> None:
     request = m.ObjectRequest(id=kept.object_id, offset=0, length=3)
     assert effects_of_message(core, request) == [SendChunk(kept, request)]
     for missing in (m.ObjectRequest(id=kept.object_id, offset=4), m.ObjectRequest(id=OF_ANOTHER_PEER)):
-        ((response, _),) = effects_of_message(core, missing)
-        assert (response.id, response.status) == (missing.id, m.ObjectResponseStatus.MISSING)  # type: ignore[union-attr]
+        (sent,) = effects_of_message(core, missing)
+        assert isinstance(sent, Send) and isinstance(sent.message, m.ObjectResponse)
+        assert (sent.message.id, sent.message.status) == (missing.id, m.ObjectResponseStatus.MISSING)
 
 
 def test_a_client_that_has_ended_keeps_nothing() -> None:
@@ -125,8 +126,9 @@ def fetching(core: ClientCore) -> ScalerFuture[Any]:
     core.take_effects()
     opened = ended_large(core, future)
     core.on_result_opened(opened.object_id, opened.outcome, None)
-    ((request, _),) = core.take_effects()
-    assert isinstance(request, m.ObjectRequest) and (request.id, request.offset) == (RESULT_ID, 0)
+    (sent,) = core.take_effects()
+    assert isinstance(sent, Send) and isinstance(sent.message, m.ObjectRequest)
+    assert (sent.message.id, sent.message.offset) == (RESULT_ID, 0)
     return future
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from typing import Any
+from typing import Any, List, Tuple
 
 from scaler.client.core.client_core import ClientCore
 from scaler.client.core.effects import Failed, Send
 from scaler.client.core.handles import NOT_NUMBERED
-from scaler.client.core.outbox import ROOM_BYTES, Outbox, TaskRun
+from scaler.client.core.outbox import ROOM_BYTES, Outbox, RunAgain, TaskRun
 from scaler.values.named_functions import NamedFunction
 from scaler_protocol import messages as m
 
@@ -29,9 +29,9 @@ def renumbered(object_id: int) -> int:
 
 def test_a_whole_run_is_sent() -> None:
     run = make_run()
-    assert not run.was_sent
+    before = run.was_sent
     task, payload = run.message(renumbered)
-    assert run.was_sent
+    assert (before, run.was_sent) == (False, True)
     assert (task.ids, task.function) == (array("Q", [10, 11, 12, 13]), 1007)
     assert (task.payload_sizes, b"".join(payload)) == (array("I", [0, 1, 2, 3]), b"\1\2\2\3\3\3")
     assert task.dependency_counts == array("H", [0, 1, 0, 3])
@@ -63,8 +63,11 @@ def test_what_is_sent_again_fits_a_scheduler_that_takes_less() -> None:
     outbox.set_limits(m.Limits(maximum_message_bytes=ROOM_BYTES + 29))
     outbox.add_again(run, [10, 11, 12, 14])
 
-    sent = [again.message(lambda object_id: object_id) for again in outbox.take()]
-    assert [list(task.ids) for task, _ in sent] == [[10], [11, 12], [14]]  # type: ignore[union-attr]
+    sent: List[Tuple[Any, Any]] = []
+    for again in outbox.take():
+        assert isinstance(again, RunAgain)
+        sent.append(again.message(lambda object_id: object_id))
+    assert [list(task.ids) for task, _ in sent] == [[10], [11, 12], [14]]
     assert [sum(map(len, payload)) for _, payload in sent] == [30, 40, 20]
     assert (outbox.task_count, outbox.task_bytes) == (5 + 4, 100 + 90)
 
@@ -91,5 +94,6 @@ def test_a_task_that_may_run_once_is_not_sent_a_second_time() -> None:
     assert core.on_welcome(m.Welcome(session=2)) == 1
     lost, again = core.take_effects()
     assert isinstance(lost, Failed) and lost.futures == [sent] and "at most once" in str(lost.error)
-    assert isinstance(again, Send) and list(again.message.ids) == [unsent._task_id]  # type: ignore[union-attr]
+    assert isinstance(again, Send) and isinstance(again.message, m.Task)
+    assert list(again.message.ids) == [unsent._task_id]
     assert list(core.futures.values()) == [unsent]

@@ -43,7 +43,7 @@ class Futures:
         self.loaded_with_the_condition: List[bool] = []
         condition, loaded = self.condition, self.loaded_with_the_condition
 
-        class LoadedFuture(module.FutureWithSharedCondition):  # type: ignore[misc, name-defined]
+        class LoadedFuture(module.FutureWithSharedCondition):  # type: ignore[misc, name-defined]  # loaded
             def _loaded(self, payload: Any) -> Any:
                 loaded.append(condition._is_owned())
                 return None, ValueError(payload.decode())
@@ -85,7 +85,7 @@ class Futures:
 
 
 def watch_appends(waiters: List[Any], appended: threading.Event) -> None:
-    class Watched(type(waiters)):  # type: ignore[misc]
+    class Watched(type(waiters)):  # type: ignore[misc]  # private
         def append(self, waiter: Any) -> None:
             super().append(waiter)
             appended.set()
@@ -99,7 +99,7 @@ def check_a_future_has_these_fields_and_no_others() -> None:
 
 def check_these_are_the_states() -> None:
     states = [_base.PENDING, _base.RUNNING, _base.CANCELLED, _base.CANCELLED_AND_NOTIFIED, _base.FINISHED]
-    assert sorted(states) == sorted(_base._FUTURE_STATES)
+    assert sorted(states) == sorted(vars(_base)["_FUTURE_STATES"])
     assert Future()._state == _base.PENDING
 
 
@@ -189,7 +189,7 @@ def check_asyncio_waits_for_a_future() -> None:
     (future,) = futures.all
 
     async def run() -> bool:
-        wrapped = asyncio.wrap_future(future)
+        wrapped: asyncio.Future[Any] = asyncio.wrap_future(future)
         futures.fail(future)
         future._run_callbacks()
         try:

@@ -21,7 +21,7 @@ from scaler import ScalerFuture
 from scaler.client.shell.settling import Settling
 
 TIMEOUT_SECONDS = 30.0
-SOURCES = [str(Path(package.__file__).parents[1]) for package in (scaler, scaler_protocol)]
+SOURCES = [str(Path(str(package.__file__)).parents[1]) for package in (scaler, scaler_protocol)]
 CHECKS = Path(__file__).with_name("standard_library_checks.py")
 PRIVATE_FIELDS = {"_state", "_result", "_exception", "_waiters", "_done_callbacks", "_condition"}
 OWNER = "client/shell/future_internals.py"

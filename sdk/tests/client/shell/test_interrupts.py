@@ -11,7 +11,7 @@ import dis
 import operator
 import sys
 from types import FrameType
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 30.0
 OURS = ("scaler/client/", "scaler/blocking.py", "scaler_protocol/", "threading.py")
 
 # Where CPython looks for signals: between an instruction and the next (Python/ceval.c of each version).
-_LOOKS_AFTER = ("CALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME")
+_LOOKS_AFTER: Tuple[str, ...] = ("CALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME")
 if sys.version_info[:2] == (3, 10):
     _LOOKS_AFTER += ("POP_JUMP_IF",)
 _LOOKS_EVERYWHERE = sys.version_info < (3, 10)

@@ -25,7 +25,12 @@ def task(name: str) -> Any:
 
 def test_a_task_that_was_sent_comes_before_what_was_handed_over_meanwhile() -> None:
     sent: List[bytes] = []
-    slot, commands = slot_with(lambda data, flags: sent.append(data) or len(data)), deque([task("other")])  # type: ignore[func-returns-value]
+
+    def send(data: bytes, flags: int) -> int:
+        sent.append(data)
+        return len(data)
+
+    slot, commands = slot_with(send), deque([task("other")])
     assert slot.use(task("lone"), commands) is True
     assert slot.withdraw()
     lone, others = sort_out(list(commands), True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import Any
 
 import pytest
 
-from scaler.worker.fork_server.preload import Preload, PreloadError, parse_preload, preload
+from scaler.exceptions import PreloadError
+from scaler.worker.fork_server.preload import Preload, parse_preload, preload
 
 
 @pytest.mark.parametrize(
@@ -21,20 +23,20 @@ from scaler.worker.fork_server.preload import Preload, PreloadError, parse_prelo
         ("pkg:setup('a', -1, k=[1, 2])", Preload("pkg", "setup", ["a", -1], {"k": [1, 2]})),
     ],
 )
-def test_it_is_understood(text, expected):
+def test_it_is_understood(text: str, expected: Any) -> None:
     assert parse_preload(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a..b", "pkg:", "pkg:f(", "pkg:f(x)", "pkg:f(**{'a': 1})", "pkg:f()()"])
-def test_it_is_named_when_it_is_not_understood(text):
+def test_it_is_named_when_it_is_not_understood(text: str) -> None:
     with pytest.raises(PreloadError, match="cannot understand preload"):
         parse_preload(text)
 
 
-def test_the_function_is_called_with_its_arguments(monkeypatch):
+def test_the_function_is_called_with_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     module = types.ModuleType("module_of_a_test")
-    module.setup = lambda *args, **kwargs: calls.append((args, kwargs))  # type: ignore[attr-defined]
+    module.setup = lambda *args, **kwargs: calls.append((args, kwargs))  # type: ignore[attr-defined]  # set by hand
     monkeypatch.setitem(sys.modules, "module_of_a_test", module)
     preload(["module_of_a_test:setup('a', k=1)", "module_of_a_test:setup"])
 
@@ -42,7 +44,7 @@ def test_the_function_is_called_with_its_arguments(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["no_such_module_at_all", "sys:no_such_function", "sys:exit(3)"])
-def test_a_failure_says_which_and_why(text):
+def test_a_failure_says_which_and_why(text: str) -> None:
     with pytest.raises(PreloadError, match="failed") as caught:
         preload([text])
 

@@ -8,9 +8,11 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, List, Tuple
 
 import pytest
+from forked_processor import ForkedProcessor
 
 from scaler.exceptions import DeserializeObjectError, ResultNotSerializableError
 from scaler.values import payload as payloads
@@ -22,7 +24,7 @@ from scaler_protocol import messages as m
 # Ordinary tasks -------------------------------------------------------------------------------------------------------
 
 
-def test_outcomes_come_in_the_order_of_the_chunk(processor):
+def test_outcomes_come_in_the_order_of_the_chunk(processor: ForkedProcessor) -> None:
     function = processor.define_function(lambda x: x * 2)
     first = processor.send_calls(function, *[(i,) for i in range(500)])
 
@@ -33,7 +35,7 @@ def test_outcomes_come_in_the_order_of_the_chunk(processor):
     processor.assert_nothing_more()
 
 
-def test_arguments_of_every_form_reach_the_function(processor):
+def test_arguments_of_every_form_reach_the_function(processor: ForkedProcessor) -> None:
     def describe(*args: Any, **kwargs: Any) -> Any:
         return args, kwargs
 
@@ -47,11 +49,11 @@ def test_arguments_of_every_form_reach_the_function(processor):
 
 
 @pytest.mark.parametrize("value", [None, True, 3, 2.5, 1j, "text", b"bytes", [1, {2}], {"a": (None,)}])
-def test_results_of_every_type_come_back(processor, value):
+def test_results_of_every_type_come_back(processor: ForkedProcessor, value: Any) -> None:
     assert processor.call(lambda: value).value == value
 
 
-def test_the_processor_measures_how_long_it_was_busy(processor):
+def test_the_processor_measures_how_long_it_was_busy(processor: ForkedProcessor) -> None:
     function = processor.define_function(time.sleep)
     processor.send_calls(function, (0.01,))
 
@@ -63,7 +65,7 @@ def test_the_processor_measures_how_long_it_was_busy(processor):
 # Failures -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_exception_of_the_function_is_its_outcome_and_the_others_run(processor):
+def test_an_exception_of_the_function_is_its_outcome_and_the_others_run(processor: ForkedProcessor) -> None:
     function = processor.define_function(lambda x: 1 // x)
     processor.send_calls(function, (1,), (0,), (-1,))
 
@@ -78,7 +80,7 @@ def test_an_exception_of_the_function_is_its_outcome_and_the_others_run(processo
     assert isinstance(bad.exception, ZeroDivisionError)
 
 
-def test_a_function_that_does_not_load_fails_each_of_its_tasks(processor):
+def test_a_function_that_does_not_load_fails_each_of_its_tasks(processor: ForkedProcessor) -> None:
     function = processor.define(b"\x80\x05this is no pickle", m.ObjectKind.FUNCTION)
     processor.send_calls(function, (1,), (2,))
     processor.send_calls(function, (3,))
@@ -90,7 +92,7 @@ def test_a_function_that_does_not_load_fails_each_of_its_tasks(processor):
     processor.assert_nothing_more()
 
 
-def test_a_function_that_does_not_load_is_tried_once(processor, tmp_path):
+def test_a_function_that_does_not_load_is_tried_once(processor: ForkedProcessor, tmp_path: Path) -> None:
     def load(path: str) -> None:
         with open(path, "a") as file:
             file.write("tried\n")
@@ -108,7 +110,7 @@ def test_a_function_that_does_not_load_is_tried_once(processor, tmp_path):
     assert (tmp_path / "tries").read_text() == "tried\n"
 
 
-def test_arguments_that_do_not_load_fail_their_task_only(processor):
+def test_arguments_that_do_not_load_fail_their_task_only(processor: ForkedProcessor) -> None:
     function = processor.define_function(lambda x: x)
     processor.send_payloads(
         function, [pickle.dumps((1,), 5), b"\x80\x05garbage", b"\xffgarbage", pickle.dumps((2,), 5)]
@@ -120,7 +122,7 @@ def test_arguments_that_do_not_load_fail_their_task_only(processor):
     assert bad.failure.kind == worse.failure.kind == m.FailureKind.ARGUMENT_NOT_LOADED
 
 
-def test_a_result_that_cannot_be_pickled_fails_its_task(processor):
+def test_a_result_that_cannot_be_pickled_fails_its_task(processor: ForkedProcessor) -> None:
     class Stubborn:
         def __reduce__(self) -> Any:
             raise TypeError("it will not be pickled")
@@ -132,7 +134,7 @@ def test_a_result_that_cannot_be_pickled_fails_its_task(processor):
     assert isinstance(outcome.exception, ResultNotSerializableError)
 
 
-def test_an_exception_that_cannot_be_pickled_is_described(processor):
+def test_an_exception_that_cannot_be_pickled_is_described(processor: ForkedProcessor) -> None:
     def fail() -> None:
         LockedError = type("LockedError", (RuntimeError,), {"lock": threading.Lock()})
         raise LockedError("its class holds a lock")
@@ -144,7 +146,7 @@ def test_an_exception_that_cannot_be_pickled_is_described(processor):
     assert "LockedError" in outcome.failure.traceback
 
 
-def test_an_exception_too_large_to_travel_inline_is_shortened(processor):
+def test_an_exception_too_large_to_travel_inline_is_shortened(processor: ForkedProcessor) -> None:
     def fail() -> None:
         raise ValueError("x" * 100_000)
 
@@ -156,7 +158,7 @@ def test_an_exception_too_large_to_travel_inline_is_shortened(processor):
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_what_would_end_a_process_ends_the_task_only(processor, error):
+def test_what_would_end_a_process_ends_the_task_only(processor: ForkedProcessor, error: BaseException) -> None:
     def fail() -> None:
         raise error
 
@@ -166,7 +168,7 @@ def test_what_would_end_a_process_ends_the_task_only(processor, error):
     processor.assert_nothing_more()
 
 
-def test_endless_recursion_ends_the_task_only(processor):
+def test_endless_recursion_ends_the_task_only(processor: ForkedProcessor) -> None:
     def recurse() -> Any:
         return recurse()
 
@@ -174,7 +176,7 @@ def test_endless_recursion_ends_the_task_only(processor):
     processor.assert_nothing_more()
 
 
-def test_the_attempt_is_part_of_the_failure(processor):
+def test_the_attempt_is_part_of_the_failure(processor: ForkedProcessor) -> None:
     function = processor.define_function(lambda: 1 // 0)
     processor.send_payloads(function, [b""], attempt=3)
 
@@ -184,7 +186,9 @@ def test_the_attempt_is_part_of_the_failure(processor):
 # Ends -----------------------------------------------------------------------------------------------------------------
 
 
-def test_exiting_hard_ends_the_processor_and_the_page_names_the_task(processor, finished_bit):
+def test_exiting_hard_ends_the_processor_and_the_page_names_the_task(
+    processor: ForkedProcessor, finished_bit: int
+) -> None:
     def step(exits: bool) -> None:
         if exits:
             os._exit(5)
@@ -200,7 +204,9 @@ def test_exiting_hard_ends_the_processor_and_the_page_names_the_task(processor, 
     assert not processor.progress[0] & finished_bit
 
 
-def test_a_function_that_ends_the_processor_when_it_is_loaded_is_that_of_the_task_on_the_page(processor):
+def test_a_function_that_ends_the_processor_when_it_is_loaded_is_that_of_the_task_on_the_page(
+    processor: ForkedProcessor,
+) -> None:
     class Function:
         def __reduce__(self) -> Any:
             return os._exit, (5,)
@@ -213,7 +219,7 @@ def test_a_function_that_ends_the_processor_when_it_is_loaded_is_that_of_the_tas
     assert processor.progress[0] == first | LOADING
 
 
-def test_a_killed_idle_processor_had_finished_its_task(processor, finished_bit):
+def test_a_killed_idle_processor_had_finished_its_task(processor: ForkedProcessor, finished_bit: int) -> None:
     assert processor.call(lambda: 1).value == 1
     os.kill(processor.process_id, signal.SIGKILL)
 
@@ -222,14 +228,14 @@ def test_a_killed_idle_processor_had_finished_its_task(processor, finished_bit):
     assert processor.progress[0] == 1 | finished_bit
 
 
-def test_the_processor_ends_with_its_agent(processor):
+def test_the_processor_ends_with_its_agent(processor: ForkedProcessor) -> None:
     assert processor.call(lambda: 1).value == 1
     processor.stream.close()
 
     assert processor.wait_for_end() == 0
 
 
-def test_the_processor_ends_when_told(processor):
+def test_the_processor_ends_when_told(processor: ForkedProcessor) -> None:
     processor.send(frames.signal_frame(FrameKind.STOP))
 
     assert processor.receive() is None
@@ -239,17 +245,18 @@ def test_the_processor_ends_when_told(processor):
 # What a task may ask for ----------------------------------------------------------------------------------------------
 
 
-def test_profiling_measures_each_task(processor):
+def test_profiling_measures_each_task(processor: ForkedProcessor) -> None:
     def work(size: int) -> int:
         return len(bytearray(size))
 
     function = processor.define_function(work)
     processor.send_calls(function, (64 << 20,), (10,), flags=TasksFlag.PROFILING)
 
-    measured = []
+    measured: List[Tuple[int, ...]] = []
     while len(measured) < 2:
         results, _ = processor.receive_results()
-        measured += list(zip(*results.profiles))
+        assert results.profiles is not None
+        measured += zip(*results.profiles)
     (duration, cpu_time, peak), (_, _, small_peak) = measured
 
     assert duration > 0
@@ -258,7 +265,7 @@ def test_profiling_measures_each_task(processor):
     assert small_peak < 30 << 20
 
 
-def test_what_a_task_prints_is_sent_with_its_position(processor):
+def test_what_a_task_prints_is_sent_with_its_position(processor: ForkedProcessor) -> None:
     def talk(word: str) -> str:
         print(word)
         print("no end of line", end="")
@@ -279,7 +286,7 @@ def test_what_a_task_prints_is_sent_with_its_position(processor):
     ]
 
 
-def test_much_that_a_task_prints_at_once_is_sent_in_pieces(processor):
+def test_much_that_a_task_prints_at_once_is_sent_in_pieces(processor: ForkedProcessor) -> None:
     text = "".join(map(str, range(50_000)))
     function = processor.define_function(print)
     first = processor.send_calls(function, (text,), flags=TasksFlag.STREAM_OUTPUT)
@@ -290,7 +297,7 @@ def test_much_that_a_task_prints_at_once_is_sent_in_pieces(processor):
     assert "".join(piece for _, _, piece in processor.logs) == text + "\n"
 
 
-def test_a_child_that_user_code_forked_leaves_the_socket_alone(processor):
+def test_a_child_that_user_code_forked_leaves_the_socket_alone(processor: ForkedProcessor) -> None:
     def fork(really: bool) -> str:
         if really and os.fork() == 0:
             return "from the child"
@@ -303,17 +310,17 @@ def test_a_child_that_user_code_forked_leaves_the_socket_alone(processor):
     processor.assert_nothing_more()
 
 
-def test_garbage_is_collected_on_request(processor):
+def test_garbage_is_collected_on_request(processor: ForkedProcessor) -> None:
     def make_cycle() -> None:
         import gc
 
         class Node:
             def __del__(self) -> None:
-                sys.collected = True  # type: ignore[attr-defined]
+                sys.collected = True  # type: ignore[attr-defined]  # set by hand
 
         gc.disable()
         node = Node()
-        node.itself = node  # type: ignore[attr-defined]
+        node.itself = node  # type: ignore[attr-defined]  # set by hand
 
     def was_collected() -> bool:
         return hasattr(sys, "collected")

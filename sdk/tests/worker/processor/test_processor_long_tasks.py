@@ -8,7 +8,10 @@ import socket
 import threading
 import time
 from array import array
-from typing import Any
+from typing import Any, List
+
+import pytest
+from forked_processor import ForkedProcessor
 
 from scaler import blocking
 from scaler.worker import frames
@@ -33,7 +36,9 @@ def waits_at(gate: int) -> Any:
     return step
 
 
-def test_a_long_task_gives_back_the_tasks_behind_it_and_holds_back_no_result(watched_processor):
+def test_a_long_task_gives_back_the_tasks_behind_it_and_holds_back_no_result(
+    watched_processor: ForkedProcessor,
+) -> None:
     function = watched_processor.define_function(waits_at(watched_processor.gate_reader))
     first = watched_processor.send_calls(function, (False,), (False,), (True,), (False,), (False,))
 
@@ -48,13 +53,15 @@ def test_a_long_task_gives_back_the_tasks_behind_it_and_holds_back_no_result(wat
     watched_processor.assert_nothing_more()
 
 
-def test_what_comes_after_the_agent_has_settled_is_not_given_back():
+def test_what_comes_after_the_agent_has_settled_is_not_given_back() -> None:
     agent_end, processor_end = socket.socketpair()
     processor = Processor(processor_end, memoryview(array("Q", [0])), ProcessorSettings())
     processor._give_back([])
     for first in (1, 2):
-        columns = {"ids": array("Q", [first]), "sizes": array("I", [0]), "payload": b""}
-        chunk = frames.tasks_frame(function=1, first_position=first, client=3, attempt=1, flags=0, **columns)
+        ids, sizes = array("Q", [first]), array("I", [0])
+        chunk = frames.tasks_frame(
+            function=1, first_position=first, client=3, attempt=1, flags=0, ids=ids, sizes=sizes, payload=b""
+        )
         agent_end.sendall(frames.join(chunk))
         agent_end.sendall(frames.join(frames.signal_frame(FrameKind.SETTLED)) if first == 1 else b"")
 
@@ -65,7 +72,7 @@ def test_what_comes_after_the_agent_has_settled_is_not_given_back():
     processor_end.close()
 
 
-def test_a_long_task_gives_back_the_chunk_queued_behind_its_own(watched_processor):
+def test_a_long_task_gives_back_the_chunk_queued_behind_its_own(watched_processor: ForkedProcessor) -> None:
     function = watched_processor.define_function(waits_at(watched_processor.gate_reader))
     first = watched_processor.send_calls(function, (True,), (False,))
     second = watched_processor.send_calls(function, (False,), (False,), (False,))
@@ -80,7 +87,7 @@ def test_a_long_task_gives_back_the_chunk_queued_behind_its_own(watched_processo
     watched_processor.assert_nothing_more()
 
 
-def test_what_arrives_before_all_is_settled_is_given_back_too(watched_processor):
+def test_what_arrives_before_all_is_settled_is_given_back_too(watched_processor: ForkedProcessor) -> None:
     function = watched_processor.define_function(waits_at(watched_processor.gate_reader))
     first = watched_processor.send_calls(function, (True,), (False,))
     assert watched_processor.given_back() == [(first + 1, 1)]
@@ -97,7 +104,9 @@ def test_what_arrives_before_all_is_settled_is_given_back_too(watched_processor)
     assert watched_processor.outcome().value == "late"
 
 
-def test_the_watchdog_does_not_take_a_pause_between_two_tasks_for_the_end(monkeypatch, finished_bit):
+def test_the_watchdog_does_not_take_a_pause_between_two_tasks_for_the_end(
+    monkeypatch: pytest.MonkeyPatch, finished_bit: int
+) -> None:
     class Page:
         """A progress page that says at the first looks that a task has ended, and then that the next one runs."""
 
@@ -110,7 +119,8 @@ def test_the_watchdog_does_not_take_a_pause_between_two_tasks_for_the_end(monkey
     monkeypatch.setattr(processor_module, "LOOK_INTERVAL_SECONDS", 0)
     agent_end, processor_end = socket.socketpair()
     with agent_end, processor_end:
-        processor = Processor(processor_end, Page(), ProcessorSettings())
+        page: Any = Page()
+        processor = Processor(processor_end, page, ProcessorSettings())
         ids, sizes = array("Q", [11, 12, 13]), array("I", [0, 0, 0])
         buffers = frames.tasks_frame(
             function=1, first_position=1, client=1, attempt=1, flags=0, ids=ids, sizes=sizes, payload=b""
@@ -125,10 +135,11 @@ def test_the_watchdog_does_not_take_a_pause_between_two_tasks_for_the_end(monkey
         reader = FrameReader(agent_end)
         reader.fill()
         frame = reader.next()
+        assert frame is not None
         assert (frame.kind, frames.parse_given_back(frame.body)) == (FrameKind.GIVEN_BACK, [(3, 1)])
 
 
-def test_a_chunk_of_one_task_is_not_watched(watched_processor):
+def test_a_chunk_of_one_task_is_not_watched(watched_processor: ForkedProcessor) -> None:
     function = watched_processor.define_function(time.sleep)
     watched_processor.send_calls(function, (0.5,))
 
@@ -136,7 +147,7 @@ def test_a_chunk_of_one_task_is_not_watched(watched_processor):
     watched_processor.assert_nothing_more()
 
 
-def test_each_task_is_either_run_or_given_back(watched_processor):
+def test_each_task_is_either_run_or_given_back(watched_processor: ForkedProcessor) -> None:
     pause = random.Random(7)
     pauses = [[pause.choice([0, 0, 0, 0, 0.05, 0.2]) for _ in range(20)] for _ in range(8)]
     function = watched_processor.define_function(time.sleep)
@@ -145,9 +156,10 @@ def test_each_task_is_either_run_or_given_back(watched_processor):
         first = watched_processor.send_calls(function, *[(seconds,) for seconds in chunk])
         expected |= set(range(first, first + len(chunk)))
 
-    seen = []
+    seen: List[int] = []
     while len(seen) < len(expected):
         frame = watched_processor.receive()
+        assert frame is not None, "the processor has ended"
         if frame.kind == FrameKind.RESULTS:
             results = frames.parse_results(frame.flags, frame.body)
             seen += range(results.first_position, results.first_position + len(results.sizes))
@@ -161,7 +173,7 @@ def test_each_task_is_either_run_or_given_back(watched_processor):
     watched_processor.assert_nothing_more()
 
 
-def test_a_task_about_to_wait_for_others_frees_everything_at_once(processor):
+def test_a_task_about_to_wait_for_others_frees_everything_at_once(processor: ForkedProcessor) -> None:
     def wait_for_others(waits: bool) -> Any:
         if waits:
             with blocking.announced(), blocking.announced():
@@ -181,7 +193,7 @@ def test_a_task_about_to_wait_for_others_frees_everything_at_once(processor):
     processor.assert_nothing_more()
 
 
-def test_a_lone_task_about_to_wait_says_so_and_takes_its_slot_back(processor):
+def test_a_lone_task_about_to_wait_says_so_and_takes_its_slot_back(processor: ForkedProcessor) -> None:
     def wait_for_others() -> str:
         with blocking.announced():
             os.read(gate, 1)
@@ -198,7 +210,7 @@ def test_a_lone_task_about_to_wait_says_so_and_takes_its_slot_back(processor):
     processor.assert_nothing_more()
 
 
-def test_threads_that_a_task_left_waiting_do_not_keep_its_slot(processor):
+def test_threads_that_a_task_left_waiting_do_not_keep_its_slot(processor: ForkedProcessor) -> None:
     def leave_thread() -> None:
         def wait() -> None:
             with blocking.announced():

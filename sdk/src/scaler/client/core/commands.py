@@ -6,7 +6,7 @@ submission; everything else has a name.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.client.core.deferring import DeferredTask
 from scaler.client.core.handles import Asker, TaskHandle
@@ -54,7 +54,7 @@ class SubmitGraph(NamedTuple):
 
     run: GraphRun
     dependencies: Sequence[int]
-    targets: Dict[int, TaskHandle]
+    targets: Mapping[int, TaskHandle]
 
 
 class SubmitDeferred(NamedTuple):

@@ -124,10 +124,12 @@ class FutureWithSharedCondition(_Future[R]):
     def __init__(self) -> None:
         pass
 
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        condition: threading.Condition = self._client._shell.condition
-        return condition
+    if not TYPE_CHECKING:  # for type checkers it stays an attribute of the base class: `as_completed` requires one
+
+        @property
+        def _condition(self) -> threading.Condition:
+            condition: threading.Condition = self._client._shell.condition
+            return condition
 
     def done(self) -> bool:
         """Whether the outcome is known."""

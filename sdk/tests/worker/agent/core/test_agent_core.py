@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from agent_core_bench import CHUNK, FUNCTION, Agent
 
@@ -16,7 +18,7 @@ DRAINING = m.DisconnectRequest(reason=m.DisconnectReason.DRAINING)
 OBJECT = 1 << 40 | 2
 
 
-def agent_with_tasks(*ids: int, **settings: object) -> Agent:
+def agent_with_tasks(*ids: int, **settings: Any) -> Agent:
     """An agent in a session, whose first task runs."""
     agent = Agent(**settings)
     agent.create_function()
@@ -28,7 +30,7 @@ def agent_with_tasks(*ids: int, **settings: object) -> Agent:
 # Beginning ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_says_hello_when_it_is_connected_and_a_heartbeat_when_it_is_welcome():
+def test_it_says_hello_when_it_is_connected_and_a_heartbeat_when_it_is_welcome() -> None:
     agent = Agent(session=0, slots=3, names=("compute",))
     assert agent.sent == []
     agent.connect()
@@ -43,7 +45,7 @@ def test_it_says_hello_when_it_is_connected_and_a_heartbeat_when_it_is_welcome()
     assert agent.sent == []
 
 
-def test_a_task_runs_and_its_outcome_is_sent():
+def test_a_task_runs_and_its_outcome_is_sent() -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.finish(number, chunk)
@@ -52,7 +54,7 @@ def test_a_task_runs_and_its_outcome_is_sent():
     assert agent.sent == []
 
 
-def test_messages_right_behind_the_welcome_wait_until_it_is_known_where_objects_are():
+def test_messages_right_behind_the_welcome_wait_until_it_is_known_where_objects_are() -> None:
     agent = Agent(session=0)
     agent.connect()
     agent.answers_files = False
@@ -69,7 +71,7 @@ def test_messages_right_behind_the_welcome_wait_until_it_is_known_where_objects_
     assert len(agent.take(m.Heartbeat)) == 1
 
 
-def test_it_comes_back_ever_more_slowly_and_gives_up_in_the_end():
+def test_it_comes_back_ever_more_slowly_and_gives_up_in_the_end() -> None:
     agent = Agent(session=0, death_timeout_seconds=60)
     attempts = 0
     while agent.exit_code is None:
@@ -89,7 +91,7 @@ def test_it_comes_back_ever_more_slowly_and_gives_up_in_the_end():
 # Sessions that end ----------------------------------------------------------------------------------------------------
 
 
-def test_a_session_lost_while_objects_are_opened_is_followed_by_another():
+def test_a_session_lost_while_objects_are_opened_is_followed_by_another() -> None:
     agent = Agent(session=0)
     agent.answers_files = False
     agent.connect()
@@ -102,7 +104,7 @@ def test_a_session_lost_while_objects_are_opened_is_followed_by_another():
     assert [type(message) for message, _ in agent.sent][-1] is m.Hello
 
 
-def test_a_session_lost_in_the_middle_of_tasks_takes_them_along():
+def test_a_session_lost_in_the_middle_of_tasks_takes_them_along() -> None:
     agent = agent_with_tasks(10, 11, 12)
     [(number, chunk)] = agent.dealt()
     agent.start(number, chunk)
@@ -126,7 +128,7 @@ def test_a_session_lost_in_the_middle_of_tasks_takes_them_along():
     assert agent.outcomes() == {20: SUCCESS}
 
 
-def test_outcomes_that_were_not_sent_when_the_session_ended_never_are():
+def test_outcomes_that_were_not_sent_when_the_session_ended_never_are() -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.core.on_frames(number, [agent.result(chunk)])
@@ -139,7 +141,7 @@ def test_outcomes_that_were_not_sent_when_the_session_ended_never_are():
     assert agent.outcomes() == {}
 
 
-def test_answers_that_were_not_sent_when_the_session_ended_never_are():
+def test_answers_that_were_not_sent_when_the_session_ended_never_are() -> None:
     agent = agent_with_tasks(10)
     agent.core.on_message(m.BalanceRequest(request_id=1, count=1), b"", agent.now)
     agent.core.on_disconnected("connection reset by peer", agent.now)  # in the same turn
@@ -148,7 +150,7 @@ def test_answers_that_were_not_sent_when_the_session_ended_never_are():
     assert agent.sent == []
 
 
-def test_a_large_result_of_a_session_that_has_ended_is_removed():
+def test_a_large_result_of_a_session_that_has_ended_is_removed() -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.answers_files = False
@@ -161,7 +163,7 @@ def test_a_large_result_of_a_session_that_has_ended_is_removed():
     assert agent.take(m.ObjectInstruction) == []
 
 
-def test_a_scheduler_that_has_forgotten_the_worker_is_greeted_again():
+def test_a_scheduler_that_has_forgotten_the_worker_is_greeted_again() -> None:
     agent = agent_with_tasks(10)
     agent.receive(m.Refusal(reason=m.RefusalReason.NOT_GREETED))
     agent.wait(1)
@@ -170,7 +172,7 @@ def test_a_scheduler_that_has_forgotten_the_worker_is_greeted_again():
     assert agent.take(m.Hello)[0].previous_session == 5
 
 
-def test_messages_that_contradict_each_other_end_the_session():
+def test_messages_that_contradict_each_other_end_the_session() -> None:
     agent = agent_with_tasks(10)
     agent.receive(m.Task(ids=[11], payload_sizes=[5], function=FUNCTION), b"four")
 
@@ -178,16 +180,16 @@ def test_messages_that_contradict_each_other_end_the_session():
     assert any("contradict each other" in text for text in agent.logs)
 
 
-def test_a_silent_scheduler_is_left():
+def test_a_silent_scheduler_is_left() -> None:
     agent = agent_with_tasks(10)
     agent.wait(59)
-    assert not agent.is_disconnected
+    before = agent.is_disconnected
     agent.wait(2)
-    assert agent.is_disconnected
+    assert (before, agent.is_disconnected) == (False, True)
     assert agent.core.tasks.is_empty
 
 
-def test_a_refused_worker_ends_with_the_reason():
+def test_a_refused_worker_ends_with_the_reason() -> None:
     agent = Agent(session=0)
     agent.connect()
     agent.receive(m.Refusal(reason=m.RefusalReason.VERSION_MISMATCH, message="this is version 9"))
@@ -199,7 +201,7 @@ def test_a_refused_worker_ends_with_the_reason():
 # Draining and leaving -------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_drains_finishes_what_runs_and_gives_the_rest_back():
+def test_a_worker_that_drains_finishes_what_runs_and_gives_the_rest_back() -> None:
     agent = agent_with_tasks(10, 11, 12)
     [(number, chunk)] = agent.dealt()
     agent.receive(DRAINING)
@@ -211,7 +213,7 @@ def test_a_worker_that_drains_finishes_what_runs_and_gives_the_rest_back():
     assert agent.exit_code == exit_codes.EXIT_OK
 
 
-def test_a_worker_that_drains_waits_until_its_large_result_was_fetched():
+def test_a_worker_that_drains_waits_until_its_large_result_was_fetched() -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.receive(DRAINING)
@@ -224,7 +226,7 @@ def test_a_worker_that_drains_waits_until_its_large_result_was_fetched():
     assert agent.exit_code == exit_codes.EXIT_OK
 
 
-def test_a_worker_that_loses_its_scheduler_while_it_drains_ends():
+def test_a_worker_that_loses_its_scheduler_while_it_drains_ends() -> None:
     agent = agent_with_tasks(10)
     agent.receive(DRAINING)
     agent.lose_connection()
@@ -233,7 +235,7 @@ def test_a_worker_that_loses_its_scheduler_while_it_drains_ends():
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_a_worker_that_is_told_to_stop_says_goodbye(is_answered: bool):
+def test_a_worker_that_is_told_to_stop_says_goodbye(is_answered: bool) -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.core.on_stop_requested("asked to stop by SIGTERM", agent.now)
@@ -243,18 +245,18 @@ def test_a_worker_that_is_told_to_stop_says_goodbye(is_answered: bool):
     assert (goodbye.reason, goodbye.message) == (m.DisconnectReason.LEAVING, "asked to stop by SIGTERM")
     agent.core.on_frames(number, [agent.result(chunk)])
     agent.send_tasks(11)
-    assert agent.exit_code is None
+    before = agent.exit_code
 
     if is_answered:
         agent.receive(m.DisconnectResponse())
     else:
         agent.wait(LEAVE_TIMEOUT_SECONDS)
 
-    assert agent.exit_code == exit_codes.EXIT_OK
+    assert (before, agent.exit_code) == (None, exit_codes.EXIT_OK)
     assert agent.sent == []
 
 
-def test_a_worker_that_is_told_to_stop_twice_ends_at_once():
+def test_a_worker_that_is_told_to_stop_twice_ends_at_once() -> None:
     agent = agent_with_tasks(10)
     for _ in range(2):
         agent.core.on_stop_requested("asked to stop by SIGTERM", agent.now)
@@ -263,7 +265,7 @@ def test_a_worker_that_is_told_to_stop_twice_ends_at_once():
     assert agent.exit_code == exit_codes.EXIT_OK
 
 
-def test_a_worker_that_is_told_to_stop_before_it_was_connected_ends_at_once():
+def test_a_worker_that_is_told_to_stop_before_it_was_connected_ends_at_once() -> None:
     agent = Agent(session=0)
     agent.core.on_stop_requested("asked to stop by SIGTERM", agent.now)
     agent.turn()
@@ -272,7 +274,7 @@ def test_a_worker_that_is_told_to_stop_before_it_was_connected_ends_at_once():
     assert agent.sent == []
 
 
-def test_a_worker_without_its_fork_server_leaves_with_an_error():
+def test_a_worker_without_its_fork_server_leaves_with_an_error() -> None:
     agent = agent_with_tasks(10)
     agent.core.on_fork_server_ended(agent.now)
     agent.turn()
@@ -281,7 +283,7 @@ def test_a_worker_without_its_fork_server_leaves_with_an_error():
     assert agent.exit_code == exit_codes.EXIT_ERROR
 
 
-def test_a_scheduler_that_shuts_its_workers_down_is_answered():
+def test_a_scheduler_that_shuts_its_workers_down_is_answered() -> None:
     agent = agent_with_tasks(10)
     agent.receive(m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message="the show is over"))
 
@@ -304,7 +306,7 @@ def fetching_agent(size: int) -> Agent:
     return agent
 
 
-def test_a_task_runs_when_its_object_is_on_disk():
+def test_a_task_runs_when_its_object_is_on_disk() -> None:
     agent = fetching_agent(2 * CHUNK)
     assert agent.dealt() == []
     [request] = agent.take(m.ObjectRequest)
@@ -314,7 +316,7 @@ def test_a_task_runs_when_its_object_is_on_disk():
     assert len(agent.files[f"/own/{OBJECT:016x}"]) == 2 * CHUNK
 
 
-def test_a_disk_that_is_full_while_an_object_is_written_loses_the_tasks_that_need_it():
+def test_a_disk_that_is_full_while_an_object_is_written_loses_the_tasks_that_need_it() -> None:
     agent = fetching_agent(3 * CHUNK)
     agent.disk_is_full = True
     for request in agent.take(m.ObjectRequest):
@@ -329,7 +331,7 @@ def test_a_disk_that_is_full_while_an_object_is_written_loses_the_tasks_that_nee
     assert agent.outcomes() == {11: SUCCESS}
 
 
-def test_an_object_deleted_while_it_is_written_is_removed_and_its_tasks_are_lost():
+def test_an_object_deleted_while_it_is_written_is_removed_and_its_tasks_are_lost() -> None:
     agent = fetching_agent(2 * CHUNK)
     agent.answers_files = False
     [request] = agent.take(m.ObjectRequest)
@@ -341,7 +343,7 @@ def test_an_object_deleted_while_it_is_written_is_removed_and_its_tasks_are_lost
     assert agent.files == {}
 
 
-def test_a_large_result_whose_file_is_gone_loses_its_task():
+def test_a_large_result_whose_file_is_gone_loses_its_task() -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.answers_files = False
@@ -356,7 +358,7 @@ def test_a_large_result_whose_file_is_gone_loses_its_task():
 # Processors -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_processor_that_dies_with_results_on_their_way_loses_none_of_them():
+def test_a_processor_that_dies_with_results_on_their_way_loses_none_of_them() -> None:
     agent = agent_with_tasks(10, 11)
     [(number, chunk)] = agent.dealt()
     agent.answers_files = False
@@ -376,7 +378,7 @@ def test_a_processor_that_dies_with_results_on_their_way_loses_none_of_them():
     assert agent.core.tasks.is_empty
 
 
-def test_a_processor_that_talks_nonsense_is_replaced_and_its_task_lost():
+def test_a_processor_that_talks_nonsense_is_replaced_and_its_task_lost() -> None:
     agent = agent_with_tasks(10)
     [(number, chunk)] = agent.dealt()
     agent.start(number, chunk)
@@ -387,7 +389,7 @@ def test_a_processor_that_talks_nonsense_is_replaced_and_its_task_lost():
     assert len(agent.processors) == 1
 
 
-def test_news_of_slots_leave_with_a_heartbeat_of_their_own():
+def test_news_of_slots_leave_with_a_heartbeat_of_their_own() -> None:
     agent = agent_with_tasks(10)
     [(number, _)] = agent.dealt()
     agent.core.on_frames(number, [Frame(FrameKind.BLOCKED, 0, b"")])
@@ -399,7 +401,7 @@ def test_news_of_slots_leave_with_a_heartbeat_of_their_own():
     assert ImportModule("scaler.client") in agent.performed
 
 
-def test_what_is_not_for_workers_is_ignored():
+def test_what_is_not_for_workers_is_ignored() -> None:
     agent = agent_with_tasks(10)
     agent.receive(m.TaskCancelConfirm())
 

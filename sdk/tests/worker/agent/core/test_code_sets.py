@@ -226,6 +226,11 @@ def bench_with_code(slots: int = 1) -> Bench:
     return bench
 
 
+def keys(bench: Bench) -> Keys:
+    assert isinstance(bench.flow._code, Keys)
+    return bench.flow._code
+
+
 def run_alone(bench: Bench, instance: int, function: int) -> int:
     """Send a task, finish it, and return the processor that ran it."""
     bench.send_tasks([instance], function=function)
@@ -251,7 +256,7 @@ def test_a_processor_is_told_its_code_before_its_first_task_and_once() -> None:
 
     bench.flow.on_processor_died(number, "was ended by signal 9 (SIGKILL)", bench.now)
     bench.turn()
-    assert bench.flow._code.in_use == set()
+    assert keys(bench).in_use == set()
 
 
 def test_processors_are_bounded_however_many_kinds_of_code_there_are() -> None:
@@ -289,11 +294,11 @@ def test_processors_with_other_code_end_when_they_have_been_idle_for_long() -> N
 
 def test_tasks_wait_for_the_code_of_their_function() -> None:
     bench = bench_with_code()
-    bench.flow._code.absent = {55}
+    keys(bench).absent = {55}
     bench.send_tasks([10, 11], function=100)
     assert bench.dealt() == [] and bench.objects.fetched == [55]
 
-    bench.flow._code.absent = set()
+    keys(bench).absent = set()
     bench.flow.on_object_available(55)
     bench.turn()
     assert bench.dealt_ids() == [[10]]
@@ -301,7 +306,7 @@ def test_tasks_wait_for_the_code_of_their_function() -> None:
 
 def test_tasks_fail_whose_code_cannot_be_had_or_has_gone() -> None:
     bench = bench_with_code()
-    bench.flow._code.absent = {55}
+    keys(bench).absent = {55}
     bench.send_tasks([10], function=100)
     bench.flow.on_object_missing(55)
     bench.turn()

@@ -1,9 +1,9 @@
-"""Events that come when nobody waits for them any more, and what else happens seldom at an agent's core."""
+"""Events that come when nothing waits for them any more, and what else happens seldom at an agent's core."""
 
 from __future__ import annotations
 
 from array import array
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 from agent_core_bench import CHUNK, FUNCTION, Agent
@@ -15,9 +15,9 @@ from scaler.values.code_notes import NO_CODE, CodeNote, add_note
 from scaler.values.payload import join
 from scaler.worker import exit_codes, frames
 from scaler.worker.agent.core.effects import ReadNote, RemoveFiles, RemoveLeftovers, UnpackCode
-from scaler.worker.agent.core.processor_pool import MAXIMUM_PROCESSORS
 from scaler.worker.agent.core.task_durations import MAXIMUM_FUNCTIONS, TaskDurations
 from scaler.worker.frames import Frame, FrameKind
+from scaler.worker.progress import MAXIMUM_PROCESSORS
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -132,7 +132,11 @@ def agent_with_code() -> Agent:
     add_note(parts, CodeNote("key", ((ARCHIVE_NUMBER, DIGEST),), {}))
     content = join(parts)
     for object_id, data in ((FUNCTION, bytes(content)), (ARCHIVE, b"zip")):
-        columns = {"ids": [object_id], "sizes": [len(data)], "storages": bytes([m.ObjectStorage.INLINE])}
+        columns: Dict[str, Any] = {
+            "ids": [object_id],
+            "sizes": [len(data)],
+            "storages": bytes([m.ObjectStorage.INLINE]),
+        }
         agent.receive(m.ObjectInstruction(action=m.ObjectAction.CREATE, **columns), data)
     agent.send_tasks(10)
     return agent
@@ -161,7 +165,7 @@ def test_a_task_whose_code_cannot_be_unpacked_is_lost() -> None:
 
 def test_a_large_function_waits_until_its_note_is_read() -> None:
     agent = Agent(is_shared=True)
-    columns = {"ids": [FUNCTION], "sizes": [1 << 20], "storages": bytes([m.ObjectStorage.SHARED])}
+    columns: Dict[str, Any] = {"ids": [FUNCTION], "sizes": [1 << 20], "storages": bytes([m.ObjectStorage.SHARED])}
     agent.receive(m.ObjectInstruction(action=m.ObjectAction.CREATE, kinds=bytes([m.ObjectKind.FUNCTION]), **columns))
     agent.send_tasks(10)
     assert [each.function for each in agent.performed if isinstance(each, ReadNote)] == [FUNCTION]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 from scaler.worker.agent.core.result_messages import ENTRY_BYTES, ResultMessages
 
 
-def filled(outbox, first, count, size, **columns):
+def filled(outbox: ResultMessages, first: int, count: int, size: int, **columns: Any) -> None:
     ids, sizes = array("Q", range(first, first + count)), array("I", [size]) * count
     outbox.add("json", ids, sizes, bytes(size * count), **columns)
 
 
-def test_outcomes_that_fit_share_a_message():
+def test_outcomes_that_fit_share_a_message() -> None:
     outbox = ResultMessages()
     outbox.keep_to(1 << 20)
     filled(outbox, 0, 10, 100)
@@ -23,7 +24,7 @@ def test_outcomes_that_fit_share_a_message():
     assert len(payload) == 2000
 
 
-def test_no_message_is_larger_than_half_of_what_the_scheduler_takes():
+def test_no_message_is_larger_than_half_of_what_the_scheduler_takes() -> None:
     outbox = ResultMessages()
     outbox.keep_to(100_000)
     profiles = (array("Q", range(50)), array("Q", range(50)), array("Q", range(50)))
@@ -39,7 +40,7 @@ def test_no_message_is_larger_than_half_of_what_the_scheduler_takes():
     assert all(len(payload) + ENTRY_BYTES * len(message.ids) <= 50_000 for message, payload in messages)
 
 
-def test_many_small_additions_are_cut_too():
+def test_many_small_additions_are_cut_too() -> None:
     outbox = ResultMessages()
     outbox.keep_to(10_000)
     for instance in range(100):
@@ -50,7 +51,7 @@ def test_many_small_additions_are_cut_too():
     assert max(len(payload) for _, payload in messages) <= 5_000
 
 
-def test_one_large_outcome_goes_alone():
+def test_one_large_outcome_goes_alone() -> None:
     outbox = ResultMessages()
     outbox.keep_to(10_000)
     filled(outbox, 1, 1, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any, Dict
 
 import pytest
 from task_flow_bench import (
@@ -27,11 +28,11 @@ from scaler_protocol import messages as m
 # Dealing --------------------------------------------------------------------------------------------------------------
 
 
-def test_all_slots_are_forked_at_the_start():
+def test_all_slots_are_forked_at_the_start() -> None:
     assert [spawn.number for spawn in Bench(slots=3).spawned] == [0, 1, 2]
 
 
-def test_tasks_of_unknown_duration_go_one_by_one():
+def test_tasks_of_unknown_duration_go_one_by_one() -> None:
     bench = Bench(slots=3)
     bench.send_tasks(range(10))
 
@@ -39,7 +40,7 @@ def test_tasks_of_unknown_duration_go_one_by_one():
     assert bench.flow.queue.count == 7
 
 
-def test_long_tasks_go_one_by_one():
+def test_long_tasks_go_one_by_one() -> None:
     bench = Bench(slots=2)
     bench.learn(LONG_MICROSECONDS)
     bench.send_tasks(range(10, 20))
@@ -47,7 +48,7 @@ def test_long_tasks_go_one_by_one():
     assert bench.dealt_ids() == [[10], [11]]
 
 
-def test_short_tasks_travel_together_and_spread():
+def test_short_tasks_travel_together_and_spread() -> None:
     bench = Bench(slots=4)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks(range(4000))
@@ -58,7 +59,7 @@ def test_short_tasks_travel_together_and_spread():
     assert sum(sizes) <= 4000
 
 
-def test_a_chunk_is_about_three_milliseconds_of_work():
+def test_a_chunk_is_about_three_milliseconds_of_work() -> None:
     bench = Bench(slots=1)
     bench.learn(100)
     bench.send_tasks(range(1000))
@@ -66,7 +67,7 @@ def test_a_chunk_is_about_three_milliseconds_of_work():
     assert [chunk.task_count for _, chunk in bench.dealt()] == [30, 30]
 
 
-def test_little_work_is_not_spread():
+def test_little_work_is_not_spread() -> None:
     bench = Bench(slots=4)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks(range(10, 20))
@@ -74,7 +75,7 @@ def test_little_work_is_not_spread():
     assert bench.dealt_ids() == [list(range(10, 20))]
 
 
-def test_a_lone_task_goes_to_the_processor_that_worked_last():
+def test_a_lone_task_goes_to_the_processor_that_worked_last() -> None:
     bench = Bench(slots=3)
     bench.send_tasks([1, 2, 3])
     dealt = {chunk.ids[0]: (number, chunk) for number, chunk in bench.dealt()}
@@ -85,7 +86,7 @@ def test_a_lone_task_goes_to_the_processor_that_worked_last():
     assert [number for number, _ in bench.dealt()] == [dealt[2][0]]
 
 
-def test_nothing_waits_behind_a_chunk_of_one_task():
+def test_nothing_waits_behind_a_chunk_of_one_task() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([2])
@@ -94,7 +95,7 @@ def test_nothing_waits_behind_a_chunk_of_one_task():
     assert bench.dealt_ids() == [[2]]
 
 
-def test_one_chunk_waits_behind_a_chunk_of_several_tasks_and_no_more():
+def test_one_chunk_waits_behind_a_chunk_of_several_tasks_and_no_more() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     for first in (10, 20, 30):
@@ -103,7 +104,7 @@ def test_one_chunk_waits_behind_a_chunk_of_several_tasks_and_no_more():
     assert bench.dealt_ids() == [list(range(10, 15)), list(range(20, 25))]
 
 
-def test_tasks_with_large_arguments_make_small_chunks():
+def test_tasks_with_large_arguments_make_small_chunks() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     payload = bytes(60_000)
@@ -115,7 +116,7 @@ def test_tasks_with_large_arguments_make_small_chunks():
     assert max(len(frames.join(effect.buffers)) for effect in deliveries) < 1_200_000
 
 
-def test_functions_and_values_are_given_once_to_each_processor():
+def test_functions_and_values_are_given_once_to_each_processor() -> None:
     bench = Bench(slots=1)
     bench.objects.available |= {21, 22}
     bench.send_tasks([1], dependencies=[[21, 22]])
@@ -129,7 +130,7 @@ def test_functions_and_values_are_given_once_to_each_processor():
     assert bench.kinds(number) == []
 
 
-def test_objects_unused_for_long_are_dropped_and_defined_anew():
+def test_objects_unused_for_long_are_dropped_and_defined_anew() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     bench.finish(*bench.dealt()[0])
@@ -146,7 +147,7 @@ def test_objects_unused_for_long_are_dropped_and_defined_anew():
     assert bench.kinds(0) == [FrameKind.DEFINE]
 
 
-def test_deleted_objects_are_dropped_by_those_who_have_them():
+def test_deleted_objects_are_dropped_by_those_who_have_them() -> None:
     bench = Bench(slots=2)
     bench.send_tasks([1])
     (number, _) = bench.dealt()[0]
@@ -168,7 +169,7 @@ def test_deleted_objects_are_dropped_by_those_who_have_them():
         {"dependency_counts": [1, 1], "dependencies": [3, 4]},
     ],
 )
-def test_a_message_that_contradicts_itself_is_named(fields):
+def test_a_message_that_contradicts_itself_is_named(fields: Dict[str, Any]) -> None:
     message = m.Task(**{"ids": [1], "payload_sizes": [4], "function": FUNCTION, "codec": "c", **fields})
     with pytest.raises(MalformedMessageError, match=r"^Task: "):
         Bench().flow.on_tasks(message, b"1234")
@@ -177,7 +178,7 @@ def test_a_message_that_contradicts_itself_is_named(fields):
 # Outcomes ------------------------------------------------------------------------------------------------------------
 
 
-def test_one_message_carries_what_several_processors_delivered():
+def test_one_message_carries_what_several_processors_delivered() -> None:
     bench = Bench(slots=2)
     bench.send_tasks([1, 2])
     for number, chunk in bench.dealt():
@@ -194,7 +195,7 @@ def test_one_message_carries_what_several_processors_delivered():
     assert not message.objects
 
 
-def test_long_and_short_tasks_do_not_share_a_message():
+def test_long_and_short_tasks_do_not_share_a_message() -> None:
     bench = Bench(slots=2)
     bench.send_tasks([1, 2])
     for (number, chunk), busy in zip(bench.dealt(), (3, 80_000)):
@@ -207,7 +208,7 @@ def test_long_and_short_tasks_do_not_share_a_message():
     assert sorted(message.busy_microseconds for message, _ in bench.take(m.TaskResult)) == [3, 80_000]
 
 
-def test_statuses_appear_when_somebody_failed():
+def test_statuses_appear_when_somebody_failed() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([10, 11, 12])
@@ -218,7 +219,7 @@ def test_statuses_appear_when_somebody_failed():
     assert bench.outcomes() == {10: (0, b"r10"), 11: (m.TaskStatus.FAILED, b"why"), 12: (0, b"r12")}
 
 
-def test_outcomes_that_nobody_asked_for_are_an_error_of_the_processor():
+def test_outcomes_that_nobody_asked_for_are_an_error_of_the_processor() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     with pytest.raises(FrameError):
@@ -231,7 +232,7 @@ def test_outcomes_that_nobody_asked_for_are_an_error_of_the_processor():
             bench.flow.on_results(number, frames.Results(first, 0, sizes, b"", b"", None, memoryview(b"")))
 
 
-def test_a_large_result_is_reported_with_its_neighbours_when_the_scheduler_has_it():
+def test_a_large_result_is_reported_with_its_neighbours_when_the_scheduler_has_it() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([10, 11, 12])
@@ -259,7 +260,7 @@ def test_a_large_result_is_reported_with_its_neighbours_when_the_scheduler_has_i
     assert payload == b"smallalso small"
 
 
-def test_a_result_that_the_scheduler_does_not_take_fails_its_task():
+def test_a_result_that_the_scheduler_does_not_take_fails_its_task() -> None:
     bench = Bench(slots=1)
     bench.objects.maximum_object_bytes = 100
     bench.send_tasks([1])
@@ -270,7 +271,7 @@ def test_a_result_that_the_scheduler_does_not_take_fails_its_task():
     assert bench.flow.is_empty
 
 
-def test_a_processor_that_waits_twice_in_a_moment_keeps_one_slot():
+def test_a_processor_that_waits_twice_in_a_moment_keeps_one_slot() -> None:
     pool = ProcessorPool(2, lambda number: memoryview(array("Q", [0])), [])
     pool.fill()
     state = pool.take_idle(0)
@@ -286,7 +287,7 @@ def test_a_processor_that_waits_twice_in_a_moment_keeps_one_slot():
     assert pool.take_idle(0) is None
 
 
-def test_a_large_result_elsewhere_is_reported_when_it_was_fetched():
+def test_a_large_result_elsewhere_is_reported_when_it_was_fetched() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     number, chunk = bench.dealt()[0]
@@ -304,7 +305,7 @@ def test_a_large_result_elsewhere_is_reported_when_it_was_fetched():
     assert bench.flow.is_empty
 
 
-def test_a_large_result_that_is_gone_before_it_was_fetched_loses_its_task():
+def test_a_large_result_that_is_gone_before_it_was_fetched_loses_its_task() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     number, chunk = bench.dealt()[0]
@@ -320,7 +321,7 @@ def test_a_large_result_that_is_gone_before_it_was_fetched_loses_its_task():
     assert bench.flow.is_empty
 
 
-def test_profiles_stay_with_their_tasks():
+def test_profiles_stay_with_their_tasks() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([10, 11], options={"profiling": True})
@@ -337,7 +338,7 @@ def test_profiles_stay_with_their_tasks():
 # Given back -----------------------------------------------------------------------------------------------------------
 
 
-def test_tasks_given_back_run_elsewhere_before_all_others():
+def test_tasks_given_back_run_elsewhere_before_all_others() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12, 13], slots=2)
     bench.start(number, chunk.first_position + 1)
     bench.finish(number, chunk, 0, 1)
@@ -353,7 +354,7 @@ def test_tasks_given_back_run_elsewhere_before_all_others():
     assert bench.outcomes() == {10: (0, b"r10"), 11: (0, b"r11")}
 
 
-def test_nothing_is_dealt_to_a_processor_that_has_handed_over():
+def test_nothing_is_dealt_to_a_processor_that_has_handed_over() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
     bench.flow.on_given_back(number, [(chunk.first_position + 1, 2)])
     bench.send_tasks([20, 21])
@@ -363,7 +364,7 @@ def test_nothing_is_dealt_to_a_processor_that_has_handed_over():
     assert bench.dealt_ids() == [[11, 12, 20, 21]]
 
 
-def test_a_whole_chunk_that_waited_behind_is_given_back():
+def test_a_whole_chunk_that_waited_behind_is_given_back() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11])
     bench.send_tasks([20, 21])
     [(_, second)] = bench.dealt()
@@ -378,7 +379,7 @@ def test_a_whole_chunk_that_waited_behind_is_given_back():
 # Waiting for other tasks ----------------------------------------------------------------------------------------------
 
 
-def test_a_suspended_processor_makes_room_for_a_spare():
+def test_a_suspended_processor_makes_room_for_a_spare() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1, 2])
     [(number, _)] = bench.dealt()
@@ -390,7 +391,7 @@ def test_a_suspended_processor_makes_room_for_a_spare():
     assert (spare, list(chunk.ids)) == (1, [2])
 
 
-def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for():
+def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1, 2], options={"priority": 3})
     [(parent, _)] = bench.dealt()
@@ -408,7 +409,7 @@ def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for()
     assert list(other.ids) == [2] and not bench.flow.needs_tick
 
 
-def test_a_resumed_processor_takes_its_slot_back():
+def test_a_resumed_processor_takes_its_slot_back() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1, 2])
     [(number, chunk)] = bench.dealt()
@@ -424,7 +425,7 @@ def test_a_resumed_processor_takes_its_slot_back():
     assert len(bench.spawned) == 2
 
 
-def test_a_task_that_ends_while_suspended_frees_its_processor():
+def test_a_task_that_ends_while_suspended_frees_its_processor() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
@@ -436,7 +437,7 @@ def test_a_task_that_ends_while_suspended_frees_its_processor():
     assert bench.flow.pool.busy == 0
 
 
-def test_a_suspended_task_that_is_cancelled_is_not_run_again():
+def test_a_suspended_task_that_is_cancelled_is_not_run_again() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
@@ -450,7 +451,7 @@ def test_a_suspended_task_that_is_cancelled_is_not_run_again():
     assert bench.dealt() == [] and bench.flow.is_empty and bench.flow.pool.suspended == 0
 
 
-def test_a_suspended_processor_that_dies_is_not_replaced_twice():
+def test_a_suspended_processor_that_dies_is_not_replaced_twice() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
@@ -464,7 +465,7 @@ def test_a_suspended_processor_that_dies_is_not_replaced_twice():
     assert bench.lost(1).kind == m.FailureKind.PROCESSOR_DIED
 
 
-def test_spares_beyond_a_few_are_let_go():
+def test_spares_beyond_a_few_are_let_go() -> None:
     bench = Bench(slots=1)
     count = MAXIMUM_SPARES + 5
     chunks = []

@@ -20,7 +20,7 @@ from scaler_protocol import messages as m
 # Objects on their way -------------------------------------------------------------------------------------------------
 
 
-def test_tasks_wait_for_their_objects_and_block_nobody():
+def test_tasks_wait_for_their_objects_and_block_nobody() -> None:
     bench = Bench(slots=4)
     bench.objects.available.add(30)
     bench.send_tasks([1, 2, 3], dependencies=[[31], [30], [31, 32]])
@@ -36,7 +36,7 @@ def test_tasks_wait_for_their_objects_and_block_nobody():
     assert bench.dealt_ids() == [[3]]
 
 
-def test_a_batch_waits_for_its_function():
+def test_a_batch_waits_for_its_function() -> None:
     bench = Bench(slots=1)
     bench.objects.available.discard(FUNCTION)
     bench.send_tasks([1, 2])
@@ -48,7 +48,7 @@ def test_a_batch_waits_for_its_function():
     assert bench.dealt_ids() == [[1]]
 
 
-def test_tasks_whose_object_is_missing_are_lost():
+def test_tasks_whose_object_is_missing_are_lost() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1, 2], dependencies=[[31, 32], [31]])
     bench.flow.on_object_missing(31)
@@ -66,7 +66,7 @@ def test_tasks_whose_object_is_missing_are_lost():
 # Cancelling -----------------------------------------------------------------------------------------------------------
 
 
-def test_queued_and_waiting_tasks_are_cancelled():
+def test_queued_and_waiting_tasks_are_cancelled() -> None:
     bench = Bench(slots=1)
     bench.send_tasks(range(1, 11))
     bench.send_tasks([20, 21], dependencies=[[31], [31]])
@@ -84,14 +84,14 @@ def test_queued_and_waiting_tasks_are_cancelled():
     assert ran == [[1], [2], [4], [5], [6], [8], [9]]
 
 
-def test_an_unknown_task_is_not_found():
+def test_an_unknown_task_is_not_found() -> None:
     bench = Bench()
     bench.cancel(99)
 
     assert bench.confirmed() == {99: NOT_FOUND}
 
 
-def test_that_a_task_is_not_found_is_said_after_its_outcome():
+def test_that_a_task_is_not_found_is_said_after_its_outcome() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10])
     bench.sent.clear()
     bench.page(number)[0] = chunk.first_position | FINISHED
@@ -103,7 +103,7 @@ def test_that_a_task_is_not_found_is_said_after_its_outcome():
     assert bench.confirmed() == {10: NOT_FOUND}
 
 
-def test_a_running_task_is_left_alone_unless_forced():
+def test_a_running_task_is_left_alone_unless_forced() -> None:
     bench = Bench()
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
@@ -124,7 +124,7 @@ def test_a_running_task_is_left_alone_unless_forced():
     assert len(bench.spawned) == 2
 
 
-def test_an_outcome_that_crosses_a_forced_cancel_wins():
+def test_an_outcome_that_crosses_a_forced_cancel_wins() -> None:
     bench = Bench()
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
@@ -138,7 +138,7 @@ def test_an_outcome_that_crosses_a_forced_cancel_wins():
     assert bench.confirmed() == {}
 
 
-def test_the_neighbours_of_a_task_cancelled_by_force_run_again():
+def test_the_neighbours_of_a_task_cancelled_by_force_run_again() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
     bench.start(number, chunk.first_position + 1)
     bench.cancel(11, force=True)
@@ -151,7 +151,7 @@ def test_the_neighbours_of_a_task_cancelled_by_force_run_again():
     assert bench.outcomes() == {}
 
 
-def test_a_task_that_has_not_started_is_cancelled_when_it_comes_back():
+def test_a_task_that_has_not_started_is_cancelled_when_it_comes_back() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
     bench.start(number, chunk.first_position)
     bench.cancel(11)
@@ -164,7 +164,7 @@ def test_a_task_that_has_not_started_is_cancelled_when_it_comes_back():
     assert bench.flow.queue.count == 1
 
 
-def test_a_task_that_starts_after_all_is_running():
+def test_a_task_that_starts_after_all_is_running() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
     bench.start(number, chunk.first_position)
     bench.cancel(11)
@@ -178,7 +178,7 @@ def test_a_task_that_starts_after_all_is_running():
 # Deaths ---------------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_running_task_is_lost_with_its_processor():
+def test_only_the_running_task_is_lost_with_its_processor() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12, 13, 14])
     bench.finish(number, chunk, 0, 1)
     bench.start(number, chunk.first_position + 2)  # 11 is finished, but its outcome is gone with the processor
@@ -196,7 +196,7 @@ def test_only_the_running_task_is_lost_with_its_processor():
     assert bench.flow.queue.count + sum(map(len, again)) == 3
 
 
-def test_a_processor_that_dies_between_two_tasks_loses_none():
+def test_a_processor_that_dies_between_two_tasks_loses_none() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11])
     bench.start(number, chunk.first_position | FINISHED)
     bench.die(number)
@@ -205,7 +205,7 @@ def test_a_processor_that_dies_between_two_tasks_loses_none():
     assert bench.flow.queue.count + sum(len(part.ids) for _, part in bench.dealt()) == 2
 
 
-def test_a_task_that_must_not_run_twice_is_lost_when_it_may_have_run_and_takes_none_along():
+def test_a_task_that_must_not_run_twice_is_lost_when_it_may_have_run_and_takes_none_along() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12], options={"at_most_once": True, "retries": 5})
     assert list(chunk.ids) == [10], "no two of them share a chunk"
     bench.start(number, chunk.first_position)
@@ -215,7 +215,7 @@ def test_a_task_that_must_not_run_twice_is_lost_when_it_may_have_run_and_takes_n
     assert bench.dealt_ids() == [[11]]
 
 
-def test_a_task_is_retried_as_often_as_it_allows():
+def test_a_task_is_retried_as_often_as_it_allows() -> None:
     bench = Bench()
     bench.send_tasks([1], options={"retries": 2})
     for attempt in (1, 2, 3):
@@ -228,7 +228,7 @@ def test_a_task_is_retried_as_often_as_it_allows():
     assert bench.lost(1).attempts == 3
 
 
-def test_attempts_on_other_workers_count():
+def test_attempts_on_other_workers_count() -> None:
     bench = Bench()
     bench.send_tasks([1], options={"retries": 2}, attempt=3)
     [(number, chunk)] = bench.dealt()
@@ -238,7 +238,7 @@ def test_attempts_on_other_workers_count():
     assert bench.lost(1).attempts == 3
 
 
-def test_chunks_that_waited_behind_are_run_elsewhere_in_order():
+def test_chunks_that_waited_behind_are_run_elsewhere_in_order() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11])
     bench.send_tasks([20, 21])
     bench.dealt()
@@ -249,7 +249,7 @@ def test_chunks_that_waited_behind_are_run_elsewhere_in_order():
     assert list(bench.dealt()[0][1].ids) == [11]
 
 
-def test_a_task_whose_function_kills_its_processor_when_it_is_loaded_is_lost_and_takes_none_along():
+def test_a_task_whose_function_kills_its_processor_when_it_is_loaded_is_lost_and_takes_none_along() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
     bench.start(number, chunk.first_position | LOADING)
     bench.die(number)
@@ -261,7 +261,7 @@ def test_a_task_whose_function_kills_its_processor_when_it_is_loaded_is_lost_and
     assert (chunk.ids[0], chunk.attempt) == (11, 1)
 
 
-def test_a_task_whose_function_is_being_loaded_can_be_stopped():
+def test_a_task_whose_function_is_being_loaded_can_be_stopped() -> None:
     bench = Bench()
     bench.send_tasks([1])
     [(number, chunk)] = bench.dealt()
@@ -273,7 +273,7 @@ def test_a_task_whose_function_is_being_loaded_can_be_stopped():
     assert bench.confirmed() == {1: CANCELLED}
 
 
-def test_no_task_that_takes_its_processor_along_goes_on_for_ever():
+def test_no_task_that_takes_its_processor_along_goes_on_for_ever() -> None:
     """It ran to its end each time, and the outcome never came."""
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"retries": 0})
     ids = []
@@ -295,7 +295,7 @@ def test_no_task_that_takes_its_processor_along_goes_on_for_ever():
     assert bench.outcomes() == {11: (0, b"r11")}
 
 
-def test_what_kills_processors_at_their_start_is_not_fed_with_ever_more():
+def test_what_kills_processors_at_their_start_is_not_fed_with_ever_more() -> None:
     bench = Bench(slots=1)
     for _ in range(4):
         bench.die(0)
@@ -307,7 +307,7 @@ def test_what_kills_processors_at_their_start_is_not_fed_with_ever_more():
 # Limits ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_over_its_time_limit_is_lost_and_not_retried():
+def test_a_task_over_its_time_limit_is_lost_and_not_retried() -> None:
     bench = Bench()
     bench.send_tasks([1], options={"time_limit_milliseconds": 1000, "retries": 9})
     [(number, chunk)] = bench.dealt()
@@ -328,7 +328,7 @@ def test_a_task_over_its_time_limit_is_lost_and_not_retried():
     assert not bench.flow.needs_tick
 
 
-def test_the_clock_starts_anew_with_each_task():
+def test_the_clock_starts_anew_with_each_task() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12], options={"time_limit_milliseconds": 1000})
     for index in range(3):
         bench.start(number, chunk.first_position + index)
@@ -339,7 +339,7 @@ def test_the_clock_starts_anew_with_each_task():
     assert bench.killed == []
 
 
-def test_who_finished_before_the_kill_is_not_blamed_and_neither_is_the_next():
+def test_who_finished_before_the_kill_is_not_blamed_and_neither_is_the_next() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"time_limit_milliseconds": 1000})
     bench.start(number, chunk.first_position)
     bench.tick(0.5)
@@ -353,7 +353,7 @@ def test_who_finished_before_the_kill_is_not_blamed_and_neither_is_the_next():
     assert bench.dealt_ids() == [[11]]
 
 
-def test_the_shorter_of_two_time_limits_counts():
+def test_the_shorter_of_two_time_limits_counts() -> None:
     bench = Bench(timeout=1.0)
     bench.send_tasks([1], options={"time_limit_milliseconds": 5000})
     [(number, chunk)] = bench.dealt()
@@ -364,7 +364,7 @@ def test_the_shorter_of_two_time_limits_counts():
     assert bench.killed == [number]
 
 
-def test_a_task_over_its_memory_limit_is_lost():
+def test_a_task_over_its_memory_limit_is_lost() -> None:
     bench = Bench()
     bench.send_tasks([1], options={"memory_limit_bytes": 1 << 20})
     [(number, chunk)] = bench.dealt()
@@ -383,7 +383,7 @@ def test_a_task_over_its_memory_limit_is_lost():
 # Balancing, sessions --------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_tasks_of_the_lowest_priority_are_given_back_first():
+def test_the_newest_tasks_of_the_lowest_priority_are_given_back_first() -> None:
     bench = Bench()
     bench.send_tasks([1, 2, 3, 4])
     bench.send_tasks([5, 6], options={"priority": 1})
@@ -397,7 +397,7 @@ def test_the_newest_tasks_of_the_lowest_priority_are_given_back_first():
     assert bench.flow.queue.count == 3
 
 
-def test_a_new_session_forgets_everything():
+def test_a_new_session_forgets_everything() -> None:
     bench = Bench(slots=2)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([10, 11, 12])
@@ -416,7 +416,7 @@ def test_a_new_session_forgets_everything():
     assert bench.dealt_ids() == [[10]]
 
 
-def test_printed_text_is_sent_with_the_id_of_its_task():
+def test_printed_text_is_sent_with_the_id_of_its_task() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"stream_output": True})
     bench.flow.on_log(number, chunk.first_position + 1, 2, "oops\n")
     bench.turn()
@@ -424,7 +424,7 @@ def test_printed_text_is_sent_with_the_id_of_its_task():
     assert bench.take(m.TaskLog) == [(m.TaskLog(id=11, stream=2, text="oops\n"), b"")]
 
 
-def test_no_message_carries_more_output_than_the_scheduler_takes():
+def test_no_message_carries_more_output_than_the_scheduler_takes() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10], options={"stream_output": True})
     pieces = [letter * 65536 for letter in "abcdef"]
     for piece in pieces:
@@ -435,7 +435,7 @@ def test_no_message_carries_more_output_than_the_scheduler_takes():
     assert texts == ["".join(pieces[:4]), "".join(pieces[4:])]
 
 
-def test_lines_that_follow_each_other_travel_together_and_before_the_outcome():
+def test_lines_that_follow_each_other_travel_together_and_before_the_outcome() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"stream_output": True})
     bench.sent.clear()
     for position, stream, text in ((0, 1, "a\n"), (0, 1, "b\n"), (0, 2, "c\n"), (1, 2, "d\n"), (1, 1, "e\n")):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections import Counter
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 import pytest
 from task_flow_bench import too_large_payload
@@ -41,7 +41,7 @@ class SimulatedProcessor:
         self.loading = False
         self.running = False
         self.blocked = False
-        self.started = Counter()  # instance -> times
+        self.started: Counter[int] = Counter()  # instance -> times
 
     def step(self) -> None:
         """Start, finish, flush, hand over, block or resume: one of what is possible now."""
@@ -124,14 +124,14 @@ class World:
         self.processors: Dict[int, SimulatedProcessor] = {}
         self.available = {0, 1}
         self.now = 0.0
-        self.ends: Counter = Counter()
+        self.ends: Counter[int] = Counter()
         self.outcomes: Dict[int, int] = {}
-        self.starts: Counter = Counter()
-        self.careful: set = set()  # tasks that must run at most once
-        self.cancels: Counter = Counter()
-        self.answers: Counter = Counter()
+        self.starts: Counter[int] = Counter()
+        self.careful: Set[int] = set()  # tasks that must run at most once
+        self.cancels: Counter[int] = Counter()
+        self.answers: Counter[int] = Counter()
         self.next_id = 1
-        self.fetching: set = set()
+        self.fetching: Set[int] = set()
         settings = TaskFlowSettings(slots=self.random.randint(1, 4))
         self.flow = TaskFlow(settings, self.page, self, self.effects, too_large_payload)
         self.flow.pool.fill()
@@ -139,7 +139,7 @@ class World:
 
     # What the flow asks of objects
 
-    def forget_unused(self, now, retention_seconds, needed):
+    def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
         pass
 
     def is_available(self, object_id: int) -> bool:
@@ -150,6 +150,10 @@ class World:
 
     def definition(self, object_id: int) -> Tuple[int, ContentPlace, bytes]:
         return m.ObjectKind.VALUE, ContentPlace.INLINE, b""
+
+    @property
+    def maximum_object_bytes(self) -> int:
+        return 0
 
     def adopt(self, path: str, size: int) -> int:
         raise AssertionError("no result is large here")
@@ -266,7 +270,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_every_task_has_exactly_one_end(seed):
+def test_every_task_has_exactly_one_end(seed: int) -> None:
     world = World(seed)
     for _ in range(SAFETY_STEPS):
         world.step()  # of several in one turn, mostly

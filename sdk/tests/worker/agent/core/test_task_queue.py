@@ -39,7 +39,7 @@ def content(tasks: HeldTasks) -> Dict[int, List[int]]:
     return found
 
 
-def test_a_batch_cut_into_pieces_is_the_same_tasks():
+def test_a_batch_cut_into_pieces_is_the_same_tasks() -> None:
     tasks = batch(range(20), dependencies=True)
     pieces = [tasks.take(5), tasks.take(0), tasks.take(14), tasks]
 
@@ -49,7 +49,7 @@ def test_a_batch_cut_into_pieces_is_the_same_tasks():
 
 
 @pytest.mark.parametrize("dependencies", [False, True])
-def test_tasks_taken_out_leave_the_others_whole(dependencies):
+def test_tasks_taken_out_leave_the_others_whole(dependencies: bool) -> None:
     tasks = batch(range(30), dependencies=dependencies)
     tasks.take(10)
 
@@ -59,7 +59,7 @@ def test_tasks_taken_out_leave_the_others_whole(dependencies):
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 3])
-def test_tasks_of_one_id_are_taken_out_together_and_those_that_are_gone_stay_gone(taken):
+def test_tasks_of_one_id_are_taken_out_together_and_those_that_are_gone_stay_gone(taken: int) -> None:
     queue = TaskQueue()
     queue.append(batch([5, 6]))
     queue.append(batch([5, 5, 7]))  # a scheduler at fault sends ids twice
@@ -72,7 +72,7 @@ def test_tasks_of_one_id_are_taken_out_together_and_those_that_are_gone_stay_gon
     assert (rest, queue.count) == ([6, 7] if taken < 2 else [7], 0)
 
 
-def test_the_newest_are_cut_from_the_end():
+def test_the_newest_are_cut_from_the_end() -> None:
     tasks = batch(range(10), dependencies=True)
     tasks.take(2)
 
@@ -80,14 +80,14 @@ def test_the_newest_are_cut_from_the_end():
     assert content(tasks) == {i: needed_by(i) for i in range(2, 7)}
 
 
-def test_what_a_batch_needs_is_its_function_and_all_dependencies_left():
+def test_what_a_batch_needs_is_its_function_and_all_dependencies_left() -> None:
     tasks = batch([4, 5], dependencies=True)
     assert tasks.needed_objects() == {7, 4, 5, 6}
     tasks.take(1)
     assert tasks.needed_objects() == {7, 5, 6}
 
 
-def test_higher_priorities_come_first_and_what_is_put_back_before_its_like():
+def test_higher_priorities_come_first_and_what_is_put_back_before_its_like() -> None:
     queue = TaskQueue()
     queue.append(batch([1, 2]))
     queue.append(batch([3], priority=-1))
@@ -100,7 +100,7 @@ def test_higher_priorities_come_first_and_what_is_put_back_before_its_like():
     assert order == [4, 5, 1, 2, 3]
 
 
-def test_small_batches_that_are_alike_are_joined():
+def test_small_batches_that_are_alike_are_joined() -> None:
     queue = TaskQueue()
     queue.append(batch(range(10)))
     queue.take(4)
@@ -112,7 +112,7 @@ def test_small_batches_that_are_alike_are_joined():
     assert queue.count == 0
 
 
-def test_what_has_started_before_is_not_given_back():
+def test_what_has_started_before_is_not_given_back() -> None:
     queue = TaskQueue()
     queue.append(batch([1, 2]))
     queue.append(batch([3, 4]))
@@ -126,7 +126,7 @@ def test_what_has_started_before_is_not_given_back():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_task_gets_lost_or_doubled_in_the_queue(seed):
+def test_no_task_gets_lost_or_doubled_in_the_queue(seed: int) -> None:
     rng = random.Random(seed)
     queue = TaskQueue()
     there, next_id = set(), 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any, Dict, Iterator
 
 import pytest
 from worker_objects_bench import CHUNK, CREATE, INLINE, REMOTE, SHARED, Bench
@@ -19,13 +20,13 @@ DELETE, CLEAR = m.ObjectAction.DELETE, m.ObjectAction.CLEAR
 
 
 @pytest.fixture
-def bench():
+def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.close()
 
 
-def test_inline_content_is_kept(bench):
+def test_inline_content_is_kept(bench: Bench) -> None:
     bench.create(9, INLINE, b"content")
 
     assert bench.objects.is_available(9)
@@ -34,13 +35,13 @@ def test_inline_content_is_kept(bench):
     assert bench.objects.definition(10) is None
 
 
-def test_objects_are_values_when_their_kinds_are_left_out(bench):
+def test_objects_are_values_when_their_kinds_are_left_out(bench: Bench) -> None:
     bench.objects.on_instruction(m.ObjectInstruction(ids=[9], sizes=[2], storages=bytes([INLINE])), b"ab")
 
     assert bench.objects.definition(9) == (m.ObjectKind.VALUE, ContentPlace.INLINE, b"ab")
 
 
-def test_instructions_for_others_and_of_newer_schedulers_change_nothing(bench):
+def test_instructions_for_others_and_of_newer_schedulers_change_nothing(bench: Bench) -> None:
     bench.create(9, INLINE, b"content")
 
     for action in (m.ObjectAction.SPILL, 99):
@@ -49,7 +50,7 @@ def test_instructions_for_others_and_of_newer_schedulers_change_nothing(bench):
     assert bench.objects.is_available(9)
 
 
-def test_a_large_object_is_fetched_through_a_window(bench):
+def test_a_large_object_is_fetched_through_a_window(bench: Bench) -> None:
     content = os.urandom(7 * CHUNK + 5)
     bench.create(9, REMOTE, size=len(content))
     assert bench.sent() == []  # until a task needs it
@@ -69,13 +70,13 @@ def test_a_large_object_is_fetched_through_a_window(bench):
 
     assert asked == 8
     assert bench.events == [("available", 9)]
-    _, place, path = bench.objects.definition(9)
+    _, place, path = bench.definition(9)
     assert place == ContentPlace.FILE
     with open(os.fsdecode(path), "rb") as file:
         assert file.read() == content
 
 
-def test_an_object_that_was_never_announced_is_asked_for(bench):
+def test_an_object_that_was_never_announced_is_asked_for(bench: Bench) -> None:
     bench.objects.fetch(9)
     [request] = bench.sent()
     assert (request.id, request.offset, request.length) == (9, 0, CHUNK)
@@ -87,7 +88,7 @@ def test_an_object_that_was_never_announced_is_asked_for(bench):
     assert bench.events == [("available", 9)]
 
 
-def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench):
+def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench: Bench) -> None:
     bench.objects.fetch(9)
     bench.objects.on_response(m.ObjectResponse(id=9, status=m.ObjectResponseStatus.MISSING), b"")
     bench.objects.fetch(10)
@@ -96,7 +97,7 @@ def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench):
     assert bench.events == [("missing", 9), ("missing", 10)]
 
 
-def test_the_rest_of_a_short_answer_is_asked_for(bench):
+def test_the_rest_of_a_short_answer_is_asked_for(bench: Bench) -> None:
     content = os.urandom(5 * CHUNK + 7)
     bench.objects.fetch(9)
     requests = bench.sent()
@@ -109,7 +110,7 @@ def test_the_rest_of_a_short_answer_is_asked_for(bench):
         assert len(requests) <= FETCH_WINDOW_CHUNKS
 
     assert bench.events == [("available", 9)]
-    with open(os.fsdecode(bench.objects.definition(9)[2]), "rb") as file:
+    with open(os.fsdecode(bench.definition(9)[2]), "rb") as file:
         assert file.read() == content
 
 
@@ -118,7 +119,9 @@ def test_the_rest_of_a_short_answer_is_asked_for(bench):
     [(0, 3 * CHUNK, CHUNK), (CHUNK, 3 * CHUNK + 1, CHUNK), (CHUNK, 3 * CHUNK, CHUNK + 1), (2**64 - 1, 3 * CHUNK, 1)],
     ids=["twice", "of another size", "too much", "elsewhere"],
 )
-def test_an_object_whose_bytes_contradict_each_other_is_given_up(bench, offset, size, length):
+def test_an_object_whose_bytes_contradict_each_other_is_given_up(
+    bench: Bench, offset: int, size: int, length: int
+) -> None:
     bench.objects.fetch(9)
     bench.respond(bench.sent()[0], bytes(3 * CHUNK))
     bench.objects.on_response(m.ObjectResponse(id=9, offset=offset, size=size), bytes(length))
@@ -126,7 +129,7 @@ def test_an_object_whose_bytes_contradict_each_other_is_given_up(bench, offset, 
     assert bench.events == [("missing", 9)]
 
 
-def test_an_object_deleted_while_it_is_fetched_is_missing(bench):
+def test_an_object_deleted_while_it_is_fetched_is_missing(bench: Bench) -> None:
     bench.create(9, REMOTE, size=3 * CHUNK)
     bench.objects.fetch(9)
     [first, *_] = bench.sent()
@@ -138,7 +141,7 @@ def test_an_object_deleted_while_it_is_fetched_is_missing(bench):
     assert sorted(os.listdir(os.path.dirname(bench.write_prefix))) == ["spill", "token"]
 
 
-def test_clearing_forgets_everything(bench):
+def test_clearing_forgets_everything(bench: Bench) -> None:
     bench.create(9, INLINE, b"x")
     bench.create(10, REMOTE, size=5)
 
@@ -153,12 +156,12 @@ def test_clearing_forgets_everything(bench):
         ({"sizes": [2], "storages": bytes([INLINE]), "kinds": b"\0"}, b"x"),
     ],
 )
-def test_an_instruction_that_contradicts_itself_is_named(bench, fields, payload):
+def test_an_instruction_that_contradicts_itself_is_named(bench: Bench, fields: Dict[str, Any], payload: bytes) -> None:
     with pytest.raises(MalformedMessageError, match="ObjectInstruction"):
         bench.objects.on_instruction(m.ObjectInstruction(action=CREATE, ids=[9], **fields), payload)
 
 
-def test_a_result_is_served_and_then_forgotten(bench):
+def test_a_result_is_served_and_then_forgotten(bench: Bench) -> None:
     content = os.urandom(2 * CHUNK + 1)
     object_id = bench.write_result(content)
     assert object_id == 3 << 40 | 1
@@ -180,7 +183,7 @@ def test_a_result_is_served_and_then_forgotten(bench):
 
 
 @pytest.mark.parametrize("offset", [2 * CHUNK + 1, 2**64 - 1])
-def test_bytes_beyond_the_end_of_a_result_are_missing_and_it_stays(bench, offset):
+def test_bytes_beyond_the_end_of_a_result_are_missing_and_it_stays(bench: Bench, offset: int) -> None:
     object_id = bench.write_result(bytes(2 * CHUNK))
     bench.sent()
     for asked in (offset, 2 * CHUNK, CHUNK):
@@ -191,7 +194,7 @@ def test_bytes_beyond_the_end_of_a_result_are_missing_and_it_stays(bench, offset
 
 
 @pytest.mark.parametrize("what", ["gone", "shorter", "deleted"])
-def test_a_result_that_disappears_before_it_was_fetched_is_lost(bench, what):
+def test_a_result_that_disappears_before_it_was_fetched_is_lost(bench: Bench, what: str) -> None:
     object_id = bench.write_result(bytes(2 * CHUNK))
     bench.sent()
     path = os.path.join(os.path.dirname(bench.write_prefix), object_name(object_id))
@@ -205,14 +208,14 @@ def test_a_result_that_disappears_before_it_was_fetched_is_lost(bench, what):
     assert bench.events == [("unserved", object_id)]
 
 
-def test_a_result_that_disappeared_is_no_object(bench):
+def test_a_result_that_disappeared_is_no_object(bench: Bench) -> None:
     object_id = bench.objects.adopt(bench.write_prefix + "77-1", 5)
 
     assert bench.events == [("unserved", object_id)]
     assert bench.sent() == []
 
 
-def test_a_result_that_the_scheduler_does_not_take_is_removed(bench):
+def test_a_result_that_the_scheduler_does_not_take_is_removed(bench: Bench) -> None:
     bench.start_session(4)
     bench.objects.start_session(m.Welcome(session=5, limits=m.Limits(maximum_object_bytes=10)))
     path = bench.write_prefix + "77-1"
@@ -226,7 +229,7 @@ def test_a_result_that_the_scheduler_does_not_take_is_removed(bench):
     assert bench.sent() == []
 
 
-def test_a_file_that_cannot_be_written_loses_the_object(bench):
+def test_a_file_that_cannot_be_written_loses_the_object(bench: Bench) -> None:
     bench.objects.fetch(9)
     [request] = bench.sent()
     os.mkdir(bench.files._own_directory().object_path(9))
@@ -236,7 +239,7 @@ def test_a_file_that_cannot_be_written_loses_the_object(bench):
     assert "Is a directory" in bench.logs[0]
 
 
-def test_an_object_without_room_is_named(bench, monkeypatch):
+def test_an_object_without_room_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, size: int) -> bool:
         raise NoRoomError(errno.ENOSPC, "there is no room")
 
@@ -249,7 +252,7 @@ def test_an_object_without_room_is_named(bench, monkeypatch):
     assert "there is no room" in bench.logs[0]
 
 
-def test_leftovers_of_a_dead_processor_are_removed(bench):
+def test_leftovers_of_a_dead_processor_are_removed(bench: Bench) -> None:
     for name in ("77-1", "77-2", "777-1"):
         with open(bench.write_prefix + name, "wb"):
             pass
@@ -259,7 +262,7 @@ def test_leftovers_of_a_dead_processor_are_removed(bench):
     assert sorted(name.rpartition("-")[0][-4:] for name in left if name.startswith("new-")) == ["-777"]
 
 
-def test_a_new_session_starts_with_nothing(bench):
+def test_a_new_session_starts_with_nothing(bench: Bench) -> None:
     bench.create(9, INLINE, b"x")
     bench.objects.fetch(10)
     bench.write_result(bytes(5))
@@ -270,7 +273,7 @@ def test_a_new_session_starts_with_nothing(bench):
     assert bench.write_result(bytes(5)) == 4 << 40 | 1
 
 
-def test_the_own_directory_goes_with_the_worker(bench):
+def test_the_own_directory_goes_with_the_worker(bench: Bench) -> None:
     directory = os.path.dirname(bench.write_prefix)
     assert bench.patterns == [directory, os.path.realpath(os.path.join(directory, "spill"))]
     bench.close()
@@ -278,18 +281,18 @@ def test_the_own_directory_goes_with_the_worker(bench):
     assert not os.path.exists(directory)
 
 
-def test_named_functions_have_one_id_each(bench):
-    first, second = bench.objects.named_function("math:sqrt"), bench.objects.named_function("math:floor")
+def test_named_functions_have_one_id_each(bench: Bench) -> None:
+    first, second = bench.objects.named_function(b"math:sqrt"), bench.objects.named_function(b"math:floor")
 
     assert first != second
-    assert bench.objects.named_function("math:sqrt") == first
+    assert bench.objects.named_function(b"math:sqrt") == first
     assert bench.objects.is_available(first)
 
 
 @pytest.mark.parametrize("action", [CLEAR, DELETE, m.ObjectAction.CREATE])
-def test_no_instruction_of_the_schedulers_ends_a_named_function(bench, action):
+def test_no_instruction_of_the_schedulers_ends_a_named_function(bench: Bench, action: m.ObjectAction) -> None:
     named = bench.objects.named_function(b"math:sqrt")
-    columns = {"sizes": [1], "storages": bytes([INLINE])} if action == m.ObjectAction.CREATE else {}
+    columns: Dict[str, Any] = {"sizes": [1], "storages": bytes([INLINE])} if action == m.ObjectAction.CREATE else {}
 
     bench.objects.on_instruction(m.ObjectInstruction(action=action, ids=[named], **columns), b"x")
 
@@ -297,13 +300,13 @@ def test_no_instruction_of_the_schedulers_ends_a_named_function(bench, action):
     assert bench.objects.definition(named) == (m.ObjectKind.VALUE, ContentPlace.INLINE, b"math:sqrt")
 
 
-def test_shared_objects_are_found_where_the_scheduler_keeps_them():
+def test_shared_objects_are_found_where_the_scheduler_keeps_them() -> None:
     directory = ObjectDirectory()
     bench = Bench(object_directory=directory.path, object_directory_token=directory.token)
     try:
         assert bench.objects.is_shared
         bench.create(9, SHARED, size=5)
-        assert bench.objects.definition(9)[1:] == (ContentPlace.FILE, os.fsencode(directory.object_path(9)))
+        assert bench.definition(9)[1:] == (ContentPlace.FILE, os.fsencode(directory.object_path(9)))
         with open(directory.object_path(10), "wb"):
             pass
         bench.objects.fetch(10)

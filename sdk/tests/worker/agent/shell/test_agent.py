@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, List
 
 import pytest
-from worker_gates import private_directory, wait_at, wait_for_heartbeat
+from fake_scheduler import FakeScheduler, StartWorker
+from worker_gates import Gate, private_directory, wait_at, wait_for_heartbeat
 
 from scaler.worker import exit_codes
 from scaler_protocol import decode
@@ -19,7 +22,7 @@ from scaler_protocol import messages as m
 # Coming and going -----------------------------------------------------------------------------------------------------
 
 
-def test_the_worker_introduces_itself(scheduler, start_worker):
+def test_the_worker_introduces_itself(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker("-n", "3", "-wn", "compute", "-qs", "17", "-hi", "0.5")
 
     hello = scheduler.welcome()
@@ -33,7 +36,7 @@ def test_the_worker_introduces_itself(scheduler, start_worker):
     assert hello.previous_session == 0
 
 
-def test_heartbeats_tell_about_every_processor(scheduler, start_worker):
+def test_heartbeats_tell_about_every_processor(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker("-n", "2")
     scheduler.welcome()
 
@@ -47,7 +50,7 @@ def test_heartbeats_tell_about_every_processor(scheduler, start_worker):
     assert heartbeat.free_bytes > 0
 
 
-def test_heartbeats_of_the_scheduler_are_answered(scheduler, start_worker):
+def test_heartbeats_of_the_scheduler_are_answered(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send(m.Heartbeat(sequence=99))
@@ -55,7 +58,7 @@ def test_heartbeats_of_the_scheduler_are_answered(scheduler, start_worker):
     assert scheduler.receive(m.HeartbeatEcho).message.sequence == 99
 
 
-def test_a_request_to_shut_down_is_answered_and_obeyed(scheduler, start_worker):
+def test_a_request_to_shut_down_is_answered_and_obeyed(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker("-n", "2")
     scheduler.welcome()
     scheduler.send(m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message="the show is over"))
@@ -68,7 +71,9 @@ def test_a_request_to_shut_down_is_answered_and_obeyed(scheduler, start_worker):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_says_goodbye_and_leaves_nothing_behind(scheduler, start_worker, number):
+def test_a_signal_says_goodbye_and_leaves_nothing_behind(
+    scheduler: FakeScheduler, start_worker: StartWorker, number: signal.Signals
+) -> None:
     worker = start_worker("-n", "2")
     scheduler.welcome()
     worker.process.send_signal(number)
@@ -80,21 +85,23 @@ def test_a_signal_says_goodbye_and_leaves_nothing_behind(scheduler, start_worker
     assert worker.processes() == []
 
 
-def test_sigterm_does_not_wait_for_a_scheduler_that_does_not_answer(scheduler, start_worker):
+def test_sigterm_does_not_wait_for_a_scheduler_that_does_not_answer(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     worker = start_worker()
     scheduler.welcome()
 
     assert worker.terminate() == 0
 
 
-def test_sigterm_ends_a_worker_that_was_never_welcomed(scheduler, start_worker):
+def test_sigterm_ends_a_worker_that_was_never_welcomed(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker()
     scheduler.receive(m.Hello)
 
     assert worker.terminate() == 0
 
 
-def test_the_worker_ends_when_its_standard_input_closes(scheduler, start_worker):
+def test_the_worker_ends_when_its_standard_input_closes(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker("--exit-when-stdin-closes")
     scheduler.welcome()
     worker.close_stdin()
@@ -104,14 +111,18 @@ def test_the_worker_ends_when_its_standard_input_closes(scheduler, start_worker)
     assert worker.wait() == 0
 
 
-def test_a_closed_standard_input_means_nothing_unless_asked(scheduler, start_worker):
+def test_a_closed_standard_input_means_nothing_unless_asked(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     worker = start_worker()
     worker.close_stdin()
     scheduler.welcome()
     scheduler.assert_nothing_more()
 
 
-def test_killing_the_agent_leaves_no_process_and_no_file(scheduler, start_worker, gate):
+def test_killing_the_agent_leaves_no_process_and_no_file(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     worker = start_worker("-n", "2")
     scheduler.welcome()
     directory = private_directory(scheduler)
@@ -123,7 +134,7 @@ def test_killing_the_agent_leaves_no_process_and_no_file(scheduler, start_worker
     assert not os.path.exists(directory)
 
 
-def test_subprocesses_of_tasks_end_with_the_worker(scheduler, start_worker):
+def test_subprocesses_of_tasks_end_with_the_worker(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     def start_sleepers(seconds: str) -> None:
         import subprocess
 
@@ -145,7 +156,7 @@ def test_subprocesses_of_tasks_end_with_the_worker(scheduler, start_worker):
     assert sleepers(seconds) == []
 
 
-def sleepers(seconds: str) -> list:
+def sleepers(seconds: str) -> List[int]:
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -158,7 +169,7 @@ def sleepers(seconds: str) -> list:
     return found
 
 
-def test_a_refused_version_ends_the_worker_with_the_reason(scheduler, start_worker):
+def test_a_refused_version_ends_the_worker_with_the_reason(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker()
     scheduler.receive(m.Hello)
     refusal = m.Refusal(reason=m.RefusalReason.VERSION_MISMATCH, message="this scheduler speaks version 9 only")
@@ -171,7 +182,9 @@ def test_a_refused_version_ends_the_worker_with_the_reason(scheduler, start_work
 
 
 @pytest.mark.parametrize("session", [0, 1 << 24])
-def test_a_session_that_no_scheduler_grants_ends_the_worker_with_the_reason(scheduler, start_worker, session):
+def test_a_session_that_no_scheduler_grants_ends_the_worker_with_the_reason(
+    scheduler: FakeScheduler, start_worker: StartWorker, session: int
+) -> None:
     worker = start_worker()
     scheduler.receive(m.Hello)
     scheduler.send(scheduler.welcome_message(session=session))
@@ -181,14 +194,16 @@ def test_a_session_that_no_scheduler_grants_ends_the_worker_with_the_reason(sche
     assert worker.processes() == []
 
 
-def test_no_scheduler_for_the_death_timeout_ends_the_worker(start_worker):
+def test_no_scheduler_for_the_death_timeout_ends_the_worker(start_worker: StartWorker) -> None:
     worker = start_worker("--death-timeout-seconds", "0.3", "-hi", "0.1", address="tcp://127.0.0.1:9")
 
     assert worker.wait() == exit_codes.EXIT_NO_SCHEDULER
     assert "death_timeout_seconds" in worker.output
 
 
-def test_an_unknown_worker_greets_again_and_forgets_what_it_had(scheduler, start_worker, gate):
+def test_an_unknown_worker_greets_again_and_forgets_what_it_had(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     worker = start_worker("-n", "1")
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,)})
@@ -204,7 +219,7 @@ def test_an_unknown_worker_greets_again_and_forgets_what_it_had(scheduler, start
     scheduler.assert_nothing_more()
 
 
-def test_a_silent_scheduler_is_greeted_again(scheduler, start_worker):
+def test_a_silent_scheduler_is_greeted_again(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker("-hi", "0.05")
     scheduler.welcome(timeout_milliseconds=200, heartbeat_interval_milliseconds=50)
 
@@ -221,7 +236,7 @@ def test_a_silent_scheduler_is_greeted_again(scheduler, start_worker):
 # The command line -----------------------------------------------------------------------------------------------------
 
 
-def test_the_log_has_the_lines_that_users_know(scheduler, start_worker):
+def test_the_log_has_the_lines_that_users_know(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker("-n", "2", "-hi", "2")
     scheduler.welcome()
     wait_for_heartbeat(scheduler, lambda h: h.processors and all(p.initialized for p in h.processors))
@@ -236,7 +251,9 @@ def test_the_log_has_the_lines_that_users_know(scheduler, start_worker):
     assert {"Processor[0] started", "Processor[1] started"} <= set(lines)
 
 
-def test_preloaded_modules_are_imported_before_any_processor_starts(scheduler, start_worker, tmp_path, monkeypatch):
+def test_preloaded_modules_are_imported_before_any_processor_starts(
+    scheduler: FakeScheduler, start_worker: StartWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "preloaded_module.py").write_text(
         "import os\nwhere = os.getpid()\nsaid = []\ndef say(word, times=1):\n    said.append(word * times)\n"
     )
@@ -245,8 +262,7 @@ def test_preloaded_modules_are_imported_before_any_processor_starts(scheduler, s
     scheduler.welcome()
 
     def look() -> Any:
-        import preloaded_module
-
+        preloaded_module = importlib.import_module("preloaded_module")
         return preloaded_module.where != os.getpid(), preloaded_module.said
 
     scheduler.send_calls(scheduler.create_function(look), {1: ()})
@@ -254,7 +270,7 @@ def test_preloaded_modules_are_imported_before_any_processor_starts(scheduler, s
     assert scheduler.result(1).value == (True, ["hihi"])
 
 
-def test_a_preload_that_fails_is_named(scheduler, start_worker):
+def test_a_preload_that_fails_is_named(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker("--preload", "no_such_module_anywhere")
 
     assert worker.wait() == exit_codes.EXIT_ERROR
@@ -272,14 +288,14 @@ def test_a_preload_that_fails_is_named(scheduler, start_worker):
         (["-lp", "/nowhere/at/all.log", "--"], "logging cannot be set up"),
     ],
 )
-def test_a_wrong_option_is_named(start_worker, options, complaint):
+def test_a_wrong_option_is_named(start_worker: StartWorker, options: List[str], complaint: str) -> None:
     worker = start_worker(*options, address="tcp://127.0.0.1:9")
 
     assert worker.wait() == 2
     assert complaint in worker.output
 
 
-def test_an_address_that_is_none_is_named(start_worker):
+def test_an_address_that_is_none_is_named(start_worker: StartWorker) -> None:
     worker = start_worker(address="localhost")
     assert worker.wait() == 2
     assert "use one such as tcp://127.0.0.1:2345" in worker.output
@@ -289,7 +305,7 @@ def test_an_address_that_is_none_is_named(start_worker):
     assert "'carrier-pigeon://roof' is not a scheduler address" in worker.output
 
 
-def test_a_standard_input_that_cannot_close_is_named(scheduler):
+def test_a_standard_input_that_cannot_close_is_named(scheduler: FakeScheduler) -> None:
     arguments = [sys.executable, "-m", "scaler.worker", "--exit-when-stdin-closes", scheduler.address]
     ended = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
 
@@ -297,7 +313,7 @@ def test_a_standard_input_that_cannot_close_is_named(scheduler):
     assert "needs a pipe" in ended.stdout
 
 
-def test_nothing_that_processors_are_forked_from_imports_zmq_or_an_event_loop():
+def test_nothing_that_processors_are_forked_from_imports_zmq_or_an_event_loop() -> None:
     program = (
         "import sys, scaler.worker.worker_program, scaler.worker.fork_server.server\n"
         "import scaler.worker.processor.processor\n"

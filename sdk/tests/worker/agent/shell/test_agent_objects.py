@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Callable, Dict, Iterator
 
 import pytest
+from fake_scheduler import FakeScheduler, StartWorker
 from sdk_tasks import wait_until
-from worker_gates import private_directory, send_task_with_object, wait_for_heartbeat
+from worker_gates import Gate, private_directory, send_task_with_object, wait_for_heartbeat
 
 from scaler.exceptions import MissingObjects
 from scaler.values import payload as payloads
@@ -17,13 +20,15 @@ from scaler_protocol.host.segments import ObjectDirectory, object_name
 
 
 @pytest.fixture
-def directory():
+def directory() -> Iterator[ObjectDirectory]:
     made = ObjectDirectory()
     yield made
     made.remove()
 
 
-def test_on_one_host_objects_are_files_and_do_not_travel(scheduler, start_worker, directory):
+def test_on_one_host_objects_are_files_and_do_not_travel(
+    scheduler: FakeScheduler, start_worker: StartWorker, directory: ObjectDirectory
+) -> None:
     start_worker()
     scheduler.welcome(object_directory=directory.path, object_directory_token=directory.token)
     assert wait_for_heartbeat(scheduler, lambda h: True).shares_object_directory
@@ -50,14 +55,16 @@ def test_on_one_host_objects_are_files_and_do_not_travel(scheduler, start_worker
     scheduler.assert_nothing_more()
 
 
-def test_a_wrong_token_means_that_nothing_is_shared(scheduler, start_worker, directory):
+def test_a_wrong_token_means_that_nothing_is_shared(
+    scheduler: FakeScheduler, start_worker: StartWorker, directory: ObjectDirectory
+) -> None:
     start_worker()
     scheduler.welcome(object_directory=directory.path, object_directory_token=b"another token...")
 
     assert not wait_for_heartbeat(scheduler, lambda h: True).shares_object_directory
 
 
-def serve(scheduler, object_id: int, content: bytes, chunk_bytes: int) -> int:
+def serve(scheduler: FakeScheduler, object_id: int, content: bytes, chunk_bytes: int) -> int:
     """Answer requests until the object is through; the largest number of requests open at a time."""
     most_open = sent = 0
     while sent < len(content):
@@ -76,7 +83,9 @@ def serve(scheduler, object_id: int, content: bytes, chunk_bytes: int) -> int:
     return most_open
 
 
-def test_an_object_elsewhere_is_fetched_in_chunks_and_other_tasks_do_not_wait(scheduler, start_worker):
+def test_an_object_elsewhere_is_fetched_in_chunks_and_other_tasks_do_not_wait(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     start_worker()
     chunk_bytes = 10_000
     scheduler.welcome(limits=m.Limits(chunk_bytes=chunk_bytes))
@@ -96,7 +105,7 @@ def test_an_object_elsewhere_is_fetched_in_chunks_and_other_tasks_do_not_wait(sc
     scheduler.assert_nothing_more()
 
 
-def test_an_object_that_nobody_has_loses_its_task(scheduler, start_worker):
+def test_an_object_that_nobody_has_loses_its_task(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     send_task_with_object(scheduler, 1, scheduler.create_function(len), 4711)
@@ -108,7 +117,7 @@ def test_an_object_that_nobody_has_loses_its_task(scheduler, start_worker):
     assert isinstance(outcome.exception, MissingObjects)
 
 
-def test_a_deleted_object_is_forgotten_everywhere(scheduler, start_worker):
+def test_a_deleted_object_is_forgotten_everywhere(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     function = scheduler.create_function(len)
@@ -124,7 +133,9 @@ def test_a_deleted_object_is_forgotten_everywhere(scheduler, start_worker):
     assert isinstance(scheduler.result(2).exception, MissingObjects)
 
 
-def test_a_large_result_is_announced_fetched_and_only_then_reported(scheduler, start_worker):
+def test_a_large_result_is_announced_fetched_and_only_then_reported(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     start_worker()
     scheduler.welcome(limits=m.Limits(chunk_bytes=100_000))
     directory = private_directory(scheduler)
@@ -146,7 +157,9 @@ def test_a_large_result_is_announced_fetched_and_only_then_reported(scheduler, s
     assert sorted(os.listdir(directory)) == ["spill", "token"]
 
 
-def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_worker):
+def test_a_request_for_an_object_that_is_not_here_is_answered(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send(m.ObjectRequest(id=12345, offset=0, length=10))
@@ -155,8 +168,13 @@ def test_a_request_for_an_object_that_is_not_here_is_answered(scheduler, start_w
 
 
 def test_a_large_result_of_a_session_that_ended_is_not_left(
-    scheduler, start_worker, directory, gate, tmp_path, monkeypatch
-):
+    scheduler: FakeScheduler,
+    start_worker: StartWorker,
+    directory: ObjectDirectory,
+    gate: Gate,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SCL-WRK-028: what has not started when the session ends never starts, and what runs is stopped."""
     folder = tmp_path / "where the worker was started"
     folder.mkdir()
@@ -166,7 +184,7 @@ def test_a_large_result_of_a_session_that_ended_is_not_left(
     wait_for_heartbeat(scheduler, lambda h: True)
     before = set(os.listdir(directory.path))
     path, queued, done = gate.path, tmp_path / "queued", tmp_path / "done"
-    calls = {
+    calls: Dict[int, Callable[[], object]] = {
         1: lambda: bytes(1 << 20) * open(path, "rb", buffering=0).read(1)[0],
         2: queued.touch,
     }

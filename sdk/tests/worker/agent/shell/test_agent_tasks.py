@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
-from worker_gates import CANCELLED, NOT_FOUND, RUNNING, wait_at, wait_for_heartbeat
+from fake_scheduler import FakeScheduler, StartWorker, WorkerProgram
+from worker_gates import CANCELLED, NOT_FOUND, RUNNING, Gate, wait_at, wait_for_heartbeat
 
 from scaler.exceptions import ProcessorDiedError, TaskTimeoutError
 from scaler.worker import exit_codes
@@ -16,7 +18,7 @@ from scaler_protocol import messages as m
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
 
-def test_many_tasks_come_back_with_their_results(scheduler, start_worker):
+def test_many_tasks_come_back_with_their_results(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker("-n", "2")
     scheduler.welcome()
     function = scheduler.create_function(lambda x: x + 1)
@@ -28,7 +30,9 @@ def test_many_tasks_come_back_with_their_results(scheduler, start_worker):
     scheduler.assert_nothing_more()
 
 
-def test_tasks_run_in_as_many_processes_as_there_are_slots(scheduler, start_worker, gate):
+def test_tasks_run_in_as_many_processes_as_there_are_slots(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     def report(path: str) -> int:
         wait(path)
         return os.getpid()
@@ -45,7 +49,7 @@ def test_tasks_run_in_as_many_processes_as_there_are_slots(scheduler, start_work
     assert len({outcome.value for outcome in scheduler.results(3).values()}) == 3
 
 
-def test_a_failure_names_its_exception(scheduler, start_worker):
+def test_a_failure_names_its_exception(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(lambda x: 1 // x), {1: (0,), 2: (1,)})
@@ -56,7 +60,7 @@ def test_a_failure_names_its_exception(scheduler, start_worker):
     assert outcomes[2].value == 1
 
 
-def test_functions_can_be_addressed_by_name(scheduler, start_worker):
+def test_functions_can_be_addressed_by_name(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(0, {1: (4,)}, function_name="python:math:sqrt")
@@ -71,7 +75,7 @@ def test_functions_can_be_addressed_by_name(scheduler, start_worker):
     assert outcomes[3].failure.kind == outcomes[4].failure.kind == m.FailureKind.FUNCTION_NOT_LOADED
 
 
-def test_a_codec_that_is_not_ours_is_refused_task_by_task(scheduler, start_worker):
+def test_a_codec_that_is_not_ours_is_refused_task_by_task(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     function = scheduler.create_function(int)
@@ -82,7 +86,9 @@ def test_a_codec_that_is_not_ours_is_refused_task_by_task(scheduler, start_worke
     assert {outcome.failure.kind for outcome in outcomes.values()} == {m.FailureKind.CODEC_UNKNOWN}
 
 
-def test_a_message_that_contradicts_itself_starts_a_new_session(scheduler, start_worker):
+def test_a_message_that_contradicts_itself_starts_a_new_session(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send(m.Task(ids=[1, 2], payload_sizes=[2], function=1, codec="cloudpickle"), b"ab")
@@ -90,7 +96,7 @@ def test_a_message_that_contradicts_itself_starts_a_new_session(scheduler, start
     assert scheduler.welcome().previous_session == 1
 
 
-def test_the_other_event_loop_serves_as_well(scheduler, start_worker):
+def test_the_other_event_loop_serves_as_well(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     pytest.importorskip("uvloop")
     worker = start_worker("--event-loop", "uvloop", "--exit-when-stdin-closes")
     scheduler.welcome()
@@ -103,7 +109,7 @@ def test_the_other_event_loop_serves_as_well(scheduler, start_worker):
     assert worker.wait() == 0
 
 
-def test_higher_priority_runs_first(scheduler, start_worker, gate):
+def test_higher_priority_runs_first(scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate) -> None:
     start_worker()
     scheduler.welcome()
     blocker = scheduler.create_function(wait_at)
@@ -118,7 +124,9 @@ def test_higher_priority_runs_first(scheduler, start_worker, gate):
     assert outcomes[3].value < outcomes[2].value
 
 
-def test_short_tasks_behind_a_long_one_do_not_wait_for_it(scheduler, start_worker, gate):
+def test_short_tasks_behind_a_long_one_do_not_wait_for_it(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker("-n", "2")
     scheduler.welcome()
 
@@ -137,7 +145,9 @@ def test_short_tasks_behind_a_long_one_do_not_wait_for_it(scheduler, start_worke
     assert scheduler.result(1000).value == "went through"
 
 
-def test_a_task_that_waits_for_others_gives_up_its_slot(scheduler, start_worker, gate):
+def test_a_task_that_waits_for_others_gives_up_its_slot(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     def parent(path: str) -> str:
         from scaler import blocking
 
@@ -158,7 +168,9 @@ def test_a_task_that_waits_for_others_gives_up_its_slot(scheduler, start_worker,
     assert {outcome.value for outcome in scheduler.results(5).values()} == {"went through"}
 
 
-def test_tasks_are_given_back_on_request_newest_first(scheduler, start_worker, gate):
+def test_tasks_are_given_back_on_request_newest_first(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(wait_at), dict.fromkeys(range(1, 5), (gate.path,)))
@@ -173,7 +185,7 @@ def test_tasks_are_given_back_on_request_newest_first(scheduler, start_worker, g
     scheduler.assert_nothing_more()
 
 
-def test_what_a_task_prints_reaches_the_scheduler(scheduler, start_worker):
+def test_what_a_task_prints_reaches_the_scheduler(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(print), {7: ("hello",)}, m.TaskOptions(stream_output=True))
@@ -183,7 +195,7 @@ def test_what_a_task_prints_reaches_the_scheduler(scheduler, start_worker):
     scheduler.result(7)
 
 
-def test_profiles_come_with_the_results(scheduler, start_worker):
+def test_profiles_come_with_the_results(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(time.sleep), {1: (0.01,)}, m.TaskOptions(profiling=True))
@@ -197,7 +209,9 @@ def test_profiles_come_with_the_results(scheduler, start_worker):
 # Cancelling -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_queued_task_is_cancelled_and_a_running_one_is_not(scheduler, start_worker, gate):
+def test_a_queued_task_is_cancelled_and_a_running_one_is_not(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,), 3: (gate.path,)})
@@ -211,7 +225,9 @@ def test_a_queued_task_is_cancelled_and_a_running_one_is_not(scheduler, start_wo
     scheduler.assert_nothing_more()
 
 
-def test_a_running_task_is_cancelled_by_force_and_its_neighbours_run(scheduler, start_worker, gate):
+def test_a_running_task_is_cancelled_by_force_and_its_neighbours_run(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,)})
@@ -227,7 +243,9 @@ def test_a_running_task_is_cancelled_by_force_and_its_neighbours_run(scheduler, 
     scheduler.assert_nothing_more()
 
 
-def test_a_task_behind_a_long_one_in_the_same_chunk_is_cancelled(scheduler, start_worker, gate):
+def test_a_task_behind_a_long_one_in_the_same_chunk_is_cancelled(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker()
     scheduler.welcome()
 
@@ -250,7 +268,7 @@ def test_a_task_behind_a_long_one_in_the_same_chunk_is_cancelled(scheduler, star
 # Deaths ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_processor_loses_its_task_and_no_other(scheduler, start_worker):
+def test_a_killed_processor_loses_its_task_and_no_other(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker()
     scheduler.welcome()
 
@@ -272,7 +290,9 @@ def test_a_killed_processor_loses_its_task_and_no_other(scheduler, start_worker)
     assert "was ended by signal 9 (SIGKILL)" in worker.output
 
 
-def test_a_task_with_retries_is_run_again_after_its_processor_died(scheduler, start_worker, tmp_path):
+def test_a_task_with_retries_is_run_again_after_its_processor_died(
+    scheduler: FakeScheduler, start_worker: StartWorker, tmp_path: Path
+) -> None:
     start_worker()
     scheduler.welcome()
 
@@ -297,7 +317,9 @@ def test_a_task_with_retries_is_run_again_after_its_processor_died(scheduler, st
     assert "exited with code 3" in outcomes[2].failure.message
 
 
-def test_a_task_that_oversteps_its_time_limit_is_stopped(scheduler, start_worker, gate):
+def test_a_task_that_oversteps_its_time_limit_is_stopped(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker()
     scheduler.welcome()
     function = scheduler.create_function(wait_at)
@@ -311,7 +333,9 @@ def test_a_task_that_oversteps_its_time_limit_is_stopped(scheduler, start_worker
     assert outcomes[2].value == 0
 
 
-def test_the_workers_own_time_limit_stops_tasks_too(scheduler, start_worker, gate):
+def test_the_workers_own_time_limit_stops_tasks_too(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker("--task-timeout-seconds", "0.05")
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,)})
@@ -319,7 +343,7 @@ def test_the_workers_own_time_limit_stops_tasks_too(scheduler, start_worker, gat
     assert isinstance(scheduler.result(1).exception, TaskTimeoutError)
 
 
-def test_a_task_that_oversteps_its_memory_limit_is_stopped(scheduler, start_worker):
+def test_a_task_that_oversteps_its_memory_limit_is_stopped(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     def hoard() -> None:
         hoarded = []
         while True:
@@ -334,11 +358,15 @@ def test_a_task_that_oversteps_its_memory_limit_is_stopped(scheduler, start_work
     assert scheduler.result(1).failure.kind == m.FailureKind.MEMORY_LIMIT
 
 
-def test_a_processor_that_talks_nonsense_is_replaced_and_its_task_blamed(scheduler, start_worker):
+def test_a_processor_that_talks_nonsense_is_replaced_and_its_task_blamed(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
     def talk_nonsense() -> None:
         from scaler.worker.processor.processor import current
 
-        os.write(current()._stream.fileno(), b"\xff" * 100)
+        processor = current()
+        assert processor is not None
+        os.write(processor._stream.fileno(), b"\xff" * 100)
         time.sleep(1000)
 
     worker = start_worker()
@@ -354,7 +382,7 @@ def test_a_processor_that_talks_nonsense_is_replaced_and_its_task_blamed(schedul
     assert "it is replaced" in worker.output
 
 
-def test_a_worker_without_its_fork_server_leaves(scheduler, start_worker):
+def test_a_worker_without_its_fork_server_leaves(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     worker = start_worker()
     scheduler.welcome()
     fork_server = fork_server_of(worker)
@@ -367,7 +395,7 @@ def test_a_worker_without_its_fork_server_leaves(scheduler, start_worker):
     worker.wait_until_nothing_is_left()
 
 
-def fork_server_of(worker) -> int:
+def fork_server_of(worker: WorkerProgram) -> int:
     for process_id in worker.processes():
         with open(f"/proc/{process_id}/stat") as file:
             if int(file.read().rpartition(")")[2].split()[1]) == worker.process.pid:

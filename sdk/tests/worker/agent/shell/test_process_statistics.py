@@ -13,7 +13,7 @@ from scaler.worker.agent.shell import process_statistics as statistics_module
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 
 
-def test_a_busy_process_has_used_its_cpu():
+def test_a_busy_process_has_used_its_cpu() -> None:
     statistics = ProcessStatistics()
     assert statistics.usage(os.getpid(), 0.0).cpu_permille == 0
     started = time.process_time()
@@ -25,7 +25,7 @@ def test_a_busy_process_has_used_its_cpu():
     assert usage.resident_bytes > 1 << 20
 
 
-def test_a_process_that_is_gone_has_no_figures():
+def test_a_process_that_is_gone_has_no_figures() -> None:
     process_id = os.fork()
     if process_id == 0:
         os._exit(0)
@@ -38,7 +38,7 @@ def test_a_process_that_is_gone_has_no_figures():
     assert statistics.usage(process_id, 2.0) == (0, 0)
 
 
-def test_memory_is_what_the_system_says():
+def test_memory_is_what_the_system_says() -> None:
     assert free_memory_bytes() > 1 << 20
     before = resident_memory.resident_bytes()
     resettable = resident_memory.reset_peak()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Set
+from typing import Iterator, Set
 
 import pytest
+from fake_scheduler import FakeScheduler, StartWorker
 from task_flow_bench import FUNCTION
 from task_flow_bench import Bench as CoreBench
-from worker_gates import send_task_with_object, wait_at, wait_for_heartbeat
+from worker_gates import Gate, send_task_with_object, wait_at, wait_for_heartbeat
 from worker_objects_bench import CHUNK, INLINE, REMOTE, SHARED, Bench
 
 from scaler.values import payload as payloads
@@ -20,7 +21,7 @@ RETENTION_SECONDS = 100.0
 
 
 @pytest.fixture
-def bench():
+def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.close()
@@ -34,7 +35,7 @@ def forget_unused(bench: Bench, now: float, *needed: int) -> None:
 # The object store -----------------------------------------------------------------------------------------------------
 
 
-def test_content_is_forgotten_after_so_long_and_fetched_again(bench):
+def test_content_is_forgotten_after_so_long_and_fetched_again(bench: Bench) -> None:
     bench.create(9, INLINE, b"content")
     forget_unused(bench, 0)
     forget_unused(bench, RETENTION_SECONDS)
@@ -46,10 +47,10 @@ def test_content_is_forgotten_after_so_long_and_fetched_again(bench):
     [request] = bench.sent()
     bench.respond(request, b"content")
     assert bench.events == [("available", 9)]
-    assert bench.objects.definition(9)[0] == m.ObjectKind.FUNCTION, "what it is, is known still"
+    assert bench.definition(9)[0] == m.ObjectKind.FUNCTION, "what it is, is known still"
 
 
-def test_what_is_used_or_needed_is_kept(bench):
+def test_what_is_used_or_needed_is_kept(bench: Bench) -> None:
     for object_id in (8, 9):
         bench.create(object_id, INLINE, b"content")
     forget_unused(bench, 0)
@@ -61,21 +62,21 @@ def test_what_is_used_or_needed_is_kept(bench):
     assert bench.objects.is_available(8) and not bench.objects.is_available(9)
 
 
-def test_a_fetched_file_goes_and_comes_again(bench):
+def test_a_fetched_file_goes_and_comes_again(bench: Bench) -> None:
     content = os.urandom(CHUNK // 2)
     bench.create(9, REMOTE, size=len(content))
     for _ in range(2):
         bench.objects.fetch(9)
         [request] = bench.sent()
         bench.respond(request, content)
-        path = os.fsdecode(bench.objects.definition(9)[2])
+        path = os.fsdecode(bench.definition(9)[2])
         assert os.path.getsize(path) == len(content)
         forget_unused(bench, 0)
         forget_unused(bench, RETENTION_SECONDS + 1)
         assert not os.path.exists(path) and not bench.objects.is_available(9)
 
 
-def test_a_file_of_the_schedulers_is_only_forgotten():
+def test_a_file_of_the_schedulers_is_only_forgotten() -> None:
     directory = ObjectDirectory()
     bench = Bench(object_directory=directory.path, object_directory_token=directory.token)
     with open(directory.object_path(9), "wb"):
@@ -90,8 +91,8 @@ def test_a_file_of_the_schedulers_is_only_forgotten():
     directory.remove()
 
 
-def test_a_function_that_has_a_name_is_nowhere_else(bench):
-    object_id = bench.objects.named_function("math:sqrt")
+def test_a_function_that_has_a_name_is_nowhere_else(bench: Bench) -> None:
+    object_id = bench.objects.named_function(b"math:sqrt")
     forget_unused(bench, 0)
     forget_unused(bench, RETENTION_SECONDS + 1)
     assert bench.objects.is_available(object_id)
@@ -107,7 +108,7 @@ def needed_at(bench: CoreBench, seconds: float) -> Set[int]:
     return needed - {0}
 
 
-def test_what_queued_waiting_and_running_tasks_need_is_needed():
+def test_what_queued_waiting_and_running_tasks_need_is_needed() -> None:
     bench = CoreBench(slots=1)
     bench.objects.available |= {21, 22, 23}
     bench.send_tasks([1, 2], dependencies=[[21], [22]])
@@ -115,7 +116,7 @@ def test_what_queued_waiting_and_running_tasks_need_is_needed():
     assert needed_at(bench, RETENTION_SECONDS + 1) == {FUNCTION, 21, 22, 23, 24}
 
 
-def test_a_busy_processor_forgets_all_but_what_its_tasks_need():
+def test_a_busy_processor_forgets_all_but_what_its_tasks_need() -> None:
     bench = CoreBench(slots=1)
     bench.objects.available |= {21, 22}
     bench.send_tasks([1], dependencies=[[21]])
@@ -132,14 +133,14 @@ def test_a_busy_processor_forgets_all_but_what_its_tasks_need():
 QUICKLY = ("--object-retention-seconds", "0.05", "--garbage-collect-interval-seconds", "0.05")
 
 
-def pause(scheduler) -> None:
+def pause(scheduler: FakeScheduler) -> None:
     """Some heartbeats' time, which is longer than the worker keeps what it does not use."""
     for _ in range(3):
         scheduler.heartbeats.clear()
         wait_for_heartbeat(scheduler, lambda heartbeat: True)
 
 
-def test_a_worker_fetches_again_what_it_has_forgotten(scheduler, start_worker):
+def test_a_worker_fetches_again_what_it_has_forgotten(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker(*QUICKLY)
     scheduler.welcome()
     contents = {}
@@ -167,7 +168,9 @@ def test_a_worker_fetches_again_what_it_has_forgotten(scheduler, start_worker):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_what_running_and_queued_tasks_need_is_kept(scheduler, start_worker, gate, shared):
+def test_what_running_and_queued_tasks_need_is_kept(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate, shared: bool
+) -> None:
     directory = ObjectDirectory()
     start_worker(*QUICKLY)
     token = directory.token if shared else b"another host"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import pytest
 import zmq
@@ -78,7 +78,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench():
+def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.close()
@@ -90,7 +90,7 @@ def read(bench: Bench) -> Tuple[bytes, Any, bytes]:
     return peer, decode(header), payload[0] if payload else b""
 
 
-def test_messages_go_both_ways(bench):
+def test_messages_go_both_ways(bench: Bench) -> None:
     bench.connection.send(m.Heartbeat(sequence=1))
     bench.connection.send(m.ObjectResponse(id=2), b"payload")
 
@@ -105,7 +105,7 @@ def test_messages_go_both_ways(bench):
     assert bench.ends[-1] == 3
 
 
-def test_bytes_that_are_no_message_are_ignored(bench):
+def test_bytes_that_are_no_message_are_ignored(bench: Bench) -> None:
     bench.connection.send(m.Heartbeat())
     peer, _, _ = read(bench)
     bench.router.send_multipart([peer, b"garbage"])
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_message_are_ignored(bench):
     assert bench.received == [(m.HeartbeatEcho(sequence=9), b"")]
 
 
-def test_a_peer_that_does_not_read_causes_congestion_and_no_loss(bench):
+def test_a_peer_that_does_not_read_causes_congestion_and_no_loss(bench: Bench) -> None:
     bench.connection.send(m.Heartbeat(sequence=0))
     read(bench)
     payload = bytes(20_000)
@@ -127,10 +127,12 @@ def test_a_peer_that_does_not_read_causes_congestion_and_no_loss(bench):
     assert count > CONGESTED_BYTES // len(payload)
 
     async def read_all() -> List[int]:
-        sequences = []
+        sequences: List[int] = []
         while len(sequences) < count - 1:
             while bench.router.poll(0):
-                sequences.append(decode(bench.router.recv_multipart()[1]).sequence)
+                message = decode(bench.router.recv_multipart()[1])
+                assert isinstance(message, m.Heartbeat)
+                sequences.append(message.sequence)
             await asyncio.sleep(0)
         return sequences
 
@@ -140,7 +142,7 @@ def test_a_peer_that_does_not_read_causes_congestion_and_no_loss(bench):
     assert not bench.connection.congested
 
 
-def test_a_new_connection_forgets_what_the_old_one_had_not_sent(bench):
+def test_a_new_connection_forgets_what_the_old_one_had_not_sent(bench: Bench) -> None:
     bench.connection.send(m.Heartbeat(sequence=0))
     first_peer = read(bench)[0]
     payload = bytes(20_000)
@@ -160,7 +162,7 @@ def test_a_new_connection_forgets_what_the_old_one_had_not_sent(bench):
     assert arrived.count(7) < sent / 2
 
 
-def test_the_end_of_the_connection_is_told_at_once(bench):
+def test_the_end_of_the_connection_is_told_at_once(bench: Bench) -> None:
     bench.connection.send(m.Heartbeat(sequence=1))
     read(bench)
     bench.router.close()
@@ -169,7 +171,7 @@ def test_the_end_of_the_connection_is_told_at_once(bench):
     assert bench.losses == ["the peer closed the connection"]
 
 
-def test_a_connection_that_is_dropped_is_not_missed(bench):
+def test_a_connection_that_is_dropped_is_not_missed(bench: Bench) -> None:
     bench.connection.send(m.Heartbeat(sequence=1))
     peer, _, _ = read(bench)
     bench.connection.drop()
@@ -182,7 +184,7 @@ def test_a_connection_that_is_dropped_is_not_missed(bench):
     assert bench.losses == bench.failures == []
 
 
-def test_an_address_where_nothing_listens_is_told_with_the_reason():
+def test_an_address_where_nothing_listens_is_told_with_the_reason() -> None:
     bench = Bench()
     try:
         with socket.socket() as unused:

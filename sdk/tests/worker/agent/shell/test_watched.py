@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from typing import Callable, List, Tuple
 
+from fake_scheduler import FakeScheduler, StartWorker
 from task_flow_bench import SHORT_MICROSECONDS, Bench
-from worker_gates import wait_at, wait_for_heartbeat
+from worker_gates import Gate, wait_at, wait_for_heartbeat
 
 from scaler.worker.agent.core.result_messages import ResultMessages
 from scaler_protocol import messages as m
@@ -26,7 +28,7 @@ def runs(message: m.TaskResult) -> list[tuple[int, int, int]]:
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def test_runs_are_told_only_while_somebody_watches():
+def test_runs_are_told_only_while_somebody_watches() -> None:
     bench = Bench()
     for is_watched in (False, True, False):
         bench.flow.watch(is_watched)
@@ -37,13 +39,14 @@ def test_runs_are_told_only_while_somebody_watches():
         assert runs(message) == ([(1, 1000, 50)] if is_watched else [])
 
 
-def test_each_chunk_of_a_processor_is_a_run():
+def test_each_chunk_of_a_processor_is_a_run() -> None:
     bench = Bench(slots=2)
     bench.learn(SHORT_MICROSECONDS)
     results(bench)
     bench.flow.watch(True)
     bench.send_tasks(range(2000))
-    expected, ids = [], []
+    expected: List[Tuple[int, int, int]] = []
+    ids: List[int] = []
     for number, chunk in bench.dealt():
         bench.finish(number, chunk, busy_microseconds=2)
         expected.append((chunk.task_count, 1000 + number, 2 * chunk.task_count))
@@ -54,7 +57,7 @@ def test_each_chunk_of_a_processor_is_a_run():
     assert all(sum(message.runs[::3]) == len(message.ids) for message in told)
 
 
-def test_a_task_that_its_processor_died_of_took_the_time_until_then():
+def test_a_task_that_its_processor_died_of_took_the_time_until_then() -> None:
     bench = Bench()
     bench.flow.watch(True)
     bench.send_tasks([10], options={"at_most_once": True})
@@ -68,7 +71,7 @@ def test_a_task_that_its_processor_died_of_took_the_time_until_then():
     assert message.busy_microseconds == 2_500_000
 
 
-def test_a_task_of_a_chunk_took_no_longer_than_since_the_outcome_before_it():
+def test_a_task_of_a_chunk_took_no_longer_than_since_the_outcome_before_it() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     results(bench)
@@ -86,7 +89,7 @@ def test_a_task_of_a_chunk_took_no_longer_than_since_the_outcome_before_it():
     assert lost == [(1, 1000 + number, 500_000)]
 
 
-def test_tasks_that_never_ran_took_no_time():
+def test_tasks_that_never_ran_took_no_time() -> None:
     bench = Bench()
     bench.flow.watch(True)
     bench.send_tasks([10], codec="unknown")
@@ -95,7 +98,7 @@ def test_tasks_that_never_ran_took_no_time():
     assert runs(message) == [(1, 0, 0)]
 
 
-def test_a_new_session_is_not_watched_until_it_says_so():
+def test_a_new_session_is_not_watched_until_it_says_so() -> None:
     bench = Bench()
     bench.flow.watch(True)
     bench.flow.reset()
@@ -105,7 +108,7 @@ def test_a_new_session_is_not_watched_until_it_says_so():
     assert runs(*results(bench)) == []
 
 
-def test_runs_are_cut_with_their_messages():
+def test_runs_are_cut_with_their_messages() -> None:
     outbox = ResultMessages()
     outbox.is_watched = True
     outbox.keep_to(100_000)
@@ -118,7 +121,7 @@ def test_runs_are_cut_with_their_messages():
     assert {processor for message in messages for processor in message.runs[1::3]} == {7}
 
 
-def test_a_message_that_was_begun_before_tells_of_no_run():
+def test_a_message_that_was_begun_before_tells_of_no_run() -> None:
     outbox = ResultMessages()
     for is_watched in (False, True):
         outbox.is_watched = is_watched
@@ -130,7 +133,9 @@ def test_a_message_that_was_begun_before_tells_of_no_run():
 # Whole workers --------------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_tell_which_task_has_run_for_long(scheduler, start_worker, gate):
+def test_heartbeats_tell_which_task_has_run_for_long(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     start_worker()
     scheduler.welcome(heartbeat_interval_milliseconds=50)
     scheduler.send_calls(scheduler.create_function(wait_at), {9: (gate.path,)})
@@ -150,12 +155,12 @@ def test_heartbeats_tell_which_task_has_run_for_long(scheduler, start_worker, ga
     wait_for_heartbeat_of_watched(scheduler, lambda h: not h.processors[0].instance)
 
 
-def wait_for_heartbeat_of_watched(scheduler, condition) -> m.Heartbeat:
+def wait_for_heartbeat_of_watched(scheduler: FakeScheduler, condition: Callable[[m.Heartbeat], object]) -> m.Heartbeat:
     """A heartbeat that says so; each is answered by one that somebody watches."""
 
     def is_right(heartbeat: m.Heartbeat) -> bool:
         scheduler.send(WATCHED)
-        return condition(heartbeat)
+        return bool(condition(heartbeat))
 
     return wait_for_heartbeat(scheduler, is_right)
 
@@ -163,7 +168,7 @@ def wait_for_heartbeat_of_watched(scheduler, condition) -> m.Heartbeat:
 # Draining -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_core_that_drains_starts_nothing_and_gives_back_what_has_not_begun():
+def test_a_core_that_drains_starts_nothing_and_gives_back_what_has_not_begun() -> None:
     bench = Bench()
     bench.objects.available.discard(77)
     bench.send_tasks([1, 2, 3])
@@ -180,7 +185,9 @@ def test_a_core_that_drains_starts_nothing_and_gives_back_what_has_not_begun():
     assert bench.flow.is_empty
 
 
-def test_a_worker_that_drains_is_not_started_again(scheduler, start_worker, gate):
+def test_a_worker_that_drains_is_not_started_again(
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+) -> None:
     worker = start_worker()
     scheduler.welcome()
     scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,)})
