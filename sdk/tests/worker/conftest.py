@@ -33,7 +33,7 @@ TIMEOUT_SECONDS = 20.0
 
 
 class Outcome(NamedTuple):
-    """What became of one task."""
+    """The outcome of one task."""
 
     position: int
     status: int
@@ -430,7 +430,7 @@ class WorkerProgram:
     def close_stdin(self) -> None:
         if self.process.stdin is not None:
             self.process.stdin.close()
-            self.process.stdin = None  # so that nobody flushes it again
+            self.process.stdin = None  # so that it is not flushed again
 
 
 def processes_of_session(session: int) -> List[int]:
