@@ -98,7 +98,7 @@ class ClientHost(Peer):
         """Whether users may call it."""
         return self.is_alive and self.core is not None and self.ended is None and not self.is_leaving
 
-    def hand_over(self, command: Any) -> None:
+    def post(self, command: Any) -> None:
         if self.ended is not None:
             self._refuse([command])
             return
@@ -119,7 +119,7 @@ class ClientHost(Peer):
         object_id = self.core.objects._session_bits | number
         kept: Content = FileContent(content) if self.is_shared and len(content) >= INLINE_BYTES else content
         made = KeptObject(number, object_id, "", kind, len(content), PYTHON_CODEC, kept)
-        self.hand_over(c.HoldObject(made))
+        self.post(c.HoldObject(made))
         return made
 
     def submit_plain(self, future: Future, function: int, options: Optional[m.TaskOptions]) -> None:
@@ -137,16 +137,16 @@ class ClientHost(Peer):
             self.core.on_sent((future, function, payload, options))
             self.room = self.core.room
         else:
-            self.hand_over((future, function, payload, options))
+            self.post((future, function, payload, options))
 
     def submit(self, task: c.SubmitTask) -> None:
         """Submit any task; its user has the future as soon as the scheduler takes one more."""
         future: Any = task.future
         if task.arguments_bytes or len(self._commands) >= self.room:
             future.is_in_hand = False
-            self.hand_over(task._replace(asker=self.asker(lambda answer: future.on_applied())))
+            self.post(task._replace(asker=self.asker(lambda answer: future.on_applied())))
         else:
-            self.hand_over(task)
+            self.post(task)
 
     def _may_send_alone(self) -> bool:
         core = self.core
@@ -312,11 +312,11 @@ class ClientHost(Peer):
         """Another thread puts results in front of the payload."""
         needed: Any = task.predecessors
         if any(each.kind == "cancelled" for each in needed):
-            self.hand_over(c.EndDeferred(task))
+            self.post(c.EndDeferred(task))
             return
         failed = next((each for each in needed if each.kind != "result"), None)
         if failed is not None:
-            self.hand_over(c.EndDeferred(task, failed=failed))
+            self.post(c.EndDeferred(task, failed=failed))
             return
         if self.core is None or self.ended is not None:
             return
@@ -333,7 +333,7 @@ class ClientHost(Peer):
                 objects.append(self.send_object(each.value).object_id)
                 sizes.append(RESULT_IS_OBJECT)
         header = struct.pack(f"<II{len(sizes)}I", RESULTS_MARK, len(sizes), *sizes)
-        self.hand_over(c.SubmitDeferred(task, b"".join([header, *parts, task.payload]), objects, objects))
+        self.post(c.SubmitDeferred(task, b"".join([header, *parts, task.payload]), objects, objects))
 
     # Files ----------------------------------------------------------------------------------------------------------
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Asker:
-    """Somebody waits for an answer."""
+    """A caller that waits for an answer."""
 
     def __init__(self, open_askers: Dict[Asker, None], then: Callable[[Any], None]) -> None:
         self._open_askers = open_askers
         self._then = then
 
     def put(self, answer: Any) -> None:
-        assert self in self._open_askers, "somebody is told twice, or does not wait any more"
+        assert self in self._open_askers, "an asker got two answers, or no longer waits"
         del self._open_askers[self]
         self._then(answer)
 
@@ -96,7 +96,7 @@ class Future:
         assert reasons, f"task {self.task.key} failed for no good reason: {failure.kind!r}: {failure.message}"
 
     def _explains(self, task: Task, failure: m.Failure) -> bool:
-        """Whether what has become of a task may be this failure."""
+        """Whether the outcome of a task may be this failure."""
         kind, kinds, system = failure.kind, m.FailureKind, self.user.system
         if kind == kinds.TASK_RAISED:
             return task.is_raising and failure.message == task.payload.decode()

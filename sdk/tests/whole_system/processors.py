@@ -169,9 +169,9 @@ class Processor(Process):
     def _look(self, position: int) -> None:
         """The watchdog finds a task that takes long."""
         if self._is_at(position) and self._chunk.task_count > 1 and not self._is_handed_over:
-            self._hand_over()
+            self._post()
 
-    def _hand_over(self) -> None:
+    def _post(self) -> None:
         self._is_handed_over = True
         ranges = []
         first = self._index + 1
@@ -197,7 +197,7 @@ class Processor(Process):
 
     def _block(self, position: int) -> None:
         if self._chunk.task_count > 1 and not self._is_handed_over:
-            self._hand_over()
+            self._post()
         self._send(frames.signal_frame(FrameKind.BLOCKED))
         self.after(self.world.random.choice((0.01, 0.2)), lambda: self._resume(position))
 

@@ -228,7 +228,7 @@ class SchedulerHost(Process):
             core.on_object_unreadable(now, object_id)
             return
         if effect.offset and object_id not in self._receiving:
-            core.on_object_unreadable(now, object_id)  # what came before it could not be kept
+            core.on_object_unreadable(now, object_id)  # its earlier parts could not be stored
             return
         if not effect.offset and effect.on_disk:
             if self.world.fault("disk_full"):

@@ -145,7 +145,7 @@ class World:
         self.after(seconds, step)
 
     def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Let things happen until the time has come or `is_done`, which is asked now and then, says so."""
+        """Run the simulation until a time, or until `is_done`, which is called periodically, returns true."""
         checked_at = self.now
         while self._heap and self._heap[0][0] <= until:
             if self.now >= checked_at + 0.05:
@@ -159,7 +159,7 @@ class World:
         self.now = max(self.now, until) if not is_done() else self.now
 
     def say(self, what: str, *details: Any) -> None:
-        """Note what happens, if somebody wants to know."""
+        """Log an event, if a log is kept."""
         if self.trace is not None:
             self.trace.append(f"{self.now:9.4f} {what} {' '.join(map(str, details))}")
 

@@ -89,18 +89,18 @@ class User:
         if world.uses("cancel") and in_hand:
             futures = random.sample(in_hand, min(len(in_hand), random.choice((1, 1, 3))))
             self._want_cancelled(futures)
-            host.hand_over(c.Cancel(futures, world.uses("force")))
+            host.post(c.Cancel(futures, world.uses("force")))
         if world.uses("give_up") and in_hand:
             future = random.choice(in_hand)
             self._want_cancelled([future])
-            host.hand_over(c.GiveUp([future]))
+            host.post(c.GiveUp([future]))
         if world.uses("cancel_all"):
             self._want_cancelled(list(self.unfinished.values()))
-            host.hand_over(c.CancelAll(host.asker()))
+            host.post(c.CancelAll(host.asker()))
         self._submissions = [each for each in self._submissions if not (each.is_in_hand or each.kind)]
         if world.uses("clear") and not self._submissions:
             self._want_cancelled(list(self.unfinished.values()))
-            host.hand_over(c.Clear([each.object_id for each in self._objects]))
+            host.post(c.Clear([each.object_id for each in self._objects]))
             self._objects.clear()
         if world.uses("let_go") and not self._submissions:
             self._let_go()
@@ -124,25 +124,25 @@ class User:
         random = self.world.random
         for held in (self._objects, self._functions):
             if held and random.random() < 0.5:
-                self.host.hand_over(c.LetGo([held.pop(random.randrange(len(held))).object_id]))
+                self.host.post(c.LetGo([held.pop(random.randrange(len(held))).object_id]))
 
     def _ask(self, question: Any) -> None:
         host = self.host
         asker = host.asker()
-        host.hand_over(c.Ask(question, asker))
+        host.post(c.Ask(question, asker))
 
         def lose_patience() -> None:
             if asker in host.open_askers:
                 del host.open_askers[asker]
                 asker.put = lambda answer: None  # type: ignore[method-assign]  # it comes too late
-                host.hand_over(c.ForgetQuestion(asker))
+                host.post(c.ForgetQuery(asker))
 
         host.after(QUESTION_SECONDS, lose_patience)
 
     def let_go_of_all(self) -> None:
         for held in (self._objects, self._functions):
             if held:
-                self.host.hand_over(c.LetGo([each.object_id for each in held]))
+                self.host.post(c.LetGo([each.object_id for each in held]))
                 held.clear()
 
     # Tasks ----------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class User:
         options = self._with_options(task)
         if self.world.uses("stale_functions") and not self._submissions:  # another thread lets it go meanwhile
             self._functions.remove(function)
-            self.host.hand_over(c.LetGo([function.object_id]))
+            self.host.post(c.LetGo([function.object_id]))
 
         def again(future: Future) -> None:
             if self.host.is_open:
@@ -235,7 +235,7 @@ class User:
             if answer is not None and self.host.is_open:
                 self._submit_general([], [], content)
 
-        self.host.hand_over(c.AwaitRoom(self.host.asker(go_on)))
+        self.host.post(c.AwaitRoom(self.host.asker(go_on)))
 
     def _submit_general(self, objects: List[KeptObject], needed: List[Future], arguments: bytes) -> None:
         host = self.host
@@ -289,4 +289,4 @@ class User:
         columns.targets, columns.options = array("I", chosen), options if options is not None else m.TaskOptions()
         run = GraphRun(columns, b"".join(task.payload for task in tasks), list(functions.values()))
         targets = {position: self._future(tasks[position]) for position in chosen}
-        host.hand_over(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))
+        host.post(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))
