@@ -13,8 +13,6 @@ import sys
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-import pytest
-
 from scaler import Client, ScalerFuture
 from scaler.values import pickling
 
