@@ -106,6 +106,8 @@ class Future:
         if kind == kinds.WORKER_LOST:
             most = 1 if task.at_most_once else system.scheduler.maximum_attempts
             return system.scheduler.worker_losses > 0 and task.sent_count >= most
+        if kind == kinds.REJECTED:
+            return system.scheduler.may_reject
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED):
             return system.has_lost_bytes
         return False

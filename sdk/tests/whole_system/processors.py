@@ -54,6 +54,7 @@ class Processor(Process):
         self._is_handed_over = False
         self._unsettled = 0
         self._is_running = False
+        self.arriving_instances: List[List[int]] = []  # of the outcomes that are under way, frame by frame
 
     # The agent's side -----------------------------------------------------------------------------------------------
 
@@ -238,7 +239,9 @@ class Processor(Process):
                 large=large if any(large) else b"",
             )
         )
-        self._flushed += len(outcomes)
+        stop = self._flushed + len(outcomes)
+        self.arriving_instances.append(list(self._chunk.ids[self._flushed : stop]))
+        self._flushed = stop
 
     # Results --------------------------------------------------------------------------------------------------------
 

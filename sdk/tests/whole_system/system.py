@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Sequence
 
 from whole_system.network import Network, Peer
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.simulated_world import Plan, World
+from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Plan, World
 from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
@@ -74,6 +74,8 @@ class System:
             return
         if self.scheduler.is_up and world.fault("restart"):
             self.scheduler.crash()
+        if world.fault("clock_step"):
+            self.scheduler.step_clock(random.choice(CLOCK_STEPS_SECONDS))
         if world.fault("scheduler_pause"):
             self.scheduler.pause(random.choice((0.3, 3.0, 8.0)))
         peers: List[Peer] = [*(user.host for user in self.users), *self.workers]
@@ -151,6 +153,7 @@ class System:
             user.host.leave()
         world.run(world.now + 120.0, self._is_empty)  # workers that have lost their session are back by then, too
         state = scheduler.core.state
+        state.check_invariants()
         assert not state.clients, f"clients are left: {[each.label for each in state.clients.values()]}"
         assert not len(state.ready) and not state.dispatches and not state.nodes_waiting and not state.running
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]

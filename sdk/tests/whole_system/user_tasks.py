@@ -14,6 +14,9 @@ from typing import List, Optional, Sequence, Tuple
 
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 
+SERVED_FUNCTIONS = (("example.org/one", "one:call"), ("example.org/many/*", "many"))
+"""What all workers serve by name."""
+
 
 class Task:
     """What a user wants done.
