@@ -48,6 +48,7 @@ class Future:
         self.is_in_hand = True  # of the user: `submit` has returned
         self.kind = ""  # how it has ended
         self.value = b""
+        self.then: Callable[[], None] = lambda: None  # whoever waits for its end goes on
         self._resubmit = resubmit
 
     def on_applied(self) -> None:
@@ -84,6 +85,7 @@ class Future:
             assert value.task in self.task.needed and value.kind not in ("", "result", "cancelled")
         else:
             self._check_error(value)
+        self.then()
 
     def _check_cancelled(self) -> None:
         if self.user.host.is_leaving or self.user.host.ended is not None:

@@ -199,6 +199,18 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
         "if self.session.state is _DRAINING and tasks.is_empty:",
         "if self.session.state is _DRAINING:",
     ),
+    "a task that waits for others keeps its slot": PlantedBug(
+        "agent", f"{_AGENT}.processor_pool:ProcessorPool.suspend", "self.busy -= 1", "pass"
+    ),
+    "a task that goes on takes no slot": PlantedBug(
+        "agent", f"{_AGENT}.processor_pool:ProcessorPool.resume", "self.busy += 1", "pass"
+    ),
+    "the definition of a named function is taken for an object that is missing": PlantedBug(
+        "agent",
+        f"{_AGENT}.worker_objects:WorkerObjects.is_available",
+        " or object_id in self._definitions",
+        "",
+    ),
     # Session --------------------------------------------------------------------------------------------------------
     "silence of the scheduler is not noticed": PlantedBug(
         "session",
@@ -311,6 +323,21 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
         f"{_SCHEDULER}.placement.task_placement:Placement._announce_objects",
         "record.holders.add(worker.number)",
         "pass",
+    ),
+    "monitors are not told that a large result has another owner": PlantedBug(
+        "scheduler",
+        f"{_SCHEDULER}.tasks.worker_reports:WorkerReports._hand_over_objects",
+        "self._state.changes.objects.touch_large(record)",
+        "pass",
+    ),
+    "each run of tasks of a batch has all the room that there is": PlantedBug(
+        "scheduler", f"{_SCHEDULER}.tasks.acceptance:Acceptance._queue", "room -= accepted - start", "pass"
+    ),
+    "a worker that is suspected of a loss gets a task too many": PlantedBug(
+        "scheduler",
+        f"{_SCHEDULER}.placement.task_placement:Placement._credit",
+        "free_slots = worker.slots - worker.assigned",
+        "free_slots = worker.slots - worker.assigned + 1",
     ),
 }
 

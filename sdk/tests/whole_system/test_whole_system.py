@@ -1,6 +1,6 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-Here are the first seeds; `test_even_thousands` and `test_odd_thousands` have more, and `make simulate` any number. One that
+Here are the first seeds; `test_even_thousands` and `test_odd_thousands` have more, and `make simulate` any number. What
 fails is cut to its shortest form, and told as a command that repeats it.
 """
 

@@ -6,7 +6,7 @@ File operations are answered in the order in which they were asked for, at once 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
 from whole_system.network import Peer
 from whole_system.processors import Processor
@@ -47,13 +47,28 @@ from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect
 from scaler_protocol.session.peer_session import NEVER
 
+if TYPE_CHECKING:
+    from whole_system.nested_users import NestedUser
+
 
 class WorkerHost(Peer):
-    def __init__(self, world: World, scheduler: SchedulerHost, tasks: Dict[int, Task], name: str) -> None:
+    """Parameters:
+    new_client: starts a client in a task.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        scheduler: SchedulerHost,
+        tasks: Dict[int, Task],
+        name: str,
+        new_client: Callable[[], NestedUser],
+    ) -> None:
         super().__init__(world)
         random = world.random
         self.name = name
         self.tasks = tasks
+        self.new_client = new_client
         self.is_stopping = False
         self.exit_code: Optional[int] = None
         self.chunk_failures = 0
