@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Tuple
 
@@ -44,7 +43,9 @@ def main() -> int:
     missed = 0
     print("| bug | core | seeds | first sign |\n| --- | --- | --: | --- |")
     with ProcessPoolExecutor() as pool:
-        for name, (seeds, sign) in zip(names, pool.map(partial(seeds_until_caught, most_seeds=options.seeds), names)):
+        jobs = {pool.submit(seeds_until_caught, name, options.seeds): name for name in names}
+        for job in as_completed(jobs):
+            name, (seeds, sign) = jobs[job], job.result()
             missed += not seeds
             count = str(seeds) if seeds else f"none in {options.seeds}"
             print(f"| {name} | {PLANTED_BUGS[name].core} | {count} | {sign[:110]} |", flush=True)
