@@ -48,6 +48,7 @@ class Future:
         self.is_in_hand = True  # of the user: `submit` has returned
         self.kind = ""  # how it has ended
         self.value = b""
+        self.then: Callable[[], None] = lambda: None  # whoever waits for its end goes on
         self._resubmit = resubmit
 
     def on_applied(self) -> None:
@@ -84,6 +85,7 @@ class Future:
             assert value.task in self.task.needed and value.kind not in ("", "result", "cancelled")
         else:
             self._check_error(value)
+        self.then()
 
     def _check_cancelled(self) -> None:
         if self.user.host.is_leaving or self.user.host.ended is not None:
@@ -106,6 +108,8 @@ class Future:
         if kind == kinds.WORKER_LOST:
             most = 1 if task.at_most_once else system.scheduler.maximum_attempts
             return system.scheduler.worker_losses > 0 and task.sent_count >= most
+        if kind == kinds.REJECTED:
+            return system.scheduler.may_reject
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED):
             return system.has_lost_bytes
         return False

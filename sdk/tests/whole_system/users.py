@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
-from whole_system.simulated_world import World
-from whole_system.user_tasks import Task
+from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
+from whole_system.user_tasks import SERVED_FUNCTIONS, Task
 
 from scaler.client.core import commands as c
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import GraphRun
+from scaler.values.named_functions import NamedFunction
 from scaler.values.sizes import INLINE_BYTES
+from scaler.worker.served_functions import ServedFunctions
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
     from whole_system.system import System
 
-BY_DEPENDENCY = b"\x01"
+_SERVED = ServedFunctions(SERVED_FUNCTIONS)
+_NAMED_FUNCTIONS = [NamedFunction("example.org/one"), NamedFunction("example.org/many/first", "raw")]
 QUESTION_SECONDS = 2.0
 
 
@@ -38,6 +41,7 @@ class User:
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
         self._submissions: List[Future] = []  # that hold functions and objects until the scheduler takes one more task
+        self._most_unfinished = self.world.random.choice((5, 15, 60))
         self._is_submitting = 0  # tasks that wait for room
 
     @property
@@ -45,7 +49,7 @@ class User:
         host = self.host
         return (
             not host.is_alive
-            or host.ended is not None
+            or (host.ended is not None and host.core is None)
             or not (self.unfinished or host.open_askers or host.core is None or host._commands or self._is_submitting)
         )
 
@@ -59,12 +63,14 @@ class User:
             return
         if world.fault("pause"):
             host.pause(world.random.choice((0.3, 2.0, 8.0)))
+        if world.fault("clock_step"):
+            host.step_clock(world.random.choice(CLOCK_STEPS_SECONDS))
         if not host.is_open:
             return
         if world.uses("leave"):
             host.leave()
             return
-        if len(self.unfinished) < 60:
+        if len(self.unfinished) < self._most_unfinished:
             self._submit()
         self._change_minds()
 
@@ -79,6 +85,8 @@ class User:
                 self._submit_with_large_arguments()
             elif world.uses("graphs"):
                 self._submit_graph()
+            elif world.uses("named_functions"):
+                self._submit_named()
             else:
                 self._submit_plain()
 
@@ -148,8 +156,11 @@ class User:
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def _task(self, function: KeptObject, contents: List[bytes], needed: List[Task]) -> Task:
+        return self._new_task(self._contents[function.object_id], contents, needed)
+
+    def _new_task(self, function: bytes, contents: List[bytes], needed: List[Task]) -> Task:
         world, random = self.world, self.world.random
-        task = self.system.new_task(self._contents[function.object_id], contents, needed)
+        task = self.system.new_task(function, contents, needed)
         task.is_raising = world.uses("raising")
         if world.uses("large_results"):
             task.is_large = True
@@ -205,6 +216,15 @@ class User:
         future = self._future(task, again)
         future.is_in_hand = False
         self.host.submit_plain(future, function.object_id, options)
+
+    def _submit_named(self) -> None:
+        """The function is one that workers serve; its payload and result are opaque."""
+        function = self.world.random.choice(_NAMED_FUNCTIONS)
+        task = self._new_task(_SERVED.definition(function.name, function.codec), [], [])
+        task.is_large, task.result_bytes = False, 0
+        future = self._future(task)
+        future.is_in_hand = False
+        self.host.submit_plain(future, function, self._with_options(task))
 
     def _object(self) -> KeptObject:
         world, random = self.world, self.world.random
