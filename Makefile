@@ -84,6 +84,10 @@ simulate: .venv/.tools  ## simulate SEEDS=100000 histories of a scheduler and of
 	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
 	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system $(FIRST) $(SEEDS)
 
+.PHONY: planted-bugs
+planted-bugs: .venv/.tools  ## plant bugs in the cores, one by one, and count the seeds until the simulation catches each
+	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system.planted $(ARGS)
+
 .PHONY: bench
 bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tree
 	@$(IN_VENV) benchmarks/run.py $(ARGS)

@@ -134,7 +134,7 @@ def main() -> int:
             row = measure(kind, make, nodes, options.repeat)
             rows.append(row)
             times = f"{row.python:9.1f} {row.matrices:9.1f} {row.reading:9.1f} {row.order:9.1f}"
-            print(f"{kind:16} {row.nodes:9} {times}{'' if row.has_order else ' (in vain)'}", flush=True)
+            print(f"{kind:16} {row.nodes:9} {times}{'' if row.has_order else ' (no order)'}", flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"imports": imports, "rows": [asdict(row) for row in rows]}, file, indent=1)

@@ -22,7 +22,7 @@ SCHEDULER_PYTHONS = {"cpython": ROOT / ".venv/bin/python", "pypy": ROOT / ".venv
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; exits with a message when it makes no sense."""
+    """Read the command line; exits with a message when it is invalid."""
     parser = argparse.ArgumentParser(
         description="Measure Scaler beside the standard library's executors.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -57,13 +57,14 @@ def run_groups(
             for one in series:
                 if one.errors:
                     continue  # it failed before: it would only cost the others' time
-                _run_once(one, interpreters)
+                run_once(one, interpreters)
                 report(_progress(one, repetition, repetitions))
         finished.extend(series)
     return finished
 
 
-def _run_once(series: Series, interpreters: Interpreters) -> None:
+def run_once(series: Series, interpreters: Interpreters) -> None:
+    """Run one measurement once more, and keep its figures or its error."""
     with tempfile.TemporaryDirectory(prefix="scaler-benchmark-") as folder:
         output = Path(folder) / "figures.json"
         log = Path(folder) / "log.txt"

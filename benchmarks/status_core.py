@@ -7,10 +7,10 @@
 Rules:
 - Measured is what the scheduler does but for its sockets: decode, decide, encode; and, once a virtual second, publish.
   So the share of publishing is more here than in a whole scheduler. What the peers do is not measured.
-- Everything changes all the time: each worker is sent some ten tasks about once a second, and tells of a processor
+- Everything changes all the time: each worker gets about ten tasks per second, and reports a processor
   every two.
 - The clusters take turns every few milliseconds, and change parts every few virtual seconds, so that what else the
-  machine does hits both alike. The seconds after somebody has come, or gone, are not measured.
+  machine does hits both alike. The seconds after a monitor has subscribed or unsubscribed are not measured.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def measure(workers: int, rate: int, turns: int) -> dict[str, float]:
     snapshot_bytes = 0
     for turn in range(turns + WARM_UP_TURNS):
         away, on = clusters[turn % 2], clusters[1 - turn % 2]
-        away.look_away()
+        away.unsubscribe()
         begin = time.thread_time()
-        snapshot_bytes = on.look_on()
+        snapshot_bytes = on.subscribe()
         snapshots.append(time.thread_time() - begin)
         for _ in range(HEARTBEAT_SECONDS):
             side_by_side(away, on)
@@ -163,17 +163,17 @@ class Cluster:
         )
         self._serve([(b"client", encode(instruction), b"f")])
 
-    def look_on(self) -> int:
-        """Somebody begins to look on; returns the size of the snapshot."""
+    def subscribe(self) -> int:
+        """A monitor subscribes; returns the size of the snapshot."""
         self.core.watch(True, True)
         return len(encode(self.core.status.take(is_snapshot=True)))
 
-    def look_away(self) -> None:
-        """Nobody looks on any more."""
+    def unsubscribe(self) -> None:
+        """The monitor unsubscribes."""
         self.core.watch(False, False)
 
     def step(self) -> float:
-        """A hundredth of a virtual second passes; returns CPU seconds of the scheduler's part."""
+        """Let a hundredth of a virtual second pass; returns the scheduler's CPU seconds."""
         self.now += 1 / STEPS
         burst, self._arriving = self._arriving, []
         for _ in range(len(self._workers) // HEARTBEAT_SECONDS // STEPS):

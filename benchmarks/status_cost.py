@@ -1,14 +1,14 @@
-"""What telling monitors costs the scheduler: thousands of workers, a steady stream of tasks, and somebody who looks on.
+"""The scheduler's cost of publishing to monitors: thousands of workers, a steady stream of tasks, and a monitor.
 
     python benchmarks/status_cost.py --workers 1500 --rate 15000
 
     quiet, watched, quiet, watched, …: phases of equal length in the life of one scheduler, under the same load
 
 Rules:
-- Peers do no work (see zero_worker_peers.py), so the scheduler is all that is measured: its CPU time for each task,
-  read from outside, and what it says itself of its time for publishing.
-- Everything changes all the time: each worker is sent tasks about once a second, and tells of a processor every two.
-- The monitor takes what is published and checks that nothing is missing.
+- Peers do no work (see zero_worker_peers.py), so that only the scheduler is measured: its CPU time per task, read from
+  outside, and its own figure for the cost of publishing.
+- Everything changes all the time: each worker gets tasks about once a second, and reports a processor every two.
+- The monitor receives all publications and checks that none is missing.
 """
 
 from __future__ import annotations

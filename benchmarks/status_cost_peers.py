@@ -1,7 +1,7 @@
 """Peers for measuring what monitors cost: workers that tell what they would tell, and a client that submits steadily.
 
 Rules:
-- A worker tells of one processor in each heartbeat, and of its runs while it is told that somebody watches, as a real
+- A worker reports one processor in each heartbeat, and its runs while there are monitors, as a real
   one does.
 - Tasks are said to take BUSY_MICROSECONDS_PER_TASK, so that the scheduler sends some ten of them in a message.
 """

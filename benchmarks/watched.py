@@ -1,4 +1,4 @@
-"""What looking on costs: no-ops with scaler_top and scaler_ui attached, beside the same with nobody there.
+"""The cost of monitoring: no-ops with scaler_top and scaler_ui attached, compared with none attached.
 
     python benchmarks/watched.py --rounds 7
 
@@ -7,7 +7,7 @@
 Rules:
 - scaler_top runs in a terminal of its own (a pty of 200 by 50), scaler_ui with a browser's two event streams, and both
   have shown the cluster before the clock starts.
-- Bursts alternate, so that what else the machine does hits both alike; the figure is the median of the pairs' ratios.
+- Bursts alternate, so that other load on the machine affects both; the figure is the median of the pairs' ratios.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAGES = ("overview", "stream")
 def main() -> None:
     """Program entry."""
     parser = argparse.ArgumentParser(
-        description="Measure no-ops with and without scaler_top and scaler_ui looking on.",
+        description="Measure no-ops with and without scaler_top and scaler_ui attached.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=7, help="pairs of bursts of each kind")
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def measure(cluster: SchedulerClusterCombo, burst: Callable[[], float], rounds: int) -> dict[str, Any]:
-    """Alternate; returns seconds and how much of the throughput is left while somebody looks on."""
+    """Alternate; returns seconds, and the share of the throughput that is left with monitors."""
     burst()
     quiet, watched = [], []
     for _ in range(rounds):
@@ -106,7 +106,7 @@ def map_all(client: Client, tasks: int) -> float:
 
 @contextlib.contextmanager
 def looking_on(monitor_address: str) -> Iterator[None]:
-    """Both programs, with somebody in front of each."""
+    """Both programs, each with a viewer."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(terminal([sys.executable, "-m", "scaler_appliance.top", monitor_address]))
         stack.enter_context(browser(monitor_address))

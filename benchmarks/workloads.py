@@ -100,7 +100,7 @@ def measure_round_trip(engine: Engine, calls: int) -> Figures:
 
 
 def measure_large_argument(engine: Engine, size: int) -> Figures:
-    """submit(len, bytes): new bytes each time, so that nobody can answer from a cache."""
+    """submit(len, bytes): new bytes each time, so that caches do not help."""
     seconds = []
     for repetition in range(LARGE_REPETITIONS):
         value = bytes([repetition + 1]) * size

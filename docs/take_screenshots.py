@@ -1,4 +1,4 @@
-"""Take the pictures of docs/monitoring.md anew: a real cluster under a mixed load, each page of scaler_ui in Chromium.
+"""Retake the pictures of docs/monitoring.md: a real cluster under a mixed load, each page of scaler_ui in Chromium.
 
     make screenshots                      docs/images
     make screenshots ARGS='--all FOLDER'  every page, light and dark, wide and 400 pixels, into another folder

@@ -202,7 +202,7 @@ def measure_starts(form: Form, later_starts: int, idle_seconds: float) -> None:
 
 
 def measure_tasks(form: Form, tasks: int) -> None:
-    """How fast tasks pass through it that nobody has to run."""
+    """Measure the throughput of tasks that are not run."""
     from zero_worker import SchedulerUnderTest, measure_queued
 
     scheduler = SchedulerUnderTest(

@@ -3,7 +3,7 @@
 Rules:
 - `collect` takes what `make dist` has built, whatever forms there are, under names that say version, form and machine,
   and adds a bill of materials. Wheels and source archives keep their names.
-- `checksums` is about all files that are there, those of other machines too, and is made anew.
+- `checksums` covers all files in the folder, including those of other machines, and is always rewritten.
 """
 
 from __future__ import annotations

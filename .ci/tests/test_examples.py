@@ -66,7 +66,7 @@ def test_interrupted_demo_leaves_no_process_behind() -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Whoever runs the tests in the background may have told them, and so their children, to ignore it.
+        # A shell that runs the tests in the background makes them, and so their children, ignore it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         text=True,
         start_new_session=True,

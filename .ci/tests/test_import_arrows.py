@@ -237,7 +237,7 @@ def test_cores_import_pure_modules_only(tree: Sources, core: str) -> None:
     assert impurities_of_core(tree, core) == []
 
 
-def test_only_the_ui_imports_the_web_stack_and_nobody_the_ui(tree: Sources) -> None:
+def test_only_the_ui_imports_the_web_stack_and_no_other_module_the_ui(tree: Sources) -> None:
     assert any(found.imported.startswith("starlette") for found in tree.imports_of(f"{UI}.application"))
     assert web_outside_the_ui(tree) == []
 

@@ -108,7 +108,7 @@ def test_nix_run_starts_a_scheduler_that_serves(flake: Flake) -> None:
     assert "served 1001 tasks" in output
 
 
-def test_the_image_starts_the_scheduler_as_nobody(flake: Flake, tmp_path: Path) -> None:
+def test_the_image_starts_the_scheduler_without_privileges(flake: Flake, tmp_path: Path) -> None:
     flake.run(flake.command("build", "--out-link", str(tmp_path / "image"), part="#image"))
     config = json.loads((tmp_path / "image").read_text())
 

@@ -23,7 +23,7 @@ TIME_LIMIT_SECONDS = 900
 @pytest.mark.parametrize("folder", ["protocol-spec/python/tests", "appliance/tests"])
 def test_suite_passes_on_pypy(folder: str, record_property: Callable[[str, object], None]) -> None:
     finished = subprocess.run(
-        # Without pytest's rewriting of assertions: compiling rewritten modules crashes PyPy 7.3.11 now and then.
+        # Without pytest's rewriting of assertions: compiling rewritten modules sometimes crashes PyPy 7.3.11.
         [
             str(ENVIRONMENT / "bin/pypy3"),
             *("-m", "pytest", "--assert=plain", "-p", "no:cacheprovider", "--color=no", "-m", "not slow", folder),

@@ -128,7 +128,7 @@ def read_recipe(name: str) -> List[Tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_an_image_starts_its_program_as_nobody(name: str) -> None:
+def test_an_image_starts_its_program_without_privileges(name: str) -> None:
     recipe = read_recipe(name)
     last = dict(recipe)
     command = [*json.loads(last["ENTRYPOINT"]), *json.loads(last["CMD"])]
@@ -155,17 +155,17 @@ def scheduler(tmp_path: Path) -> Iterator[Tuple[str, Path]]:
     assert process.wait(DEADLINE_SECONDS) == 0
 
 
-def test_the_images_question_is_answered_and_leaves_no_trace(scheduler: Tuple[str, Path]) -> None:
-    """The same that Kubernetes' probes ask: whether a connection can be made."""
+def test_the_images_health_check_is_answered_and_not_logged(scheduler: Tuple[str, Path]) -> None:
+    """It is the same as Kubernetes' probes: whether a connection can be made."""
     address, log = scheduler
     port = address.rpartition(":")[2]
     question = json.loads(dict(read_recipe("scheduler"))["HEALTHCHECK"].partition("CMD ")[2])
     with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = str(free.getsockname()[1])
+        unused_port = str(free.getsockname()[1])
     before = log.read_text()
 
     assert subprocess.run([word.replace("2345", port) for word in question], capture_output=True).returncode == 0
-    assert subprocess.run([word.replace("2345", nobody) for word in question], capture_output=True).returncode != 0
+    assert subprocess.run([word.replace("2345", unused_port) for word in question], capture_output=True).returncode != 0
 
     from scaler import Client
 

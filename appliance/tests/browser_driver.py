@@ -57,7 +57,7 @@ class Browser:
     # Going somewhere ------------------------------------------------------------------------------------------------
 
     def open(self, url: str, fragment: str = "", **options: Any) -> None:
-        """Open a page anew, as a new visitor.
+        """Open a page as a new visitor.
 
         Parameters:
             options: `width`, `height` in pixels; `theme`: light or dark; `motion`: reduce or no-preference; `touch`;

@@ -180,5 +180,5 @@ def wait_for(is_true: Any, what: str) -> None:
     """Wait for what has no event that could be waited on: a file, a line of a log."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(0.01)

@@ -1,7 +1,7 @@
 """A monitor's picture of a scheduler: snapshots and increments, applied.
 
 Rules:
-- It knows what the protocol says and nothing of the core: whoever writes a monitor may take it for an example.
+- It depends only on the protocol, not on the core: authors of monitors may use it as an example.
 - Whatever is told is applied in this order: names, entries, then what has gone.
 """
 

@@ -25,7 +25,7 @@ def main() -> int:
 
 def _without_tls() -> None:
     """Let libraries mention `ssl`, which is not in this file."""
-    import asyncio  # noqa: F401  which does without, and shall see that it must
+    import asyncio  # noqa: F401  imported early, so that it sees that a module is missing
 
     import scaler_without_tls  # type: ignore[import-not-found]  # build.py puts it beside this file
 

@@ -80,7 +80,7 @@ def main(wheel_folder: Path, output: Path) -> None:
     unfinished = output.with_name(f".{output.name}.unfinished")
     build(wheels, unfinished)
     header, archive = split(unfinished.read_bytes())
-    unfinished.write_bytes(with_our_choices(header, programs_of(wheels[1]), nursery_size(wheels[1])) + archive)
+    unfinished.write_bytes(with_our_choices(header, programs_of(wheels[1]), young_generation_size(wheels[1])) + archive)
     os.replace(unfinished, output)
     for name in programs_of(wheels[1]):
         link = output.with_name(f"{name}.pex")
@@ -129,8 +129,8 @@ def programs_of(wheel: Path) -> List[str]:
     return sorted(line.partition("=")[0].strip() for line in section if "=" in line)
 
 
-def nursery_size(appliance: Path) -> str:
-    """What the appliance sets before it starts PyPy once more, if nobody did (see ADR 0009)."""
+def young_generation_size(appliance: Path) -> str:
+    """The default size that the appliance sets before it restarts PyPy (see ADR 0009)."""
     sys.path.insert(0, str(appliance))
     from scaler_appliance.__main__ import NURSERY_SIZE
 
@@ -143,15 +143,15 @@ def split(pex: bytes) -> tuple[bytes, bytes]:
     return pex[:start], pex[start:]
 
 
-def with_our_choices(header: bytes, programs: List[str], nursery: str) -> bytes:
-    """The start script with the choice of a program in front and the choice of an interpreter in it.
+def with_our_choices(header: bytes, programs: List[str], young_generation: str) -> bytes:
+    """The start script with the choice of a program before it and the choice of an interpreter in it.
 
-    What reads a zip archive finds it from its end, so that the script may have any length.
+    Readers of zip archives find them from the end of the file, so the script may have any length.
     """
     if not header.startswith(FIRST_LINE) or header.count(PLACE_OF_THE_CHOICE) != 1:
-        sys.exit("error: this version of pex writes another start script than packaging/pex/build.py knows")
+        sys.exit("error: this version of pex writes a start script that packaging/pex/build.py does not support")
     program_choice = (HERE / "choose_program.sh").read_text(encoding="utf-8")
-    program_choice = program_choice.replace("@PROGRAMS@", "|".join(programs)).replace("@NURSERY@", nursery)
+    program_choice = program_choice.replace("@PROGRAMS@", "|".join(programs)).replace("@NURSERY@", young_generation)
     interpreter_choice = (HERE / "choose_interpreter.sh").read_text(encoding="utf-8")
     interpreter_choice = interpreter_choice.replace("@INTERPRETERS@", " ".join(interpreters()))
     return (

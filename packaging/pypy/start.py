@@ -20,10 +20,10 @@ def start(module: str, function: str, with_stand_ins: bool = False) -> None:
     """Run `function` of `module` and end with its exit code.
 
     Parameters:
-        with_stand_ins: modules of the standard library that the copy lacks are to be had, in name only.
+        with_stand_ins: add empty stand-ins for modules of the standard library that the copy lacks.
     """
     if with_stand_ins:
-        import asyncio  # noqa: F401  which does without, and shall see that it must
+        import asyncio  # noqa: F401  imported early, so that it sees that a module is missing
         import warnings
 
         # Hashes are for names of small files here: those without OpenSSL will do.
@@ -37,7 +37,7 @@ def start(module: str, function: str, with_stand_ins: bool = False) -> None:
         program = os.path.basename(sys.argv[0])
         try:
             os.unlink(SEAL)
-            hint = f"start {program} again, and it is unpacked anew"
+            hint = f"start {program} again to unpack it again"
         except OSError:
             hint = f"delete that folder and start {program} again"
         sys.exit(f"{program}: {error}: what was unpacked to {COPY} is damaged; {hint}")

@@ -141,7 +141,7 @@ def test_each_program_of_the_appliance_is_in_it(pex: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_started_by_name", [True, False])
-def test_on_pypy_it_has_the_larger_nursery(is_started_by_name: bool, pex: Path, tmp_path: Path) -> None:
+def test_on_pypy_it_has_the_larger_young_generation(is_started_by_name: bool, pex: Path, tmp_path: Path) -> None:
     machine = machine_with(tmp_path, "pypy3")
     command = [str(pex)] if is_started_by_name else [str(tmp_path / "programs/pypy3"), str(pex)]
 

@@ -273,7 +273,7 @@ def test_a_later_start_is_few_system_calls(one_file: Path, unpacked: Path, tmp_p
         pytest.skip(f"strace does not work here: {traced.stderr.strip()}")
     calls = trace.read_text().splitlines()
     programs = [index for index, call in enumerate(calls) if call.startswith("execve(")]
-    assert len(programs) == 2  # itself and PyPy; PyPy is not started twice for its nursery
+    assert len(programs) == 2  # itself and PyPy; PyPy is not started twice to set the size of its young generation
     assert programs[1] < MOST_SYSTEM_CALLS
 
 
@@ -440,7 +440,7 @@ def test_a_copy_that_lost_a_module_says_so_and_is_given_up(home: Path) -> None:
     module.unlink()
     finished = run(file, "tcp://127.0.0.1:0", as_user=True, HOME=str(home))
     assert finished.returncode == 1
-    assert "is damaged; start scaler_scheduler again, and it is unpacked anew" in finished.stderr
+    assert "is damaged; start scaler_scheduler again to unpack it again" in finished.stderr
     assert not (copies(cache)[0] / "complete").exists()
 
 

@@ -1,4 +1,4 @@
-"""Wheels and source archives hold what they shall and nothing else, and are the same whenever they are built."""
+"""Wheels and source archives have exactly the right content, and builds are reproducible."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ enum ObjectAction {
   create @0;
   delete @1;
   clear @2;  # all objects of this peer; columns are empty
-  spill @3;  # from the scheduler: the files of these shared objects of the peer's are links to the disk now; whoever
-             # keeps hard links to what they were may do likewise, so that the memory is free; others ignore it
+  spill @3;  # from the scheduler: the files of these shared objects of the peer are links to the disk now; a peer
+             # that keeps hard links to the old files may replace them, too, to free memory; others ignore it
 }
 
 struct ObjectInstruction $Columns.entries("ids") {

@@ -75,7 +75,7 @@ struct WorkerColumns $Columns.entries("sessions") $Columns.complete {
   freeBytes @8 :List(UInt64);  # memory that its host has left
   latencyMicroseconds @9 :List(UInt32);
   states @10 :List(UInt8);  # bits: 1 congested, 2 leaving
-  processors @11 :List(UInt32);  # how many it has told of; 0: forget those that it had
+  processors @11 :List(UInt32);  # how many it has reported; 0: forget those that it had
 }
 
 struct ProcessorColumns $Columns.entries("workers") $Columns.complete {

@@ -32,7 +32,7 @@ struct TaskEcho {
   # Scheduler to client: how far the scheduler has read, and how much more it will take. In flight is
   # what the client has sent in Task messages of this session and the scheduler has not released. A
   # client submits while what is in flight is below both limits; bytes are those of payloads and of
-  # objects of kind `arguments`. Sent now and then, and always before a client that keeps to its
+  # objects of kind `arguments`. Sent occasionally, and always before a client that keeps to its
   # limits would have to stop for want of it.
   acceptedUpTo @0 :UInt64;  # every task id up to this one is accepted
   tasksInFlight @1 :UInt64;  # as in Limits, renewed
@@ -101,7 +101,7 @@ struct GraphTask $Columns.entries("ids") {
   # `predecessors[predecessorOffsets[i] : predecessorOffsets[i + 1]]`, node positions smaller than i.
   # `ids` are task ids as in Task. A node runs when all its predecessors have succeeded. When one of them
   # fails, is lost or cancelled, so is what depends on it; what no target needs any more is not run.
-  # The client is told of the outcomes of targets, in TaskResult; those that are cancelled because a node they
+  # The client gets the outcomes of targets, in TaskResult; those that are cancelled because a node they
   # need was cancelled are in a TaskCancelConfirm that the client did not ask for.
   #
   # To a worker each node is a task. The payload of one that has predecessors begins with their results:

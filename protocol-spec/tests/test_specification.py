@@ -110,7 +110,7 @@ def test_every_kind_of_failure_and_refusal_has_its_row() -> None:
         assert {member.name for member in members} <= {re.sub("([A-Z])", r"_\1", row).upper() for row in rows}
 
 
-def test_the_tool_counts_and_tells_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tool_counts_and_describes_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert requirements_tool.main([]) == 0
     assert f"{len(REGISTER)} requirements" in capsys.readouterr().out
     assert requirements_tool.main(["SCL-WRK-019"]) == 0

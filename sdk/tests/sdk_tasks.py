@@ -18,7 +18,7 @@ def wait_for_file(path: str, running: str = "", seconds: float = 30.0) -> str:
         Path(running).touch()
     deadline = time.monotonic() + seconds
     while not os.path.exists(path):
-        assert time.monotonic() < deadline, "nobody made the file"
+        assert time.monotonic() < deadline, "the file was not created"
         time.sleep(0.005)
     return path
 
@@ -32,7 +32,7 @@ def wait_for(is_so: Callable[[], Any], what: str, seconds: float = 60.0) -> None
     """In a test: wait for what has no event."""
     deadline = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
         time.sleep(0.005)
 
 

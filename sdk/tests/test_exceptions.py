@@ -1,6 +1,6 @@
 """One hierarchy: what users meet derives from ScalerError and is defined in `scaler.exceptions`.
 
-The rules are read from the sources: a module that nobody thought of is looked at too.
+The rules are checked in the sources, so that new modules are covered as well.
 """
 
 from __future__ import annotations

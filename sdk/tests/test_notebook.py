@@ -103,14 +103,14 @@ def test_a_cluster_its_client_and_their_user_interface(tmp_path: Path, monkeypat
     assert Page(combo.cluster._repr_html_()).rows()["state"] == "stopped"
 
 
-def test_a_scheduler_that_does_not_answer_keeps_nobody_waiting() -> None:
+def test_displaying_does_not_wait_for_a_hung_scheduler() -> None:
     with SchedulerClusterCombo(n_workers=1, logging_level="ERROR") as combo, Client(combo.get_address()) as client:
         scheduler = combo.scheduler.pid
         assert scheduler is not None
         os.kill(scheduler, signal.SIGSTOP)
         try:
             future = client.submit(abs, -1)
-            with future._condition:  # who shows something waits for nobody's lock
+            with future._condition:  # displaying does not wait for locks
                 assert repr(future).endswith("of abs: running>")
                 assert Page(future._repr_html_()).rows()["state"] == "running"
                 assert Page(client._repr_html_()).rows()["state"] == "1 unfinished task"

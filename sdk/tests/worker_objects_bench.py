@@ -16,7 +16,7 @@ CHUNK = 1000
 
 
 class Bench:
-    """Objects, their files, and whoever hears of both."""
+    """Objects, their files, and listeners of both."""
 
     def __init__(self, **welcome: Any) -> None:
         self.effects: List[Any] = []

@@ -1,3 +1,3 @@
-"""The Scaler scheduler: a standalone appliance that hands tasks of clients to workers."""
+"""The Scaler scheduler: a standalone appliance that distributes the tasks of clients to workers."""
 
 __version__ = "0.1.0"

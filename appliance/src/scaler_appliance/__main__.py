@@ -1,7 +1,8 @@
-"""`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`; with the word `replay` it repeats a recording.
+"""`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`; with the argument `replay` it repeats a
+recording.
 
-Rule: nothing else is imported before PyPy's garbage collector has the nursery it shall have, which it gets when the
-interpreter starts and never again (see ADR 0009).
+Rule: nothing else is imported before PyPy runs with the right size of the young generation of its garbage collector,
+which can only be set when the interpreter starts (see ADR 0009).
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def _load() -> Callable[[], int]:
 
 
 def _program() -> list[str]:
-    """How this interpreter runs this program."""
+    """The command line with which this interpreter runs this program."""
     if sys.flags.isolated:
-        # As a pex does, whose argv[0] is its archive, which would unpack and choose all over again.
+        # In a pex, argv[0] is the archive, which would unpack and choose an interpreter again.
         return ["-I", "-m", "scaler_appliance"]
     return ["-m", "scaler_appliance"] if sys.argv[0] == __file__ else [sys.argv[0]]
 

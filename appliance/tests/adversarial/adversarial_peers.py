@@ -1,7 +1,8 @@
 """Peers that say whatever their role may say: each message is well-formed, and few of them are true.
 
 Rules:
-- A table says what each role says, and how often; what is in no table but in the schema comes now and then as well.
+- A table defines the messages of each role, and how often they are sent; other messages of the schema are sent
+  occasionally.
 - An adversarial peer knows the truth (the instances it holds, the objects it made) and mostly refers to it; otherwise
   its session would end before it contradicts anything.
 - All chance comes from `Values`.
@@ -22,7 +23,7 @@ from scaler_protocol.session.ids import SESSION_SHIFT
 Said = Tuple[m.Member, bytes]
 """A message, and the payload frame after it."""
 
-STRAY_RATE = 0.004  # of messages that nobody sends in this role
+STRAY_RATE = 0.004  # of messages that do not belong to this role
 SPOIL_RATE = 0.004  # of messages whose columns disagree
 FIRST_INSTANCE = 1 << INSTANCE_BITS  # of the first dispatch there ever was
 
@@ -51,7 +52,7 @@ class AdversarialPeer:
         return 0 if session is None else int(session.number)
 
     def hello(self) -> Said:
-        """Begin anew, in any role."""
+        """Start again, in any role."""
         random, values = self.random, self.values
         self.role = random.choice((m.Role.WORKER, m.Role.CLIENT))
         self.last_task_id = self.objects_made = 0
@@ -159,7 +160,7 @@ class AdversarialPeer:
         return m.ObjectRequest(id=values.object_id(self.session), offset=offset, length=length), b""
 
     def object_response(self) -> Said:
-        """To a question that nobody need have asked."""
+        """An answer to a query that may never have been sent."""
         values = self.values
         message = m.ObjectResponse(
             id=values.object_id(self.session),
@@ -274,7 +275,7 @@ class AdversarialPeer:
         return [each for found in dispatches if worker in (None, found.worker) for each in found.ids[:50]]
 
     def _instances(self) -> array[int]:
-        """Mostly its own, in order or not, some ended, some twice; seldom of others or of nobody."""
+        """Mostly its own, in order or not, some ended, some twice; rarely those of others, or unknown ones."""
         random, values = self.random, self.values
         mine = self._instances_of_all(self.session)
         count = min(len(mine), random.choice((0, 1, 1, 2, 5, 50)))

@@ -73,7 +73,7 @@ class ControlClient:
                 if any(message.objects):
                     deletion = array("Q", filter(None, message.objects))
                     self.client.post(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=deletion))
-            elif isinstance(message, m.TaskCancelConfirm):  # a worker may say so of what it has, although nobody asked
+            elif isinstance(message, m.TaskCancelConfirm):  # a worker may confirm a cancel that was not requested
                 assert not any(message.outcomes), f"the control client asked for no cancel: {message}"
                 self._note_ends(task_id for task_id in message.ids if task_id not in self._unwanted)
 

@@ -30,7 +30,7 @@ STEPS = 300
 MOST_ADVERSARIAL_PEERS = 8
 STEP_SECONDS = 0.02
 LEAPS_SECONDS = (0.0, 1.0, 1.0, 5.0, 20.0, 70.0)
-LAST_MESSAGES = 12  # that are told of a history that failed
+LAST_MESSAGES = 12  # shown of a history that failed
 
 Kinds = CounterType[Tuple[m.Role, Type[object]]]
 
@@ -101,7 +101,7 @@ class History:
     # Events ---------------------------------------------------------------------------------------------------------
 
     def deliver(self, adversary: AdversarialPeer, said: Said) -> None:
-        """One message, which costs nobody else the session."""
+        """Deliver one message, which must not end the session of another peer."""
         message, payload = said
         self.events.append((adversary.peer.name, message, payload))
         if adversary.session:
@@ -168,7 +168,7 @@ class History:
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]
 
     def shut_down(self) -> None:
-        """Whoever is still there, and whatever is under way."""
+        """Remaining peers, and messages in transit."""
         self.core.shut_down(self.harness.now, "the end")
         for _ in range(2):
             self.pass_time(SHUTDOWN_GRACE_SECONDS)

@@ -56,7 +56,7 @@ def test_adversarial_peers_harm_no_other_peer(first: int) -> None:
         assert not unsaid, f"no {role.name} said any {unsaid}: it is tried by nothing"
 
 
-def test_every_message_of_the_schema_is_said_by_somebody() -> None:
+def test_every_message_of_the_schema_is_sent_by_a_role() -> None:
     assert {m.Hello, *CLIENT_SAYS, *WORKER_SAYS} == set(m.MEMBERS) - SCHEDULERS_OWN
 
 

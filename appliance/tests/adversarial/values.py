@@ -47,7 +47,7 @@ class Values:
         self.objects = (self.objects + object_ids)[-OBJECTS_REMEMBERED:]
 
     def object_id(self, session: int) -> int:
-        """Mostly of somebody's object; otherwise one that may be of `session`, or of nobody."""
+        """Mostly the id of an existing object; otherwise one that may be of `session`, or of no object."""
         if self.chance(0.85):
             return self.random.choice(self.objects)
         last = (1 << SESSION_SHIFT) - 1

@@ -151,7 +151,7 @@ def test_a_filter_stays_in_the_address_and_leaves_by_a_link(shown: Browser) -> N
     shown.fill("input[type=search]", "worker-1002")
     shown.wait(f"document.querySelectorAll({ROWS!r}).length === 1")
     assert shown.evaluate("location.hash") == "#/workers?filter=worker-1002"
-    shown.fill("input[type=search]", "nobody")
+    shown.fill("input[type=search]", "no-such-worker")
     shown.wait_for_text(".empty", "No workers match")
     shown.click(".empty a")
     shown.wait(has_rows(4))
@@ -206,7 +206,7 @@ def test_a_name_that_is_a_script_is_only_a_name(shown: Browser) -> None:
     assert shown.evaluate("document.querySelectorAll('#page script, #page td b').length") == 0
 
 
-def test_the_stream_follows_zooms_pans_and_tells_of_a_run(shown: Browser) -> None:
+def test_the_stream_follows_zooms_pans_and_describes_a_run(shown: Browser) -> None:
     shown.visit("#/stream")
     shown.wait("Number(document.querySelector('.stream-canvas')?.dataset.runs) > 20")
     shown.wait("Number(document.querySelector('.stream-canvas').dataset.failures) >= 0")
@@ -322,7 +322,7 @@ def test_a_hidden_tab_asks_for_nothing_and_is_live_when_seen_again(shown: Browse
     shown.wait(f"{LIVE} && document.body.dataset.events !== '{seen}'")
 
 
-def test_a_scaler_ui_that_goes_is_told_of_and_taken_up_again(browser: Browser, play: Play, start_ui: StartUi) -> None:
+def test_a_scaler_ui_that_ends_is_reported_and_reconnected(browser: Browser, play: Play, start_ui: StartUi) -> None:
     cluster = play(workers=2)
     first = start_ui(cluster.monitor_address)
     browser.open(first.url, "#/workers")

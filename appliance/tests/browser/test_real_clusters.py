@@ -30,7 +30,7 @@ def start_scheduler(folder: Path, address: str) -> SchedulerProcess:
     return scheduler
 
 
-def test_a_scheduler_that_is_killed_is_told_of_and_another_one_starts_anew(
+def test_a_killed_scheduler_is_reported_and_its_successor_starts_from_zero(
     browser: Browser, start_ui: StartUi, tmp_path: Path
 ) -> None:
     address = quiet_address()

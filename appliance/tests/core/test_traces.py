@@ -33,7 +33,7 @@ class Replay:
     def hear(self, line: Line) -> None:
         core, now, peer = self._harness.core, self._harness.now, line.peer.encode()
         if self._is_stopped:
-            return  # nobody reads what still comes
+            return  # later messages are not read
         if line.message == "closed":
             core.on_peer_gone(now, peer)
             return

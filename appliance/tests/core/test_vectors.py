@@ -21,10 +21,10 @@ def names() -> List[str]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_an_invalid_message_is_refused_and_nobody_else_notices(harness: Harness, name: str) -> None:
+def test_an_invalid_message_is_refused_and_does_not_affect_others(harness: Harness, name: str) -> None:
     verdict = json.loads((INVALID / f"{name}.json").read_bytes())
     header = (INVALID / f"{name}.bin").read_bytes()
-    bystander, worker, client = harness.client(), harness.worker(), harness.client()
+    other_client, worker, client = harness.client(), harness.worker(), harness.client()
     sender = worker if verdict.get("sender") == "worker" else client
     payload = INVALID / f"{name}.payload.bin"
     try:
@@ -39,6 +39,6 @@ def test_an_invalid_message_is_refused_and_nobody_else_notices(harness: Harness,
     harness.tick()
 
     assert sender.take_refusal(m.RefusalReason[verdict["verdict"].upper()])
-    assert bystander.session in harness.state.clients
+    assert other_client.session in harness.state.clients
     assert sender.session not in {**harness.state.clients, **harness.state.workers}
     harness.nothing_else_was_sent()

@@ -25,7 +25,7 @@ class PlayedScheduler:
     """A scheduler with `workers` workers of `slots` processors each, whose workers end `rate` tasks a second.
 
     Parameters:
-        runs: how many runs of tasks a publication tells of at most.
+        runs: the maximum number of runs in a publication.
         interval_seconds: between publications.
     """
 
@@ -275,7 +275,7 @@ class PlayedScheduler:
 
 
 class Publisher:
-    """An XPUB socket that publishes a played scheduler's status, with a snapshot whenever somebody subscribes."""
+    """An XPUB socket that publishes a played scheduler's status, with a snapshot for each new subscriber."""
 
     def __init__(self, address: str, scheduler: PlayedScheduler) -> None:
         self.scheduler = scheduler
@@ -287,7 +287,7 @@ class Publisher:
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def wait_for_subscriber(self, timeout_seconds: float = 10.0) -> None:
-        assert self._socket.poll(int(timeout_seconds * 1000)), "nobody subscribed"
+        assert self._socket.poll(int(timeout_seconds * 1000)), "no monitor subscribed"
 
     def has_subscriber(self) -> bool:
         return bool(self._socket.poll(0))

@@ -91,7 +91,7 @@ def test_workers_come_and_go() -> None:
     assert gone not in cluster.workers and cluster.workers[new].name == f"worker-{new}"
 
 
-def test_a_worker_that_told_of_no_processors_has_none() -> None:
+def test_a_worker_that_reported_no_processors_has_none() -> None:
     played = PlayedScheduler(workers=1, slots=2)
     cluster = after(played)
     assert len(cluster.workers[played.sessions[0]].processors) == 2

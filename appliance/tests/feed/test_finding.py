@@ -33,7 +33,7 @@ def test_the_file_says_it_or_where_the_scheduler_listens() -> None:
 
 @pytest.mark.parametrize("scheduler", [{}, {"address": "tcp://127.0.0.1:0"}, {"address": 5}, {"address": "nowhere"}])
 def test_a_file_that_does_not_say_it_leaves_the_scheduler_of_this_host(scheduler: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match="which scheduler"):
+    with pytest.raises(ConfigurationError, match="no scheduler"):
         found(**scheduler)
     with Announcement(SCHEDULER, "tcp://127.0.0.1:5", monitor_address="ipc:///here"):
         assert found(**scheduler) == "ipc:///here"
@@ -41,7 +41,7 @@ def test_a_file_that_does_not_say_it_leaves_the_scheduler_of_this_host(scheduler
         assert found(address="tcp://127.0.0.1:80") == "ipc:///tmp/127.0.0.1_80_monitor"
 
 
-def test_the_scheduler_that_clients_are_told_of_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_of_clients_in_the_environment_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ADDRESS_VARIABLE, "tcp://127.0.0.1:5")
     with Announcement(SCHEDULER, "tcp://0.0.0.0:5", monitor_address="ipc:///older"):
         with Announcement(SCHEDULER, "tcp://127.0.0.1:6", monitor_address="ipc:///newest"):
@@ -66,7 +66,7 @@ def test_one_that_does_not_announce_itself_is_where_schedulers_are_by_default(
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("tcp://192.0.2.1:5", "tcp://192.0.2.1:5, is on another host: name its monitor address"),
+        ("tcp://192.0.2.1:5", "tcp://192.0.2.1:5, is on another host: give its monitor address"),
         ("nonsense", "environment variable SCALER_ADDRESS: 'nonsense' is not a scheduler address"),
     ],
 )
@@ -81,5 +81,5 @@ def test_one_whose_monitor_address_cannot_be_known_is_told(
 def test_a_folder_that_cannot_be_trusted_is_told(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o755)
     (tmp_path / "run").chmod(0o755)
-    with pytest.raises(ConfigurationError, match=r"which scheduler.*run.*name its monitor address"):
+    with pytest.raises(ConfigurationError, match=r"no scheduler to watch.*give its monitor address"):
         find_monitor({})

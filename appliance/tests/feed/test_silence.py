@@ -31,7 +31,7 @@ def address_of(listening: socket.socket) -> str:
     return f"tcp://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_port_that_is_refused_and_a_file_that_there_is_not_have_nobody_listening(
+def test_nothing_listens_at_a_refused_port_and_at_a_missing_file(
     tmp_path: Path,
 ) -> None:
     address = quiet_address()
@@ -86,15 +86,15 @@ def test_a_zeromq_socket_is_known_by_its_type(kind: int, words: str) -> None:
         assert words in why_silent(f"tcp://127.0.0.1:{port}", 10.0)
 
 
-def test_a_socket_of_somebody_else_is_not_permitted(tmp_path: Path) -> None:
+def test_another_users_socket_is_not_permitted(tmp_path: Path) -> None:
     path = tmp_path / "monitor"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen()
         path.chmod(0)
-        # Root may do anything: then somebody else asks.
-        as_somebody = "" if os.getuid() else f"import os; os.setuid({NOBODY}); "
-        ask = f"from scaler_appliance.feed.silence import why_silent; {as_somebody}print(why_silent('ipc://{path}'))"
+        # Root may do anything: then another user asks.
+        as_other_user = "" if os.getuid() else f"import os; os.setuid({NOBODY}); "
+        ask = f"from scaler_appliance.feed.silence import why_silent; {as_other_user}print(why_silent('ipc://{path}'))"
         done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith(f"no permission to connect to ipc://{path} (Permission denied)"), done
 
@@ -105,13 +105,13 @@ def test_a_probe_asks_in_the_background_and_not_all_the_time() -> None:
     def ask(address: str) -> str:
         asked.append(address)
         answered.release()
-        return "nobody is there"
+        return "nothing listens"
 
     probe = SilenceProbe("tcp://somewhere:1", ask, lambda: now[0])
     probe.reason()
     assert answered.acquire(timeout=10)
     probe._asking.join(10)  # type: ignore[union-attr]  # it has begun to ask
-    assert [probe.reason(), probe.reason()] == ["nobody is there"] * 2
+    assert [probe.reason(), probe.reason()] == ["nothing listens"] * 2
     now[0] += PROBE_INTERVAL_SECONDS
     probe.reason()
     assert answered.acquire(timeout=10)

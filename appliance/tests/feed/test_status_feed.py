@@ -80,7 +80,7 @@ def test_a_late_feed_waits_for_a_snapshot(feed: Feed, publisher: Publisher) -> N
     assert len(feed.cluster.workers) == 2
 
 
-def test_after_a_gap_it_subscribes_anew_and_is_right_again(feed: Feed, publisher: Publisher, clock: Clock) -> None:
+def test_after_a_gap_it_subscribes_again_and_is_correct(feed: Feed, publisher: Publisher, clock: Clock) -> None:
     publisher.wait_for_subscriber()
     follow(publisher, feed)
     publisher.scheduler.lose_worker()
@@ -102,7 +102,7 @@ def test_a_restarted_scheduler_is_another_one(address: str, feed: Feed) -> None:
     follow(first, feed)
     first.close()
     second = Publisher(address, PlayedScheduler(workers=1, seed=2))
-    while not second.has_subscriber():  # the socket tells the new one what it wants when somebody uses it
+    while not second.has_subscriber():  # the socket sends subscriptions to a new publisher only when it is used
         feed.poll(0.01)
         feed.receive()
     while feed.cluster.generation < 2:
@@ -112,13 +112,13 @@ def test_a_restarted_scheduler_is_another_one(address: str, feed: Feed) -> None:
     second.close()
 
 
-def test_messages_that_make_no_sense_are_counted_and_dropped(feed: Feed, address: str) -> None:
-    with zmq.Context() as context, context.socket(zmq.XPUB) as stranger:
-        stranger.setsockopt(zmq.LINGER, 0)
-        stranger.bind(address)
-        assert stranger.poll(10_000)
+def test_malformed_messages_are_counted_and_dropped(feed: Feed, address: str) -> None:
+    with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
+        publisher.setsockopt(zmq.LINGER, 0)
+        publisher.bind(address)
+        assert publisher.poll(10_000)
         for frames in ((b"status", b"no message"), (b"status",), (b"tasks", b"\0" * 64, b"")):
-            stranger.send_multipart(frames)
+            publisher.send_multipart(frames)
         while feed.malformed < 3:
             receive(feed)
     assert feed.cluster.scheduler is None

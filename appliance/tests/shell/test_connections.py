@@ -51,7 +51,7 @@ class Bench:
         return caller
 
     def wait_for(self, count: int) -> List[Tuple[bytes, List[bytes]]]:
-        """`count` messages, whoever sent them."""
+        """`count` messages of any peers."""
         arrived: List[Tuple[bytes, List[bytes]]] = []
         while len(arrived) < count:
             for caller in self._callers:
@@ -113,7 +113,7 @@ def test_a_connections_end_is_seen_at_once_after_its_last_words(bench: Bench) ->
     assert bench.gone == [name]
 
 
-def test_who_does_not_read_holds_nobody_up(bench: Bench) -> None:
+def test_a_peer_that_does_not_read_does_not_delay_others(bench: Bench) -> None:
     slow, quick = bench.caller(), bench.caller()
     slow.send([b"slow"])
     [(slow_name, _)] = bench.wait_for(1)
@@ -150,7 +150,7 @@ def test_what_waits_for_a_peer_can_be_forgotten(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100])
-def test_a_stranger_is_disconnected_and_named_in_the_log(
+def test_a_peer_with_another_protocol_is_disconnected_and_logged(
     bench: Bench, junk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     others = bench.caller()
@@ -211,7 +211,7 @@ def test_without_free_descriptors_callers_are_turned_away(bench: Bench, caplog: 
         except OSError:
             pass
         assert bench.peers.receive(1.0) == []
-        assert "a connection was turned away" in caplog.text
+        assert "a connection was rejected" in caplog.text
         assert caller.recv(100) == b""
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -255,14 +255,14 @@ def test_last_words_arrive_although_the_scheduler_ends(bench: Bench) -> None:
     caller = bench.caller()
     caller.send([b"hello"])
     [(name, _)] = bench.wait_for(1)
-    caller.send([b"something that nobody reads any more"])
+    caller.send([b"something that is no longer read"])
     bench.peers.send(name, [b"last words"])
     bench.peers.close()
     assert caller.receive() == [[b"last words"]]
     bench.peers = Connections("tcp://127.0.0.1:0", MAXIMUM_MESSAGE_BYTES, bench.gone.append)
 
 
-def test_a_peer_that_leaves_much_unread_is_told_of_until_it_has_read_most_of_it(bench: Bench) -> None:
+def test_a_peer_that_leaves_much_unread_is_reported_until_it_has_read_most_of_it(bench: Bench) -> None:
     caller = bench.caller()
     caller.send([b"hello"])
     [(name, _)] = bench.wait_for(1)

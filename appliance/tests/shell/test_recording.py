@@ -106,7 +106,7 @@ def test_a_replay_leads_to_the_same_state_and_effects(path: Path, has_payloads: 
 
 
 def test_payloads_are_recorded_only_when_asked_for(tmp_path: Path) -> None:
-    secret = b"what nobody is to read"
+    secret = b"this must not be readable"
     for has_payloads in (False, True):
         recorded = Recorded(tmp_path / "recording", has_payloads)
         recorded.say(CLIENT, hello(m.Role.CLIENT))
@@ -246,7 +246,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.C
     assert "this is a recording of a worker" in capsys.readouterr().err
 
 
-def test_digests_are_recorded_now_and_then(path: Path) -> None:
+def test_digests_are_recorded_periodically(path: Path) -> None:
     recorded = Recorded(path)
     for _ in range(20):
         recorded.work(1)

@@ -82,7 +82,7 @@ def test_an_address_in_use_is_said_and_ends_it_with_one(start: Start) -> None:
         address = f"tcp://127.0.0.1:{occupant.getsockname()[1]}"
         scheduler = start(address=address, wait=False)
         assert scheduler.wait_for_end() == 1
-    told = f"scaler_scheduler: cannot listen at {address}: Address already in use; another port may be free"
+    told = f"scaler_scheduler: cannot listen at {address}: Address already in use; use another port"
     assert told in scheduler.output()
     assert "Traceback" not in scheduler.output()
 
@@ -95,11 +95,11 @@ def test_a_path_that_cannot_be_written_is_told_with_its_option(option: str, star
     assert f"scaler_scheduler: {option} {missing}: No such file or directory" in scheduler.output()
 
 
-def test_a_monitor_address_where_nobody_can_listen_is_told_with_its_option(start: Start, tmp_path: Path) -> None:
+def test_an_unusable_monitor_address_is_reported_with_its_option(start: Start, tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/missing/m"
     scheduler = start("--monitor-address", address, wait=False)
     assert scheduler.wait_for_end() == 1
-    told = f"scaler_scheduler: cannot listen at {address}: No such file or directory; --monitor-address says where"
+    told = f"scaler_scheduler: cannot listen at {address}: No such file or directory; choose another --monitor-address"
     assert told in scheduler.output()
 
 
@@ -217,7 +217,7 @@ def test_uvloop_serves_as_well(start: Start) -> None:
 
 @pytest.mark.parametrize("start", ["pypy"], indirect=True)
 @pytest.mark.parametrize("given", [None, "8M"])
-def test_on_pypy_the_nursery_is_large_unless_the_user_says_how_large(
+def test_on_pypy_the_young_generation_is_large_unless_the_user_sets_its_size(
     start: Start, monkeypatch: pytest.MonkeyPatch, given: Optional[str]
 ) -> None:
     monkeypatch.delenv(NURSERY_VARIABLE, raising=False)

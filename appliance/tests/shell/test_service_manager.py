@@ -83,7 +83,7 @@ def test_a_scheduler_says_when_it_is_ready_that_it_works_and_that_it_stops(
 def test_a_scheduler_whose_service_manager_is_gone_serves_as_ever(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "missing"))
     scheduler = start()
     check_others_work(scheduler)
     assert scheduler.output().count("service manager at NOTIFY_SOCKET cannot be notified") == 1

@@ -59,7 +59,7 @@ def test_a_wrong_version_is_refused(scheduler: SchedulerProcess) -> None:
     ],
     ids=["empty", "junk", "ones", "of a REQ", "cut off", "three frames", "twenty frames"],
 )
-def test_what_is_no_message_is_refused_and_nobody_else_suffers(
+def test_malformed_messages_are_refused_without_affecting_others(
     scheduler: SchedulerProcess, frames: tuple[bytes, ...]
 ) -> None:
     worker, client, bad = scheduler.worker(), scheduler.client(), scheduler.client()
@@ -137,7 +137,7 @@ def test_a_killed_client_is_noticed_and_its_tasks_are_cancelled(scheduler: Sched
     scheduler.wait_for_output("its connection was lost")
 
 
-def test_a_peer_that_does_not_read_holds_up_nobody(scheduler: SchedulerProcess) -> None:
+def test_a_peer_that_does_not_read_does_not_delay_others(scheduler: SchedulerProcess) -> None:
     """Results for it wait in the scheduler, in order, and arrive when it reads again; its other tasks wait as well."""
     worker, other = scheduler.worker(slots=1000), scheduler.client()
     idle = scheduler.peer(RCVHWM=1, RCVBUF=4096)
@@ -220,7 +220,7 @@ def test_a_disk_that_is_full_costs_the_object_and_nothing_else(scheduler: Schedu
         reader.send(m.ObjectRequest(id=object_id, length=5))
         source.send(m.ObjectResponse(id=object_id), b"bytes")
         assert reader.take(m.ObjectResponse)[0].status == m.ObjectResponseStatus.MISSING
-        scheduler.wait_for_output("cannot be kept")
+        scheduler.wait_for_output("cannot be stored")
     finally:
         if os.geteuid() == 0:
             os.rename(f"{directory}-away", directory)

@@ -207,9 +207,9 @@ def test_memory_stays_under_the_limit_and_nothing_is_lost(start: Start, tmp_path
     (spill,) = (tmp_path / "disk").iterdir()
     assert len(list(spill.iterdir())) == 7 + 1
     # What left is logged once a second: on a slow machine that may be more than one line.
-    told_of = re.compile(rf"Scheduler: spilled (\d+) objects of (\d+) bytes to {re.escape(str(spill))};")
-    wait_for(lambda: sum(int(n) for n, _ in told_of.findall(scheduler.output())) == 7, "the log to tell of 7 objects")
-    assert sum(int(size) for _, size in told_of.findall(scheduler.output())) == 7 * SIZE
+    spilled = re.compile(rf"Scheduler: spilled (\d+) objects of (\d+) bytes to {re.escape(str(spill))};")
+    wait_for(lambda: sum(int(n) for n, _ in spilled.findall(scheduler.output())) == 7, "7 objects in the log")
+    assert sum(int(size) for _, size in spilled.findall(scheduler.output())) == 7 * SIZE
     client.send(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
     wait_for(lambda: [path.name for path in spill.iterdir()] == ["token"], "the files on disk to be removed")
     scheduler.process.terminate()
@@ -243,7 +243,7 @@ def announce_pipe(start: Start, tmp_path: Path) -> Tuple[SchedulerProcess, RawPe
     return scheduler, client, object_id
 
 
-def test_while_an_object_is_copied_everybody_is_served(start: Start, tmp_path: Path) -> None:
+def test_peers_are_served_while_an_object_is_copied(start: Start, tmp_path: Path) -> None:
     scheduler, client, object_id = announce_pipe(start, tmp_path)
     content = os.urandom(SIZE)
     with open(path_of(client, object_id), "wb") as pipe:  # when it has been opened, the copy has begun

@@ -17,9 +17,9 @@ TIMEOUT_SECONDS = 60
     [
         (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.shell.scheduler_program"),
         (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.core.scheduler"),
-        (["-m", "scaler_appliance.top", "ipc:///tmp/nobody"], "scaler_appliance.top.top_program"),
-        (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.ui_program"),
-        (["-m", "scaler_appliance.ui", "ipc:///tmp/nobody", "--port", "0"], "scaler_appliance.ui.application"),
+        (["-m", "scaler_appliance.top", "ipc:///tmp/missing"], "scaler_appliance.top.top_program"),
+        (["-m", "scaler_appliance.ui", "ipc:///tmp/missing", "--port", "0"], "scaler_appliance.ui.ui_program"),
+        (["-m", "scaler_appliance.ui", "ipc:///tmp/missing", "--port", "0"], "scaler_appliance.ui.application"),
     ],
 )
 def test_a_program_that_is_interrupted_while_it_begins_ends_without_a_word(

@@ -112,7 +112,7 @@ def test_what_killed_schedulers_left_is_removed_and_nothing_else(tmp_path: Path)
     used.listen()
     (tmp_path / "127.0.0.1_3_monitor").write_text("no socket")
     other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    other.bind(str(tmp_path / "somebody's"))
+    other.bind(str(tmp_path / "another-user's"))
     other.close()
     new = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     new.bind(str(tmp_path / "127.0.0.1_5_monitor"))
@@ -126,7 +126,7 @@ def test_what_killed_schedulers_left_is_removed_and_nothing_else(tmp_path: Path)
     assert names == {
         "127.0.0.1_2_monitor",
         "127.0.0.1_3_monitor",
-        "somebody's",
+        "another-user's",
         "127.0.0.1_4_monitor",
         "127.0.0.1_5_monitor",
     }

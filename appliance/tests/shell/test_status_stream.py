@@ -1,4 +1,4 @@
-"""A scheduler process and monitors: who comes late, who comes twice, and what is sent when nobody looks."""
+"""A scheduler process and monitors: late subscribers, repeated subscriptions, and no subscribers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_who_comes_late_gets_a_snapshot_and_then_what_changed(scheduler: Schedul
         assert status.status_microseconds > 0
 
 
-def test_whenever_somebody_comes_all_get_a_snapshot(scheduler: SchedulerProcess) -> None:
+def test_a_new_subscriber_makes_all_get_a_snapshot(scheduler: SchedulerProcess) -> None:
     with monitor_of(scheduler) as first:
         assert first.take(m.SchedulerStatus).is_snapshot
         model = StatusModel()
@@ -91,7 +91,7 @@ def test_whenever_somebody_comes_all_get_a_snapshot(scheduler: SchedulerProcess)
         assert not model.figures["tasks"]["running"]
 
 
-def test_workers_are_asked_for_more_while_somebody_watches(scheduler: SchedulerProcess) -> None:
+def test_workers_are_asked_for_more_while_there_are_subscribers(scheduler: SchedulerProcess) -> None:
     worker = scheduler.worker()
     assert not is_watched(worker)
     with monitor_of(scheduler) as monitor:
@@ -104,7 +104,7 @@ def test_workers_are_asked_for_more_while_somebody_watches(scheduler: SchedulerP
             pass
 
 
-def test_monitors_of_tasks_are_told_of_runs(scheduler: SchedulerProcess) -> None:
+def test_monitors_of_tasks_get_runs(scheduler: SchedulerProcess) -> None:
     worker, client = scheduler.worker(), scheduler.client()
     with monitor_of(scheduler, b"tasks") as monitor:
         while not is_watched(worker):
@@ -116,7 +116,7 @@ def test_monitors_of_tasks_are_told_of_runs(scheduler: SchedulerProcess) -> None
     assert list(runs.first_tasks) == [4] and runs.scheduler_id == client.welcome.scheduler_id
 
 
-def test_nobody_notices_what_a_monitor_sends(scheduler: SchedulerProcess) -> None:
+def test_messages_from_a_monitor_have_no_effect(scheduler: SchedulerProcess) -> None:
     rude = scheduler.context.socket(zmq.XSUB)
     rude.connect(scheduler.monitor_address)
     try:

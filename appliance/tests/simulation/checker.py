@@ -13,7 +13,7 @@ What it holds the scheduler to:
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
 - The same holds for tasks that need others. One is given back to its client if what it needs is not known, or was told
   before, and only then.
-- A worker is told of objects before it needs them and of their end once; a well-behaved peer is never refused.
+- Objects are announced to a worker before it needs them, and their end once; a well-behaved peer is never refused.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Checker:
             if task is not None:
                 self._close(task)
                 self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
-            if object_id in worker.owned:  # else it is told of again
+            if object_id in worker.owned:  # else it is announced again
                 worker.owned.discard(object_id)
                 if task is None or not task.is_wanted:
                     self._held.discard(object_id)
@@ -354,7 +354,7 @@ class Checker:
             status = message.statuses[position] if message.statuses else SUCCESS
             object_id = message.objects[position] if message.objects else 0
             task = client.tasks[task_id]
-            assert task.is_wanted, f"nobody wants the outcome of {task}"
+            assert task.is_wanted, f"the outcome of {task} is unwanted"
             if message.causes and message.causes[position]:
                 assert isinstance(task, Node) and task.worker is None
                 self._decide(task, self._inherited(task, client.tasks[message.causes[position] - 1], status, data))
@@ -378,7 +378,7 @@ class Checker:
         return self._has_waiting_limit and decode_struct(m.Failure, data).kind == REJECTED
 
     def _why_lost(self, node: Node, data: bytes) -> int:
-        """The reason that a task is told which needs others and is not given to anybody."""
+        """The outcome of a task that needs others and is never sent to a worker."""
         kind = decode_struct(m.Failure, data).kind
         if kind == PREDECESSOR_GONE:  # consequences may have been drawn already when it came
             assert node.is_new and any(each.is_asked or each.due for each in node.ancestors()), f"{node} is given back"
@@ -390,7 +390,7 @@ class Checker:
     def _inherited(self, node: Node, origin: Task, status: int, data: bytes) -> Due:
         """What a target must be told that ends because of another node."""
         assert origin in node.ancestors()
-        if origin.due is None:  # rejected with its graph, and nobody was told of it
+        if origin.due is None:  # rejected with its graph, without a report
             assert self._has_waiting_limit and origin.is_new
             return Due(LOST, kind=REJECTED)
         assert origin.due.status not in (SUCCESS, CANCELLED)
@@ -403,7 +403,7 @@ class Checker:
             if outcome == Outcome.CANCELLED:
                 if isinstance(task, Node):
                     self._allow_cancelled(task)
-                assert task is not None and task.is_asked, f"{task} is cancelled, and nobody asked"
+                assert task is not None and task.is_asked, f"{task} is cancelled without a request"
                 assert task.due is not None and task.due.status == CANCELLED, f"{task} may run still"
                 self._settle(task, CANCELLED)
             elif outcome == Outcome.NOT_FOUND:
@@ -417,7 +417,7 @@ class Checker:
         """A node may be cancelled that is at no worker, if it was asked for, or for one that it needs."""
         assert node.worker is None
         if any(each.is_asked for each in node.ancestors()):
-            assert node.is_wanted or node.is_asked, f"nobody wants the outcome of {node}"
+            assert node.is_wanted or node.is_asked, f"the outcome of {node} is unwanted"
             node.is_asked = True
         if node.due is None:
             self._decide(node, Due(CANCELLED))
@@ -433,7 +433,7 @@ class Checker:
         task.outcome = outcome
         self.outcomes += 1
 
-    def _on_told_of_objects(self, worker: Party, message: m.ObjectInstruction, payload: bytes) -> None:
+    def _on_objects_announced(self, worker: Party, message: m.ObjectInstruction, payload: bytes) -> None:
         ids = set(message.ids)
         assert len(ids) == len(message.ids)
         if message.action == m.ObjectAction.SPILL:
@@ -443,7 +443,7 @@ class Checker:
             assert ids.isdisjoint(worker.known), "a worker is told twice of an object"
             worker.known |= ids
             return
-        assert ids <= worker.known, "a worker is told of the end of an object that it does not know"
+        assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
         assert ids.isdisjoint(self._held), "an object ends that its owner holds"
         worker.known -= ids
         for task in worker.tasks.values():
@@ -462,7 +462,7 @@ class Checker:
         m.Task: _on_given,
         m.TaskResult: _on_outcomes,
         m.TaskCancelConfirm: _on_answers,
-        m.ObjectInstruction: _on_told_of_objects,
+        m.ObjectInstruction: _on_objects_announced,
         m.TaskCancel: _on_cancel_sent,
     }
 
@@ -494,5 +494,5 @@ class Checker:
 
 
 def _is_told(task: Task) -> bool:
-    """Whether nothing will be told of a task from now on."""
+    """Whether no further outcome of a task may follow."""
     return not task.is_wanted or task.outcome is not None or task.due is not None

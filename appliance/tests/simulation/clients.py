@@ -170,7 +170,8 @@ class Client(Peer):
         return task
 
     def submit_after_others(self) -> None:
-        """Submit tasks that need others, mostly unfinished ones: plain tasks, targets of graphs, and their like."""
+        """Submit tasks that need others, mostly unfinished ones: plain tasks, targets of graphs, and other dependent
+        tasks."""
         random = self.world.needs_random
         for _ in range(self.may_submit(random.choice((1, 1, 3)))):
             known = [each for each in list(self.tasks)[-30:] if self.tasks[each].is_wanted]
@@ -206,7 +207,7 @@ class Client(Peer):
             self.send(message, task.payload)
 
     def submit_graph(self) -> None:
-        """Submit a graph of any form: nodes that nobody wants, and nodes that need one twice, included."""
+        """Submit a graph of any form, including nodes without use, and nodes that need another one twice."""
         options = m.TaskOptions(at_most_once=self.random.random() < 0.1)
         message = m.GraphTask(options=options)
         message.predecessor_offsets.append(0)
@@ -259,7 +260,7 @@ class Client(Peer):
         if task.is_wanted:
             self.unfinished -= 1
         else:
-            assert outcome == "CANCELLED" and task.is_cancel_asked, f"nobody asked for the outcome of task {task_id}"
+            assert outcome == "CANCELLED" and task.is_cancel_asked, f"unexpected outcome of task {task_id}"
         starts = self.world.starts.get((self.session, task.payload), 0)
         assert starts <= 1 or not task.options.at_most_once, f"task {task_id} may run once, and ran {starts} times"
 
@@ -350,7 +351,7 @@ class Client(Peer):
             self.send(m.ObjectResponse(id=message.id, status=m.ObjectResponseStatus.MISSING))
 
     def on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
-        assert message.action == m.ObjectAction.SPILL, "a client is told of no objects"
+        assert message.action == m.ObjectAction.SPILL, "only spilled objects are announced to clients"
         assert {object_id >> 40 for object_id in message.ids} == {self.session}
 
     def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:

@@ -18,7 +18,7 @@ class Monitor:
     """Watches one scheduler.
 
     Parameters:
-        seed: of its own chance, so that nobody else's history depends on whether it is there.
+        seed: of its own random numbers, so that it does not change the histories of other peers.
     """
 
     def __init__(self, seed: int) -> None:

@@ -18,7 +18,7 @@ class Due(NamedTuple):
     status: int
     data: bytes = b""  # as the worker reported it
     object_id: int = 0
-    kind: Optional[int] = None  # of a failure that the scheduler itself tells of
+    kind: Optional[int] = None  # of a failure that the scheduler itself reports
     attempts: int = 1
 
 
@@ -45,7 +45,7 @@ class Task:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the client is to be told of its outcome."""
+        """Whether the client is to get its outcome."""
         return True
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Party:
         self.gpu = hello.capabilities[0].amount if hello.capabilities else None
         self.codecs, self.functions = hello.codecs, hello.functions
         self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
-        self.known: Set[int] = set()  # objects that a worker was told of
+        self.known: Set[int] = set()  # objects that were announced to a worker
         self.owned: Set[int] = set()
 
     def understands(self, codec: str, name: str) -> bool:

@@ -59,7 +59,7 @@ class Run:
         world.is_calm = True
         if world.random.random() < 0.1:
             return self.shut_down()
-        self.workers.append(Worker(world, 2, 2.0))  # whatever a task needs, somebody offers it now
+        self.workers.append(Worker(world, 2, 2.0))  # now every capability is offered
         deadline = world.now + LIVENESS_SECONDS
         world.run(deadline, self.is_finished)
         unfinished = sum(client.unfinished for client in self.clients)
@@ -85,7 +85,7 @@ class Run:
         )
 
     def is_over(self) -> bool:
-        """Whether nobody has anything to do, and the scheduler has noticed all deaths."""
+        """Whether all peers are idle, and the scheduler has noticed all deaths."""
         world, state = self.world, self.world.core.state
         return (
             not state.clients
@@ -110,7 +110,7 @@ class Run:
         assert not world.files, world.files.keys()
         for worker in self.workers:
             assert not worker.reports and not worker.queue
-            assert not worker.whole | worker.broken | set(worker.fetches), "not told of the end of objects"
+            assert not worker.whole | worker.broken | set(worker.fetches), "the end of objects was not announced"
 
 
 def simulate(seed: int, events_per_check: int = 1) -> Summary:

@@ -16,7 +16,7 @@ EVENTS_PER_CHECK = 8  # in the others: a broken invariant is rarely mended soon
 ONCE_FAILED = {
     1017: "a result came before the confirmation that it would follow",
     20016: "a peer that said Hello again was sent what its former session had asked for",
-    21369: "a worker whose lent slots were taken back counted as idle, with less than no free slot",
+    21369: "a worker whose blocked tasks resumed counted as idle, with a negative number of free slots",
     9522: "a client was let in by a scheduler that had stopped",
 }
 

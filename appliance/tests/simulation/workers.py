@@ -227,7 +227,9 @@ class Worker(Peer):
     def on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
         if message.action == m.ObjectAction.DELETE:
             for object_id in message.ids:
-                assert object_id in self.whole | self.broken | set(self.fetches), "told of the end of the unknown"
+                assert object_id in self.whole | self.broken | set(self.fetches), (
+                    "the end of an unknown object was announced"
+                )
                 self.whole.discard(object_id)
                 self.broken.discard(object_id)
                 self.fetches.pop(object_id, None)

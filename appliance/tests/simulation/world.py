@@ -7,7 +7,7 @@ Rules:
 - A link keeps its own order; links are reordered against each other.
 - After each event the core's invariants are checked. Whether the outcome is right is judged from outside: by the
   clients, who see only what real clients see, and by the Checker, who sees the messages of all.
-- A scheduler may be killed and started anew: connections break then, what was under way on them is lost, and the peers
+- A scheduler may be killed and restarted: connections break then, messages in transit are lost, and the peers
   join again.
 """
 
@@ -368,7 +368,7 @@ class World:
         assert effect.is_last == (len(file) == effect.size)
 
     def _spill(self, core: SchedulerCore, object_id: int) -> None:
-        """A file has been copied to the disk, or could not be; if it is gone meanwhile, nobody hears of it."""
+        """A file has been copied to the disk, or could not be; if it is gone in the meantime, this is not reported."""
         if core is not self.core or self.stopped or object_id not in self.spills:
             return
         self.spills.discard(object_id)

@@ -46,7 +46,7 @@ def status(sequence: int = 1, **changes: Any) -> m.SchedulerStatus:
 
 
 def workers(names: Sequence[str], **columns: Any) -> Dict[str, Any]:
-    """Fields of a status that tell of workers with these names, each with one processor."""
+    """Fields of a status with workers of these names, each with one processor."""
     count = len(names)
     sessions = list(range(1, count + 1))
     worker_columns: Dict[str, Any] = {

@@ -86,7 +86,7 @@ class Terminal:
             screen = self.screen()
             if screen and is_there(screen):
                 return screen
-            assert time.monotonic() < deadline, f"waited for {what} in vain; the screen is:\n" + "\n".join(screen)
+            assert time.monotonic() < deadline, f"timed out waiting for {what}; the screen is:\n" + "\n".join(screen)
             time.sleep(POLL_SECONDS)
 
     def wait_for_text(self, text: str) -> List[str]:

@@ -1,4 +1,4 @@
-"""Frames as somebody sees them."""
+"""Frames as users see them."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_a_filter_looks_for_names_hosts_and_process_ids_whatever_their_case() ->
     assert names(shown(view=View(wanted="D26"))) == ["d26"]
     assert names(shown(view=View(wanted="2732885"))) == ["56b"]
     assert len(names(shown(view=View(wanted="SD-1E7D")))) == 3
-    frame = shown(view=View(wanted="nobody"))
+    frame = shown(view=View(wanted="unknown"))
     assert names(frame) == []
-    assert "filter: nobody  (Esc drops it)" in frame
+    assert "filter: unknown  (Esc clears it)" in frame
     assert "Total 3 worker(s); 0 rows match" in frame
 
 
@@ -109,7 +109,7 @@ def test_nothing_was_heard_yet() -> None:
     assert f"waiting for {ADDRESS}, for 3 s" in frame
     assert not any("Is it" in line for line in frame)
     late = shown(ClusterModel(), source=Source(ADDRESS, silent_seconds=30, is_connected=False))
-    assert "Is it the monitor address, which the scheduler prints when it starts?" in late
+    assert "Check that this is the monitor address, which a scheduler logs when it starts" in late
 
 
 def test_why_nothing_is_heard_is_said() -> None:
@@ -129,7 +129,7 @@ def styles(source: Source, view: View = FIRST_VIEW) -> List[str]:
 def test_a_scheduler_that_fell_silent_leaves_its_last_figures_and_they_are_dim() -> None:
     source = Source(ADDRESS, silent_seconds=12.3, is_connected=False)
     frame = shown(source=source)
-    assert f"waiting for {ADDRESS}, silent for 12 s: figures are from then" in frame
+    assert f"waiting for {ADDRESS}, silent for 12 s: the figures are old" in frame
     assert len(names(frame)) == 3
     assert set(styles(source)) == {STOPPED}
     assert STOPPED not in styles(HERE)
@@ -172,7 +172,7 @@ PROCESSOR_FIGURES = (
 
 def test_a_pause_says_so() -> None:
     frame = shown(view=View(is_paused=True), source=Source(ADDRESS, paused_seconds=5))
-    assert "paused for 5 s; space goes on" in frame
+    assert "paused for 5 s; press space to continue" in frame
 
 
 def test_why_tasks_wait_is_said() -> None:
@@ -195,7 +195,7 @@ def test_outcomes_that_are_rare_are_shown_once_they_happen() -> None:
 
 def test_workers_that_leave_or_do_not_read_are_counted() -> None:
     frame = shown(cluster(status(of_workers={"states": bytes([1, 2, 3])})))
-    assert "Total 3 worker(s); 2 leaving; 2 do not read what they are sent" in frame
+    assert "Total 3 worker(s); 2 leaving; 2 do not read their messages" in frame
 
 
 def test_the_scheduler_says_where_it_is() -> None:
@@ -287,5 +287,5 @@ def test_help_tells_all_keys_and_columns() -> None:
     assert any("quit" in line for line in frame)
     assert any(line.strip().startswith("running") for line in frame)
     least = shown(view=View(shows_help=True), lines=24, columns=80)
-    assert "any key goes back" in least[0]
+    assert "press any key to go back" in least[0]
     assert any(line.strip().startswith(COLUMNS[-2].title) for line in least), "keys and columns fit a small terminal"

@@ -96,12 +96,12 @@ def test_it_shows_a_cluster_at_work(cluster: SchedulerProcess, terminal: Termina
     terminal.type("no such worker")
     terminal.wait_for(has_rows(0), "no rows")
     terminal.press("Enter")
-    terminal.wait_for_text("(Esc drops it)")
+    terminal.wait_for_text("(Esc clears it)")
     terminal.press("Escape")
     terminal.wait_for(has_rows(WORKERS), "all rows again")
 
     terminal.press("?")
-    terminal.wait_for_text("any key goes back")
+    terminal.wait_for_text("press any key to go back")
     terminal.press("Space")
     terminal.wait_for_text("Shortcuts: ")
     terminal.press("Space")
@@ -223,7 +223,7 @@ def test_colors_are_left_out_on_request(
     assert bool(colors) != without_colors
 
 
-def test_a_terminal_that_can_do_nothing_is_told_of_once(
+def test_a_terminal_without_capabilities_is_reported_once(
     cluster: SchedulerProcess, terminal: Terminal, top: List[str]
 ) -> None:
     terminal.run("env", "TERM=dumb", *top, cluster.monitor_address)

@@ -100,7 +100,7 @@ def test_once_filters_and_reverses(address: str) -> None:
 
 
 def test_once_without_a_scheduler_says_what_to_look_for(tmp_path: Path) -> None:
-    finished = run("--once", f"ipc://{tmp_path}/nobody", "--timeout-seconds", "0.2")
+    finished = run("--once", f"ipc://{tmp_path}/missing", "--timeout-seconds", "0.2")
     assert finished.returncode == 1
     assert finished.stdout == ""
     assert "nothing was published at ipc://" in finished.stderr
@@ -140,7 +140,7 @@ def test_frames_need_a_terminal(address: str) -> None:
     finished = run(address)
     assert finished.returncode == 2
     assert finished.stderr == (
-        "scaler_top: the output is no terminal; --once prints one frame, --json figures for programs\n"
+        "scaler_top: the output is not a terminal; --once prints one frame, --json figures for programs\n"
     )
 
 
@@ -148,7 +148,7 @@ def test_frames_need_a_terminal(address: str) -> None:
     ("arguments", "message"),
     [
         (["nonsense"], "'nonsense' is not a scheduler address"),
-        ([], "which scheduler? None of this user runs on this host: name its monitor address"),
+        ([], "no scheduler of this user was found on this host: give its monitor address"),
         (["--sort", "colour", "ipc:///x"], "invalid choice: 'colour' (choose from"),
         (
             ["--interval-seconds", "0", "ipc:///x"],
@@ -170,7 +170,7 @@ def test_the_file_of_a_cluster_says_where_its_scheduler_publishes(tmp_path: Path
 
 def test_help_teaches_keys_and_columns() -> None:
     words = TOP.parser().format_help()
-    for taught in ("agt_cpu", "page up/down", "space", "monitor", "--once", "quit (earlier versions"):
+    for taught in ("agt_cpu", "page up/down", "space", "monitor", "--once", "quit (in earlier versions"):
         assert taught in words
 
 

@@ -1,4 +1,4 @@
-"""Somebody watches: pauses, scrolls, and sees what is new."""
+"""A user's view: pausing, scrolling, and updates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_pause_keeps_figures_as_they_were_and_goes_on_with_the_newest() -> Non
     heard.cluster.apply(status(2, **functions("prepare", finished=900), of_workers={"tasks": [77, 78, 79]}))
     clock.now += 8
     paused = seen(watch)
-    assert [line for line in paused if line not in before] == ["paused for 8 s; space goes on"]
+    assert [line for line in paused if line not in before] == ["paused for 8 s; press space to continue"]
     watch.press("m")
     assert "[rss]" in "\n".join(seen(watch))
     assert not any(" 77 " in line for line in seen(watch))
@@ -84,6 +84,6 @@ def test_a_scheduler_that_falls_silent_is_told_from_one_that_speaks() -> None:
     heard = Heard(cluster())
     watch = Viewer(heard, View())
     heard.age = 12.0
-    assert "waiting for ipc:///tmp/monitor, silent for 12 s: figures are from then" in seen(watch)
+    assert "waiting for ipc:///tmp/monitor, silent for 12 s: the figures are old" in seen(watch)
     heard.age = 0.0
     assert not any("waiting" in line for line in seen(watch))

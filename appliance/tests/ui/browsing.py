@@ -60,7 +60,7 @@ class ToldFeed:
         return self.cluster.scheduler is not None and self.age < 3.5
 
     def silence_reason(self) -> str:
-        return "" if self.is_connected() else "nobody listens"
+        return "" if self.is_connected() else "nothing listens"
 
     def fileno(self) -> int:
         raise AssertionError("there is no socket")

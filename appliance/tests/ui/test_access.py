@@ -32,7 +32,7 @@ def test_on_loopback_names_of_this_machine_are_answered(open_site: Site, host: s
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8081", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", "0x7f.1"]
 )
-def test_a_name_of_a_stranger_that_leads_here_is_not(open_site: Site, host: str) -> None:
+def test_another_sites_name_that_leads_here_is_not(open_site: Site, host: str) -> None:
     for path in ("/", "/api/workers", "/events?page=workers", "/metrics", "/readyz", "/static/x"):
         answer = open_site.browser.get(path, host=host)
         assert answer.status == 403

@@ -113,7 +113,7 @@ def test_a_scheduler_that_is_silent_is_not_waited_for(scheduler: Scheduler, monk
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "", "nonsense", "ipc:///nonexistent/socket"])
-def test_where_nobody_listens_there_is_nothing_to_wait_for(address: str) -> None:
+def test_an_action_fails_at_once_if_nothing_listens(address: str) -> None:
     with pytest.raises(ActionError, match="cannot be asked"):
         ask(address)
 

@@ -121,7 +121,7 @@ def test_health_is_that_of_the_scheduler(site: Site) -> None:
     assert answer.status == 503
     assert answer.json()["reasons"] == [
         "the scheduler at ipc:///tmp/played has been silent for 7.0 s",
-        "nobody listens",
+        "nothing listens",
     ]
     assert site.browser.get("/livez").status == 200
 
@@ -132,7 +132,7 @@ def test_health_is_that_of_the_scheduler(site: Site) -> None:
 def test_before_the_scheduler_is_there_the_reason_says_so() -> None:
     answer = Site(steps=0).browser.get("/healthz")
     assert answer.status == 503
-    assert "does it run, with this monitor address?" in answer.json()["reasons"][0]
+    assert "is this the scheduler's monitor address?" in answer.json()["reasons"][0]
 
 
 def test_a_loop_that_does_not_come_round_is_not_alive(site: Site) -> None:
@@ -201,7 +201,7 @@ def test_a_protected_scheduler_is_not_even_asked() -> None:
     assert "--no-protected" in answer.json()["error"]
 
 
-@pytest.mark.parametrize(("error", "status"), [(NotAllowedError("no"), 409), (ActionError("nobody there"), 502)])
+@pytest.mark.parametrize(("error", "status"), [(NotAllowedError("no"), 409), (ActionError("nothing listens"), 502)])
 def test_what_the_scheduler_says_to_it_is_told(error: Exception, status: int) -> None:
     site = Site(actions_allowed=True, ask_to_shut_down=Scheduler(error))
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ui.browsing import START, Site, told_state
 
 from scaler_appliance.feed.cluster_entities import FunctionRecord
-from scaler_appliance.ui.metrics import FUNCTIONS_LISTED, LAST_OCTAVE, OTHER, FunctionTallies, Metrics
+from scaler_appliance.ui.metrics import FUNCTIONS_LISTED, LAST_OCTAVE, OTHER, FunctionTotals, Metrics
 from scaler_protocol import messages as m
 
 Series = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
@@ -137,37 +137,37 @@ def test_a_histogram_ends_in_all_tasks_and_never_goes_down() -> None:
 
 
 def test_the_number_of_functions_is_bounded_and_nothing_is_lost() -> None:
-    tallies = FunctionTallies()
+    totals = FunctionTotals()
     functions = {number: function(number, f"f{number}", 10, number) for number in range(1, 1001)}
-    tallies.count(1, functions)
+    totals.count(1, functions)
 
-    found = dict(tallies.items())
+    found = dict(totals.items())
 
     assert len(found) == FUNCTIONS_LISTED + 1
     assert "f1000" in found and "f1" not in found
-    assert sum(tally.finished for tally in found.values()) == 10_000
+    assert sum(each.finished for each in found.values()) == 10_000
 
 
 def test_other_never_goes_down_when_a_function_is_listed_or_is_not_any_more() -> None:
-    tallies = FunctionTallies(listed=2)
+    totals = FunctionTotals(listed=2)
     functions = {1: function(1, "a", 10, 1000), 2: function(2, "b", 10, 900), 3: function(3, "c", 10, 10)}
-    tallies.count(1, functions)
-    assert {name: tally.finished for name, tally in tallies.items()} == {"a": 10, "b": 10, OTHER: 10}
+    totals.count(1, functions)
+    assert {name: each.finished for name, each in totals.items()} == {"a": 10, "b": 10, OTHER: 10}
 
     functions[3].finished, functions[3].busy_microseconds = 50, 5000
-    tallies.count(1, functions)
-    assert {name: tally.finished for name, tally in tallies.items()} == {"a": 10, "c": 40, OTHER: 10}
+    totals.count(1, functions)
+    assert {name: each.finished for name, each in totals.items()} == {"a": 10, "c": 40, OTHER: 10}
 
     functions[2].finished = 25
-    tallies.count(1, functions)
-    assert {name: tally.finished for name, tally in tallies.items()} == {"a": 10, "c": 40, OTHER: 25}
+    totals.count(1, functions)
+    assert {name: each.finished for name, each in totals.items()} == {"a": 10, "c": 40, OTHER: 25}
 
 
 def test_functions_of_one_name_are_one_and_a_function_called_other_is_not_other() -> None:
-    tallies = FunctionTallies(listed=2)
-    tallies.count(1, {1: function(1, "f", 10, 100), 2: function(2, "f", 5, 100), 3: function(3, OTHER, 2, 90)})
+    totals = FunctionTotals(listed=2)
+    totals.count(1, {1: function(1, "f", 10, 100), 2: function(2, "f", 5, 100), 3: function(3, OTHER, 2, 90)})
 
-    assert {name: tally.finished for name, tally in tallies.items()} == {"f": 15, f"({OTHER})": 2}
+    assert {name: each.finished for name, each in totals.items()} == {"f": 15, f"({OTHER})": 2}
 
 
 def test_any_name_and_any_duration_make_a_valid_answer() -> None:
@@ -188,7 +188,7 @@ def test_a_big_cluster_has_a_bounded_number_of_series() -> None:
     assert len(series(Metrics(state).text())) <= len(series(Metrics(small).text())) + 10
 
 
-def test_this_program_tells_of_itself() -> None:
+def test_this_program_has_metrics_of_its_own() -> None:
     state, _ = told_state()
 
     found = series(Metrics(state).text())

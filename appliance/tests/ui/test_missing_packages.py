@@ -24,7 +24,7 @@ def test_scaler_ui_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(importlib.util, "find_spec", without_starlette)
     assert main([ADDRESS]) == 1
     error = capsys.readouterr().err
-    assert error == "scaler_ui: it needs starlette and uvicorn: pip install 'scaler-appliance[ui]'\n"
+    assert error == "scaler_ui: starlette and uvicorn not installed: pip install 'scaler-appliance[ui]'\n"
 
 
 def test_scaler_top_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

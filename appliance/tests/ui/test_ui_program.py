@@ -69,7 +69,7 @@ def test_it_shows_a_cluster_that_comes_goes_and_comes_again(start: Callable[...,
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_although_browsers_look_on(start: Callable[..., Program], address: str, number: int) -> None:
+def test_it_ends_although_browsers_are_connected(start: Callable[..., Program], address: str, number: int) -> None:
     program = start(address, "--port", "0")
     streams = [program.open_events("/events?page=overview") for _ in range(3)]
     for stream in streams:
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_is_told(start: Callable[..., Program], address: st
         program = start(address, "--port", str(port))
         output = program.output()
     assert program.process.returncode == 1
-    assert f"cannot listen at 127.0.0.1:{port}: Address already in use; another --port may be free" in output
+    assert f"cannot listen at 127.0.0.1:{port}: Address already in use; use another --port" in output
     assert "Traceback" not in output
 
 
@@ -128,7 +128,7 @@ def test_it_ends_as_it_should_as_soon_as_it_says_where_it_listens(
     interpreter: str, address: str, tmp_path: Path
 ) -> None:
     link_file = tmp_path / "link"
-    os.mkfifo(link_file)  # it goes on when somebody reads this
+    os.mkfifo(link_file)  # it blocks until this is read
     command = [interpreter, *MODULE, address, "--port", "0", "--link-file", str(link_file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -196,7 +196,7 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "which scheduler? None of this user runs on this host"),
+        ([], "no scheduler of this user was found on this host"),
         (["nowhere"], "is not a scheduler address"),
         (["ipc:///tmp/x", "--port", "70000"], "a whole number, 0 to 65535"),
         (["ipc:///tmp/x", "--token-file", "/nonexistent/token"], "/nonexistent/token"),

@@ -1,6 +1,6 @@
 """The real Cap'n Proto, to compare with: messages built and read by pycapnp and by the `capnp` program.
 
-Rules of this module: nothing here uses this package's codec, only its message classes. Whoever imports it is skipped
+Rules of this module: nothing here uses this package's codec, only its message classes. Tests that import it are skipped
 where pycapnp is missing.
 """
 

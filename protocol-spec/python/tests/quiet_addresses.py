@@ -1,4 +1,4 @@
-"""Addresses for schedulers that tests start, or start anew, at an address known before.
+"""Addresses for schedulers that tests start, or restart, at an address known before.
 
 Rule: the port is none of those that the system gives to outgoing connections. One of those may be taken before the
 scheduler listens, or while it is restarted: by any program on this machine, even by the connection that tries to reach

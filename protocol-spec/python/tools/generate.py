@@ -4,7 +4,7 @@
     python tools/generate.py --check   exit 1 when the checked-in file is not what the schema says
 
 Rules of this program:
-- It knows pycapnp's reflection and how a class shall look; it knows no field or message by name, the union
+- It uses pycapnp's reflection and defines the form of a class; it refers to no field or message by name, the union
   `Message` aside.
 - What it cannot express (groups, other unions, non-zero defaults, lists of lists, recursive structs) stops it
   with an error: better no file than one that reads another value than the schema means.
@@ -459,7 +459,7 @@ def unknown_lines() -> List[str]:
     return '''
 
 class UnknownMessage(Struct):
-    """A message that a newer version of the schema has and this one has not: to be counted and ignored."""
+    """A message of a newer version of the schema: to be counted and ignored."""
 
     __slots__ = ("discriminant",)
 

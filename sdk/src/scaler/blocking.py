@@ -55,7 +55,7 @@ class _AnnouncedEvent(threading.Event):
 
 
 def announce_waits_at(event: Any) -> None:
-    """Announce waits at an event, which somebody uses to wait for futures; anything else is ignored."""
+    """Announce waits at an event that is used to wait for futures; anything else is ignored."""
     if _before is not None and type(event) is threading.Event:
         event.__class__ = _AnnouncedEvent
 

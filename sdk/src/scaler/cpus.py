@@ -7,7 +7,7 @@
 Rules:
 - Every program and class that starts workers uses `default_slots`, so that all start the same number.
 - A quota applies to a cgroup and all below it: the quotas of every ancestor count, and the smallest wins. It is rounded
-  up, because a slot that is throttled now and then does more than a CPU that is never used.
+  up, because a slot that is sometimes throttled does more than a CPU that is never used.
 - A limit that cannot be read is ignored.
 """
 

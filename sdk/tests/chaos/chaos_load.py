@@ -1,4 +1,4 @@
-"""A client program that gives a cluster work until its standard input closes, and counts what became of it.
+"""A client program that submits tasks to a cluster until its standard input closes, and counts their outcomes.
 
 `python chaos_load.py ADDRESS SEED` prints one line of JSON at its end: how many futures there were, and what was wrong.
 Each future must be done exactly once: with the one right result, or cancelled if it was told to.
@@ -87,7 +87,7 @@ class Load:
             try:
                 result = future.result()
             except CancelledError:
-                self.note("cancelled" if was_cancelled else "cancelled, and nobody asked", was_cancelled)
+                self.note("cancelled" if was_cancelled else "cancelled without a request", was_cancelled)
             except Exception as error:
                 self.note(f"{type(error).__name__}: {error}", False)
             else:

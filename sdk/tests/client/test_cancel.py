@@ -1,4 +1,4 @@
-"""Cancelling a task, wherever it is: it stops, its neighbours do not, and nobody waits for somebody who is gone."""
+"""Cancelling a task, wherever it is: it stops, other tasks do not, and no caller waits for a peer that is gone."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_cancelling_waits_neither_for_a_stopped_worker_nor_for_a_stopped_schedul
         assert agent is not None and scheduler is not None
         os.kill(agent, signal.SIGSTOP)
         try:
-            assert not future.cancel(0.05, force=False), "nobody says that it does not run"
+            assert not future.cancel(0.05, force=False), "no answer says that it does not run"
             assert future.cancel(0.05) and future.cancelled()
         finally:
             os.kill(agent, signal.SIGCONT)

@@ -236,7 +236,7 @@ def test_clear_cancels_tasks_and_leaves_the_client_usable(client: Client, done_f
     assert client.submit(identity, 2).result(TIMEOUT_SECONDS) == 2
 
 
-def test_a_client_that_nobody_has_leaves_once_its_tasks_are_done(any_address: str, done_files: List[Path]) -> None:
+def test_a_client_without_references_leaves_once_its_tasks_are_done(any_address: str, done_files: List[Path]) -> None:
     running, gate = done_files
     done = threading.Event()
     client = Client(address=any_address, heartbeat_interval_seconds=0.05)

@@ -50,7 +50,7 @@ def others_are_not_touched(any_client: Client) -> Iterator[None]:
 # At the address -------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_listens() -> None:
+def test_nothing_listens_at_the_address() -> None:
     with pytest.raises(SchedulerUnreachableError, match="start a scheduler there") as raised:
         Client(address="tcp://127.0.0.1:1", connect_timeout_seconds=0.2)
     assert isinstance(raised.value, ConnectionError)
@@ -113,7 +113,7 @@ def test_something_else_that_speaks_zeromq_is_no_scheduler() -> None:
 @pytest.mark.parametrize("session", [0, 1 << 24])
 def test_a_session_that_no_scheduler_grants(session: int) -> None:
     fake = FakeScheduler(encode(m.Welcome(session=session)))
-    with pytest.raises(NotASchedulerError, match=f"grants session {session}, and sessions are from 1 to 16777215"):
+    with pytest.raises(NotASchedulerError, match=f"grants session {session}, but sessions must be from 1 to 16777215"):
         Client(address=fake.address)
     fake.close()
 

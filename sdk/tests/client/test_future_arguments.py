@@ -182,7 +182,7 @@ def sender_at_rest(client: Client) -> Iterator[None]:
             entered.set()
             assert end.wait(30)
 
-    client._shell.hand_over(Barrier(Asker()))
+    client._shell.post(Barrier(Asker()))
     assert entered.wait(30)
     yield
     end.set()
@@ -262,7 +262,7 @@ class Crossing:
 
     def end(self) -> None:
         """What was kept arrives now, after all that was submitted before."""
-        self._shell.hand_over(Barrier(self))
+        self._shell.post(Barrier(self))
 
     def put(self, _: object) -> None:
         self._shell.core._reactions[m.TaskResult] = self._receive
@@ -326,7 +326,7 @@ def future_of_asyncio(client: Client) -> Iterator[Any]:
 
 
 def future_of_a_named_function(client: Client) -> Iterator[Any]:
-    named = client.submit(NamedFunction("nobody serves it"), 1)
+    named = client.submit(NamedFunction("example.org/unserved"), 1)
     yield named
     named.cancel()
 
@@ -335,7 +335,7 @@ def future_of_a_named_function(client: Client) -> Iterator[Any]:
     "futures",
     [future_of_another_client, future_of_concurrent_futures, future_of_asyncio, future_of_a_named_function],
 )
-def test_a_future_that_nobody_could_wait_for_is_refused_at_once(
+def test_a_future_that_a_task_cannot_wait_for_is_refused_at_once(
     any_client: Client, futures: Callable[[Client], Iterator[Any]]
 ) -> None:
     for future in futures(any_client):

@@ -91,7 +91,7 @@ def reduction_tree(leaves: int) -> Dict[Any, Any]:
 EXAMPLE: Dict[Any, Any] = {"a": 2, "b": 2, "c": (inc, "a"), "d": (add, "a", "b"), "e": (minus, "d", "c"), "f": add}
 
 
-def test_the_graph_that_everybody_knows(client: Client) -> None:
+def test_the_standard_example_graph(client: Client) -> None:
     assert client.get(EXAMPLE, keys=["e"]) == {"e": 1}
     assert client.get(EXAMPLE, list("fedcba")) == {"f": add, "e": 1, "d": 4, "c": 3, "b": 2, "a": 2}
     assert list(client.get(EXAMPLE, list("fca"))) == ["f", "c", "a"], "in the order of the keys"
@@ -216,8 +216,8 @@ def test_cycles_are_named(client: Client) -> None:
 
 
 def test_keys_that_are_unknown_or_asked_for_twice(client: Client) -> None:
-    with pytest.raises(KeyError, match="'nobody' is not in the graph"):
-        client.get(EXAMPLE, ["a", "nobody"])
+    with pytest.raises(KeyError, match="'missing' is not in the graph"):
+        client.get(EXAMPLE, ["a", "missing"])
     with pytest.raises(GraphKeyError, match="'a' was given twice"):
         client.submit_graph(EXAMPLE, ["a", "b", "a"])
     with pytest.raises(TypeError, match=r"\['abc'\]"):

@@ -141,9 +141,9 @@ def test_what_cannot_be_called_says_why(
         client.submit(function, *arguments).result()
 
 
-def test_what_nobody_serves_is_explained(client: Client) -> None:
-    future = client.submit(NamedFunction("example.org/nobody"))
-    assert "no connected worker serves the function 'example.org/nobody' in codec 'json'" in client.explain(future)
+def test_a_function_that_no_worker_serves_is_explained(client: Client) -> None:
+    future = client.submit(NamedFunction("example.org/unserved"))
+    assert "no connected worker serves the function 'example.org/unserved' in codec 'json'" in client.explain(future)
     assert future.cancel()
 
 
@@ -175,7 +175,7 @@ def test_names_and_codecs_that_are_none() -> None:
 
 
 def test_nodes_of_graphs_are_not_called_by_name(client: Client) -> None:
-    with pytest.raises(TypeError, match="nodes of graphs"):
+    with pytest.raises(TypeError, match="graph nodes"):
         client.get({"a": (conformance("sum"), 1)}, ["a"])
 
 

@@ -210,7 +210,7 @@ def test_a_name_alone_is_asked_for_in_either_generations_way(equipped: Client) -
     assert equipped.starmap(pow, [(2, 2)], capabilities={"linux": -1}) == [4]
 
 
-def test_what_nobody_offers_waits_and_blocks_nobody(equipped: Client) -> None:
+def test_a_capability_that_no_worker_offers_waits_without_blocking_others(equipped: Client) -> None:
     waiting = equipped.options(capabilities={"gpu": 3}).submit(identity, 1)
     unknown = equipped.options(capabilities={"unobtainium": 0}).submit(identity, 1)
     assert [equipped.submit(identity, n).result(TIMEOUT_SECONDS) for n in range(10)] == list(range(10))

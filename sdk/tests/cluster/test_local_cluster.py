@@ -60,7 +60,7 @@ def wait_for_ends(pids: Set[int]) -> None:
 
 
 def listen_to_ctrl_c() -> None:
-    """Whoever runs the tests in the background may have told them, and so their children, to ignore SIGINT."""
+    """A shell that runs the tests in the background makes them, and so their children, ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -173,7 +173,7 @@ time.sleep(60)
 """
 
 
-def test_a_killed_client_costs_nobody_else_anything(tmp_path: Path) -> None:
+def test_a_killed_client_does_not_affect_others(tmp_path: Path) -> None:
     with SchedulerClusterCombo(n_workers=2, logging_level="ERROR") as combo, Client(combo.get_address()) as client:
         other = subprocess.Popen(
             [sys.executable, "-c", KILLED_CLIENT, combo.get_address()], stdout=subprocess.PIPE, text=True

@@ -42,7 +42,7 @@ def test_a_task_that_waits_for_workers_is_explained_unasked(tmp_path: Path) -> N
         logging.getLogger("scaler").removeHandler(records)
 
 
-def test_explain_tells_of_any_future(client: Client, done_files: List[Path]) -> None:
+def test_explain_describes_any_future(client: Client, done_files: List[Path]) -> None:
     running, gate = done_files
     blocked = [client.submit(wait_for_file, str(gate), str(running)) for _ in range(4)]
     waiting = [client.submit(wait_for_file, str(gate)) for _ in range(100)]

@@ -95,7 +95,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "SIGKILL"])
-def test_a_client_that_is_ended_in_the_middle_of_a_graph_ends_nobody_else(
+def test_a_client_that_is_ended_in_the_middle_of_a_graph_ends_no_other(
     any_client: Client, any_address: str, number: int, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", CLIENT_WITH_A_GRAPH, any_address, str(tmp_path / "never")]

@@ -59,7 +59,7 @@ def fibonacci_and_processes(client: Client, n: int) -> Tuple[int, FrozenSet[int]
 
 
 def test_processes_are_as_many_as_the_recursion_is_deep_and_not_as_it_is_wide(one_worker: Client) -> None:
-    """Of 753 tasks 376 wait for others, but few at a time: what a task submits runs before its like."""
+    """Of 753 tasks 376 wait for others, but few at a time: what a task submits runs before its siblings."""
     number, processes = one_worker.submit(fibonacci_and_processes, one_worker, 13).result(TIMEOUT_SECONDS)
     assert number == 233
     assert len(processes) < 80
@@ -81,7 +81,7 @@ def ask_child_when_all_run(client: Client, number: int, mine: str, others: str) 
 
 
 def test_parents_that_hold_every_slot_at_once(any_client: Client, tmp_path: Path) -> None:
-    """A slot whose parent waits is lent to the child: otherwise nobody could ever go on."""
+    """While a parent waits, its child gets the slot: otherwise neither could ever continue."""
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     futures = [
         any_client.submit(ask_child_when_all_run, any_client, 1, first, second),
@@ -127,7 +127,7 @@ def by_graph(client: Client, count: int) -> List[int]:
 
 
 @pytest.mark.parametrize("way", [by_wait, by_as_completed, by_await, by_exception, by_graph])
-def test_whichever_way_a_task_waits_it_lends_its_slot(one_worker: Client, way: Any) -> None:
+def test_however_a_task_waits_it_frees_its_slot(one_worker: Client, way: Any) -> None:
     futures = [one_worker.submit(way, one_worker, 5) for _ in range(20)]
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [list(range(5))] * 20
 
@@ -185,7 +185,7 @@ def priorities(client: Submitter, levels: int) -> List[int]:
     return mine + (client.submit(priorities, client, levels - 1).result() if levels else [])
 
 
-def test_what_a_task_submits_goes_before_its_like(any_client: Client) -> None:
+def test_what_a_task_submits_runs_before_its_siblings(any_client: Client) -> None:
     assert any_client.submit(priorities, any_client, 2).result(TIMEOUT_SECONDS) == [1, 2, 3]
     view = any_client.options(priority=5)
     assert view.submit(priorities, any_client, 1).result(TIMEOUT_SECONDS) == [6, 7]

@@ -1,4 +1,5 @@
-"""Memory for objects is bounded: what is too much goes to disk, what nobody owns goes away, a full disk is an error."""
+"""Memory for objects is bounded: the excess is spilled to disk, unowned objects are deleted, a full disk is an
+error."""
 
 from __future__ import annotations
 
@@ -163,7 +164,7 @@ def test_without_room_anywhere_each_task_has_one_clear_error(small: Path) -> Non
                     place(bytes(8 * SIZE))
             with pytest.raises(ObjectStorageFullError, match="the task ran, but its result cannot be stored"):
                 client.submit(make_bytes, 8 * SIZE).result(TIMEOUT_SECONDS)
-            assert client.submit(len, kept).result(TIMEOUT_SECONDS) == SIZE, "nobody else is concerned"
+            assert client.submit(len, kept).result(TIMEOUT_SECONDS) == SIZE, "other tasks are not affected"
             assert sorted(small.rglob("*")) == before, "nothing half-written is left"
 
 

@@ -1,4 +1,4 @@
-"""Memory stays bounded and nobody else starves, against real clusters; limits are small where they are to be felt."""
+"""Memory stays bounded and other clients do not starve, in real clusters with small limits."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_single_argument_above_the_limit_is_no_dead_end(strict_client: Client)
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [3 * BYTES_LIMIT] * 3
 
 
-def test_objects_that_are_kept_stop_nobody(strict_client: Client) -> None:
+def test_kept_objects_do_not_block_submissions(strict_client: Client) -> None:
     references = [strict_client.send_object(bytes(BYTES_LIMIT)) for _ in range(3)]
     futures = [strict_client.submit(len, reference) for reference in references * 50]
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [BYTES_LIMIT] * 150
@@ -214,7 +214,7 @@ def test_map_over_a_generator_that_submits(strict_client: Client) -> None:
 
 
 def test_a_submit_that_waits_goes_on_with_the_next_scheduler() -> None:
-    """What is in flight is counted anew: whatever was sent again, arguments that are objects included."""
+    """What is in flight is counted again in a new session, including arguments that are objects."""
     address = quiet_address()
     limits = ["--client-tasks-in-flight", str(TASKS_LIMIT), "--client-bytes-in-flight", str(BYTES_LIMIT)]
     os.environ[PROGRAM_VARIABLE] = shlex.join([*scheduler_command(), *limits])
@@ -251,7 +251,9 @@ with Client(address=sys.argv[1]) as client:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("interpreter", ["cpython", "pypy"])
-def test_a_client_that_collects_nothing_fills_no_memory_and_starves_nobody(interpreter: str, tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_fills_no_memory_and_does_not_starve_others(
+    interpreter: str, tmp_path: Path
+) -> None:
     """It has asked for half a gigabyte of results when it stops reading, and gets them all when it reads again."""
     log = tmp_path / "log"
     with start_combo(interpreter, logging_paths=[str(log)]) as combo:
@@ -263,7 +265,7 @@ def test_a_client_that_collects_nothing_fills_no_memory_and_starves_nobody(inter
                 assert slow.stdout.readline() == "submitted\n"
                 slow.send_signal(signal.SIGSTOP)
                 with Client(address=address) as other:
-                    wait_for(lambda: "does not take the results" in log.read_text(), "the scheduler to say so")
+                    wait_for(lambda: "does not read the results" in log.read_text(), "the scheduler to say so")
                     assert other.map(abs, range(-1000, 0)) == list(range(1000, 0, -1))
                     assert _resident_bytes(combo._scheduler.pid) < 350_000_000
                 slow.send_signal(signal.SIGCONT)

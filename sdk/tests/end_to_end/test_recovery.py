@@ -143,7 +143,7 @@ def test_functions_arguments_and_objects_are_there_again(
     monkeypatch: pytest.MonkeyPatch,
     sees_the_same_memory: bool,
 ) -> None:
-    """Nobody works before the second scheduler is there, so that all has to be sent again."""
+    """No worker runs before the second scheduler does, so that everything has to be sent again."""
     if not sees_the_same_memory:
         monkeypatch.setattr("scaler.client.shell.object_files.shares_directory", lambda path, token: False)
     with Client(scheduler.address) as client:
@@ -238,7 +238,7 @@ def test_meanwhile_nothing_hangs(scheduler: Restarted, start_cluster: StartClust
         meanwhile = [client.submit(identity, number) for number in range(10)]
         with pytest.raises(FutureTimeoutError):
             before[0].result(0.01)
-        assert unwanted.cancel() and meanwhile[9].cancel(), "nobody is there to run them"
+        assert unwanted.cancel() and meanwhile[9].cancel(), "no worker can run them"
         assert unwanted.cancelled() and unwanted.cancel()
         scheduler.start()
         start_cluster(scheduler.address)
@@ -298,7 +298,7 @@ def test_ctrl_c_ends_the_wait_for_a_scheduler(scheduler: Restarted) -> None:
         assert output == "interrupted\nTrue\n" and program.returncode == 0
 
 
-def test_a_scheduler_that_drops_us_each_time_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_drops_a_client_each_time_does_not_keep_it_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROGRAM_VARIABLE, f"{sys.executable} -m scaler_appliance --maximum-message-bytes 40000")
     with Scheduler(logging_level="CRITICAL") as scheduler:
         assert isinstance(scheduler, Scheduler)
@@ -328,7 +328,7 @@ def test_what_a_killed_client_kept_is_removed(scheduler: Restarted) -> None:
         program.kill()
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while os.path.exists(directory):
-        assert time.monotonic() < deadline, "nobody removed it"
+        assert time.monotonic() < deadline, "it was not removed"
         time.sleep(0.01)
 
 
@@ -364,11 +364,11 @@ def test_workers_are_cut_off_and_come_back(scheduler: Restarted, start_cluster: 
         outcomes.check_one_each()
 
 
-# Somebody stands still ------------------------------------------------------------------------------------------------
+# A process hangs ------------------------------------------------------------------------------------------------
 
 
 def run_where(folder: str, gate: str) -> int:
-    """Whoever is the first to run it waits for the gate, the second does not."""
+    """The first run waits for the gate, the second does not."""
     is_first = not os.listdir(folder)
     Path(folder, str(os.getpid())).touch()
     if is_first:
@@ -407,7 +407,7 @@ def test_late_results_of_a_worker_that_stood_still_do_not_count(
 
 
 def test_a_scheduler_that_stood_still_goes_on(start_cluster: StartCluster) -> None:
-    """It finds what was sent meanwhile, and takes nobody for lost."""
+    """It reads what was sent in the meantime, and does not take any peer for lost."""
     scheduler = Restarted(
         worker_timeout_seconds=2.5, client_timeout_seconds=2.5, heartbeat_interval_seconds=0.1, logging_level="WARNING"
     )
@@ -450,7 +450,7 @@ def test_a_client_that_stood_still_for_too_long_comes_back(start_cluster: StartC
             assert program.stdout is not None and program.stdout.readline() == "submitted\n"
             program.send_signal(signal.SIGSTOP)
             try:
-                time.sleep(2.5)  # until the scheduler has given it up, which nobody tells
+                time.sleep(2.5)  # until the scheduler has given it up, which it does not report
             finally:
                 program.send_signal(signal.SIGCONT)
             start_cluster(scheduler.address)

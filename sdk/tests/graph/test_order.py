@@ -253,7 +253,7 @@ def test_a_cycle_has_the_same_name_in_a_large_graph() -> None:
     with pytest.raises(CycleError) as expected:
         by_tasks(graph, ["root"])
     assert caught.value.args == expected.value.args
-    assert len(by_matrices(graph, [("leaf", 16)])) == 1, "nobody needs the cycle"
+    assert len(by_matrices(graph, [("leaf", 16)])) == 1, "the cycle is not needed"
     graph["self"] = (function, "self")
     assert_same(graph, ["self", "root"])
 

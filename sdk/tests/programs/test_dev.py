@@ -52,7 +52,7 @@ class Dev:
         read = []
         for line in self.lines():
             read.append(line)
-            if line == "Ctrl-C stops all of it.":
+            if line == "Ctrl-C stops everything.":
                 return read
         raise AssertionError("\n".join(["it ended instead:", *read]))
 
@@ -153,11 +153,11 @@ def test_a_port_that_is_taken_is_said_and_another_one_is_used(started: List[Dev]
             occupant.bind(("127.0.0.1", 2345))
             occupant.listen()
         except OSError:
-            pass  # somebody else was first
+            pass  # another process was first
         dev = Dev("-n", "1", "--no-ui")
         started.append(dev)
         greeting = dev.greeting()
-    assert "scaler dev: port 2345 is taken: the scheduler listens at another one" in greeting
+    assert "scaler dev: port 2345 is in use: the scheduler listens at another one" in greeting
 
 
 def test_a_port_of_the_users_choice_that_is_taken_is_an_error(started: List[Dev]) -> None:
@@ -213,7 +213,7 @@ def test_the_schedulers_end_is_the_end(started: List[Dev]) -> None:
     assert psutil.wait_procs(parts, TIMEOUT_SECONDS)[1] == []
 
 
-def test_the_help_of_scaler_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_scaler_mentions_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["-h"])
     assert raised.value.code == 0

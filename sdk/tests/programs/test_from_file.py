@@ -175,7 +175,7 @@ def test_a_program_that_does_not_start_ends_all_with_its_exit_code(start: Start)
     running = start(TWO_CLUSTERS.format(scheduler="", cluster="num_of_worker = 2"))
     assert running.process.wait(TIMEOUT_SECONDS) == 2
     assert "[cluster] has no key 'num_of_worker'; did you mean 'num_of_workers'?" in running.output
-    sentence = "Scaler: the workers of [[cluster]] number 2 ended with exit code 2: everything is stopped"
+    sentence = "Scaler: the workers of [[cluster]] number 2 ended with exit code 2, stopping everything"
     assert in_order(running.output, sentence, "Scheduler: stopped")
 
 
@@ -196,7 +196,7 @@ def test_a_scheduler_that_is_killed_ends_all(start: Start) -> None:
     children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGKILL)
     assert running.process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGKILL
-    assert "Scaler: the scheduler ended with exit code 137: everything is stopped" in running.output
+    assert "Scaler: the scheduler ended with exit code 137, stopping everything" in running.output
 
 
 def test_nothing_stays_when_it_is_killed_itself(start: Start) -> None:

@@ -81,9 +81,9 @@ def test_only_the_lines_of_a_function_are_sent_and_no_more_than_a_limit() -> Non
     assert source is not None and len(source.lines) == MAXIMUM_LINES
 
 
-def test_code_of_files_and_code_that_nobody_knows_brings_no_lines(tmp_path: Path) -> None:
+def test_code_from_files_and_unknown_code_has_no_lines(tmp_path: Path) -> None:
     linecache.getlines(__file__)
-    assert source_of(test_code_of_files_and_code_that_nobody_knows_brings_no_lines.__code__) is None
+    assert source_of(test_code_from_files_and_unknown_code_has_no_lines.__code__) is None
     assert source_of(compile("1", "<unknown>", "exec")) is None
     assert _reduce_code(compile("1", "<unknown>", "exec"))[0].__name__ == "make_code"
 

@@ -1,5 +1,5 @@
 """Functions, arguments, results and exceptions that do harm when they are pickled or loaded: each ends in one clear
-outcome, at the client that submitted them, and touches nobody else.
+outcome, at the client that submitted them, without affecting others.
 
     client: pickles function, argument ──▶ worker: loads them, calls, pickles result or exception ──▶ client: loads it
 """
@@ -188,7 +188,10 @@ def test_items_at_most_once_beside_an_evil_one_run_no_more_than_once(any_client:
     with pytest.raises(ProcessorDiedError) as raised:
         any_client.options(at_most_once=True).map(run_and_count, paths, evils)
     assert notes(raised.value) == ["(item 25 of map)"]
-    assert {path.read_text() for path in tmp_path.iterdir()} <= {"x", ""}  # a map that fails waits for nobody
+    assert {path.read_text() for path in tmp_path.iterdir()} <= {
+        "x",
+        "",
+    }  # a map that fails does not wait for other items
     assert not Path(paths[25]).exists()
 
 
@@ -268,7 +271,7 @@ if __name__ == "__main__":
     ("moment", "role"),
     [("pickled", "function"), ("pickled", "argument"), ("unpickled", "result"), ("unpickled", "exception")],
 )
-def test_harm_to_a_client_is_nobody_elses(
+def test_harm_to_a_client_does_not_affect_others(
     any_client: Client, any_address: str, moment: str, role: str, harm: str, code: int, tmp_path: Path
 ) -> None:
     """The fixture shows that other clients' tasks go on, and that the dead client's running task was stopped: both

@@ -300,7 +300,7 @@ class LoadsAsCrash:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_destructors_that_raise_are_of_no_interest(any_client: Client) -> None:
+def test_destructors_that_raise_are_ignored(any_client: Client) -> None:
     assert type(any_client.submit(identity, RaisesWhenDeleted()).result(TIMEOUT_SECONDS)) is RaisesWhenDeleted
     assert any_client.map(str, [RaisesWhenDeleted() for _ in range(10)])
 
@@ -323,7 +323,7 @@ def close_all_descriptors() -> None:
     os.closerange(3, 4096)
 
 
-def test_a_task_that_closes_what_it_does_not_own_ends_and_takes_nobody_along(
+def test_a_task_that_closes_files_of_others_ends_without_affecting_other_tasks(
     any_client: Client, tmp_path: Path
 ) -> None:
     marks = [tmp_path / str(number) for number in range(20)]

@@ -14,26 +14,19 @@ import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import List
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
 
-from whole_system.shrink import shrink
+from whole_system.seed_runs import report, run_plans
 from whole_system.simulated_world import Plan
-from whole_system.system import Summary, System, simulate
+from whole_system.system import System
 
 SEEDS_AT_ONCE = 20
 MOST_FAILURES = 20
 REPORT_INTERVAL_SECONDS = 10
 TRACE_LINES = 400
-
-
-def outcome_of(plan: Plan) -> Tuple[Optional[Summary], str]:
-    """What came of a run, or how it failed."""
-    try:
-        return simulate(plan), ""
-    except Exception:
-        return None, traceback.format_exc(limit=-4)
 
 
 def _trace(plan: Plan) -> int:
@@ -64,37 +57,27 @@ def main() -> int:
         return _trace(plan)
     seeds = range(options.first, options.first + options.count)
     plans = [Plan(seed, off, options.peers, options.seconds) for seed in seeds]
+    parts: List[List[Plan]] = [plans[at : at + SEEDS_AT_ONCE] for at in range(0, len(plans), SEEDS_AT_ONCE)]
     failed = events = outcomes = done = 0
     began = reported_at = time.monotonic()
     with ProcessPoolExecutor() as pool:
-        for plan, (summary, text) in zip(plans, pool.map(outcome_of, plans, chunksize=SEEDS_AT_ONCE)):
-            done += 1
-            if summary is None:
-                failed += 1
-                _tell(plan, text, not options.whole)
-            else:
-                events += summary.events
-                outcomes += summary.outcomes
+        for part, runs in zip(parts, pool.map(run_plans, parts)):
+            done += runs.run_count
+            failed += len(runs.failures)
+            events += runs.events
+            outcomes += runs.outcomes
+            for plan, text in runs.failures:
+                print(report(plan, text, not options.whole), flush=True)
             if time.monotonic() - reported_at > REPORT_INTERVAL_SECONDS:
                 reported_at = time.monotonic()
-                print(
-                    f"seeds {options.first} to {plan.seed} are done; to go on from here: FIRST={plan.seed + 1}",
-                    flush=True,
-                )
+                last = part[-1].seed
+                print(f"seeds {options.first} to {last} are done; to go on from here: FIRST={last + 1}", flush=True)
             if failed >= MOST_FAILURES:
                 pool.shutdown(cancel_futures=True)
                 break
     rate = done / (time.monotonic() - began)
     print(f"{failed} of {done} seeds failed; {events} events, {outcomes} outcomes, {rate:.1f} seeds a second")
     return bool(failed)
-
-
-def _tell(plan: Plan, text: str, is_shrunk: bool) -> None:
-    seed = plan.seed
-    if is_shrunk:
-        plan = shrink(plan, lambda each: outcome_of(each)[0] is None)
-        text = outcome_of(plan)[1]
-    print(f"seed {seed} failed; in sdk/tests: python -m whole_system {plan.arguments()}\n{text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from scaler.client.core.client_core import ClientCore
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.object_table import missing
+from scaler.client.core.outbox import FunctionKey
 from scaler.exceptions import DisconnectedError
 from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
@@ -88,7 +89,7 @@ class ClientHost(Peer):
             e.Tell: lambda effect: effect.asker.put(effect.answer),
             e.Warn: lambda effect: None,
         }
-        self.session.start(world.now)
+        self.session.start(self.now)
         self._perform()
 
     # What user threads do -------------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ class ClientHost(Peer):
         """Whether users may call it."""
         return self.is_alive and self.core is not None and self.ended is None and not self.is_leaving
 
-    def hand_over(self, command: Any) -> None:
+    def post(self, command: Any) -> None:
         if self.ended is not None:
             self._refuse([command])
             return
@@ -119,16 +120,16 @@ class ClientHost(Peer):
         object_id = self.core.objects._session_bits | number
         kept: Content = FileContent(content) if self.is_shared and len(content) >= INLINE_BYTES else content
         made = KeptObject(number, object_id, "", kind, len(content), PYTHON_CODEC, kept)
-        self.hand_over(c.HoldObject(made))
+        self.post(c.HoldObject(made))
         return made
 
-    def submit_plain(self, future: Future, function: int, options: Optional[m.TaskOptions]) -> None:
+    def submit_plain(self, future: Future, function: FunctionKey, options: Optional[m.TaskOptions]) -> None:
         """As the real shell: a bare tuple, a task that this thread sends itself, or one that waits for credit."""
         assert self.core is not None
         payload = future.task.payload
         if len(self._commands) >= self.room:
             self.submit(c.SubmitTask(future, function, payload, options))
-        elif self._may_send_alone() and self.world.uses("lone_tasks"):
+        elif isinstance(function, int) and self._may_send_alone() and self.world.uses("lone_tasks"):
             message = m.Task(ids=array("Q", [self.core.next_task_id]), payload_sizes=array("I", [len(payload)]))
             message.function, message.codec = self.core.objects.wire_id(function), PYTHON_CODEC
             if options is not None:
@@ -137,16 +138,16 @@ class ClientHost(Peer):
             self.core.on_sent((future, function, payload, options))
             self.room = self.core.room
         else:
-            self.hand_over((future, function, payload, options))
+            self.post((future, function, payload, options))
 
     def submit(self, task: c.SubmitTask) -> None:
         """Submit any task; its user has the future as soon as the scheduler takes one more."""
         future: Any = task.future
         if task.arguments_bytes or len(self._commands) >= self.room:
             future.is_in_hand = False
-            self.hand_over(task._replace(asker=self.asker(lambda answer: future.on_applied())))
+            self.post(task._replace(asker=self.asker(lambda answer: future.on_applied())))
         else:
-            self.hand_over(task)
+            self.post(task)
 
     def _may_send_alone(self) -> bool:
         core = self.core
@@ -156,6 +157,11 @@ class ClientHost(Peer):
     def leave(self) -> None:
         self.is_leaving = True
         self.after(0.0, self._turn)
+
+    def step_clock(self, seconds: float) -> None:
+        super().step_clock(seconds)
+        at = self._timer_at
+        self.after(0.0, lambda: self._on_time(at))
 
     def crash(self) -> None:
         self.world.say(self.name, "crashes")
@@ -187,7 +193,7 @@ class ClientHost(Peer):
         if self.core is not None:
             self.core.on_leaving()
         self._perform()
-        self.session.leave(self.world.now)
+        self.session.leave(self.now)
 
     def _perform(self) -> None:
         while True:
@@ -203,12 +209,12 @@ class ClientHost(Peer):
     def _plan(self) -> None:
         if self.session.next_time < self._timer_at and not self._is_over:
             at = self._timer_at = self.session.next_time
-            self.at(at, lambda: self._on_time(at))
+            self.at_own(at, lambda: self._on_time(at))
 
     def _on_time(self, at: float) -> None:
         if at == self._timer_at and not self._is_over:
             self._timer_at = NEVER
-            self.session.on_time(self.world.now)
+            self.session.on_time(self.now)
             self._perform()
 
     def _perform_session(self, effect: Any) -> None:
@@ -266,32 +272,44 @@ class ClientHost(Peer):
     # The scheduler --------------------------------------------------------------------------------------------------
 
     def on_connected(self) -> None:
-        self.session.on_connected(self.world.now)
+        self.session.on_connected(self.now)
         self._perform()
 
     def on_connect_failed(self, reason: str) -> None:
-        self.session.on_connect_failed(self.world.now, reason)
+        self.session.on_connect_failed(self.now, reason)
         self._perform()
 
     def on_disconnected(self, reason: str) -> None:
         if not self._is_over:
-            self.session.on_disconnected(self.world.now, reason)
+            self.session.on_disconnected(self.now, reason)
             self._perform()
 
     def on_message(self, message: Any, payload: bytes) -> None:
         if self._is_over:
             return
         self._take_commands()  # tasks before their results
-        now = self.world.now
+        now = self.now
         if self.session.on_message(now, message):
             assert self.core is not None
             if isinstance(message, m.TaskResult):
                 self.session.made_progress(now)
-            if not isinstance(message, m.TaskLog):
+            if isinstance(message, m.TaskCancelConfirm):
+                self._confirm_cancels(message, payload)
+            elif not isinstance(message, m.TaskLog):
                 self.core.on_message(message, payload)
         self._perform()
         if self.core is not None and self.ended is None:
             self.room = self.core.room
+
+    def _confirm_cancels(self, message: m.TaskCancelConfirm, payload: bytes) -> None:
+        """Who is told that a task was not cancelled has its future still."""
+        assert self.core is not None
+        futures = self.core.futures
+        outcomes = list(zip(message.ids, message.outcomes))
+        cancelled = {task_id for task_id, outcome in outcomes if outcome == m.CancelOutcome.CANCELLED}
+        others = [(each, futures[each]) for each in message.ids if each in futures and each not in cancelled]
+        self.core.on_message(message, payload)
+        assert all(futures.get(task_id) is future for task_id, future in others), "a cancel was refused, and done"
 
     # Outcomes -------------------------------------------------------------------------------------------------------
 
@@ -312,11 +330,11 @@ class ClientHost(Peer):
         """Another thread puts results in front of the payload."""
         needed: Any = task.predecessors
         if any(each.kind == "cancelled" for each in needed):
-            self.hand_over(c.EndDeferred(task))
+            self.post(c.EndDeferred(task))
             return
         failed = next((each for each in needed if each.kind != "result"), None)
         if failed is not None:
-            self.hand_over(c.EndDeferred(task, failed=failed))
+            self.post(c.EndDeferred(task, failed=failed))
             return
         if self.core is None or self.ended is not None:
             return
@@ -333,7 +351,7 @@ class ClientHost(Peer):
                 objects.append(self.send_object(each.value).object_id)
                 sizes.append(RESULT_IS_OBJECT)
         header = struct.pack(f"<II{len(sizes)}I", RESULTS_MARK, len(sizes), *sizes)
-        self.hand_over(c.SubmitDeferred(task, b"".join([header, *parts, task.payload]), objects, objects))
+        self.post(c.SubmitDeferred(task, b"".join([header, *parts, task.payload]), objects, objects))
 
     # Files ----------------------------------------------------------------------------------------------------------
 

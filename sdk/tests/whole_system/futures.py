@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Asker:
-    """Somebody waits for an answer."""
+    """A caller that waits for an answer."""
 
     def __init__(self, open_askers: Dict[Asker, None], then: Callable[[Any], None]) -> None:
         self._open_askers = open_askers
         self._then = then
 
     def put(self, answer: Any) -> None:
-        assert self in self._open_askers, "somebody is told twice, or does not wait any more"
+        assert self in self._open_askers, "an asker got two answers, or no longer waits"
         del self._open_askers[self]
         self._then(answer)
 
@@ -48,6 +48,7 @@ class Future:
         self.is_in_hand = True  # of the user: `submit` has returned
         self.kind = ""  # how it has ended
         self.value = b""
+        self.then: Callable[[], None] = lambda: None  # whoever waits for its end goes on
         self._resubmit = resubmit
 
     def on_applied(self) -> None:
@@ -84,6 +85,7 @@ class Future:
             assert value.task in self.task.needed and value.kind not in ("", "result", "cancelled")
         else:
             self._check_error(value)
+        self.then()
 
     def _check_cancelled(self) -> None:
         if self.user.host.is_leaving or self.user.host.ended is not None:
@@ -96,7 +98,7 @@ class Future:
         assert reasons, f"task {self.task.key} failed for no good reason: {failure.kind!r}: {failure.message}"
 
     def _explains(self, task: Task, failure: m.Failure) -> bool:
-        """Whether what has become of a task may be this failure."""
+        """Whether the outcome of a task may be this failure."""
         kind, kinds, system = failure.kind, m.FailureKind, self.user.system
         if kind == kinds.TASK_RAISED:
             return task.is_raising and failure.message == task.payload.decode()
@@ -106,6 +108,8 @@ class Future:
         if kind == kinds.WORKER_LOST:
             most = 1 if task.at_most_once else system.scheduler.maximum_attempts
             return system.scheduler.worker_losses > 0 and task.sent_count >= most
+        if kind == kinds.REJECTED:
+            return system.scheduler.may_reject
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED):
             return system.has_lost_bytes
         return False

@@ -20,9 +20,11 @@ from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
+    from whole_system.nested_users import NestedUser
     from whole_system.worker_host import WorkerHost
 
 LONG_SECONDS = 0.04
+MAXIMUM_DEPTH = 2  # of tasks that wait for tasks of their own
 
 Outcome = Tuple[int, bytes, bool]  # status, payload, whether it names the file of a large result
 
@@ -54,6 +56,8 @@ class Processor(Process):
         self._is_handed_over = False
         self._unsettled = 0
         self._is_running = False
+        self._client: Optional[NestedUser] = None
+        self.arriving_instances: List[List[int]] = []  # of the outcomes that are under way, frame by frame
 
     # The agent's side -----------------------------------------------------------------------------------------------
 
@@ -71,6 +75,8 @@ class Processor(Process):
         """It ends now; the agent learns it after what it has sent."""
         if self.is_alive:
             self.is_alive = False
+            if self._client is not None:
+                self._client.host.crash()
             for task in self._started_tasks():
                 task.death_count += 1
             self.outbox.send(description)
@@ -169,9 +175,9 @@ class Processor(Process):
     def _look(self, position: int) -> None:
         """The watchdog finds a task that takes long."""
         if self._is_at(position) and self._chunk.task_count > 1 and not self._is_handed_over:
-            self._hand_over()
+            self._post()
 
-    def _hand_over(self) -> None:
+    def _post(self) -> None:
         self._is_handed_over = True
         ranges = []
         first = self._index + 1
@@ -197,9 +203,15 @@ class Processor(Process):
 
     def _block(self, position: int) -> None:
         if self._chunk.task_count > 1 and not self._is_handed_over:
-            self._hand_over()
+            self._post()
         self._send(frames.signal_frame(FrameKind.BLOCKED))
-        self.after(self.world.random.choice((0.01, 0.2)), lambda: self._resume(position))
+        task = self.host.tasks[self._keys[self._index]]
+        if task.depth < MAXIMUM_DEPTH and self.world.uses("nested"):
+            if self._client is None or not self._client.is_usable:
+                self._client = self.host.new_client()
+            self._client.run_task(task.depth, lambda: self.after(0.0, lambda: self._resume(position)))
+        else:
+            self.after(self.world.random.choice((0.01, 0.2)), lambda: self._resume(position))
 
     def _resume(self, position: int) -> None:
         self._send(frames.signal_frame(FrameKind.RESUMED))
@@ -238,7 +250,9 @@ class Processor(Process):
                 large=large if any(large) else b"",
             )
         )
-        self._flushed += len(outcomes)
+        stop = self._flushed + len(outcomes)
+        self.arriving_instances.append(list(self._chunk.ids[self._flushed : stop]))
+        self._flushed = stop
 
     # Results --------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 Rules:
 - As the real shell does, it reads what has come, ticks, and performs effects until there are none.
-- After each tick, and so after each burst of messages, the core's invariants are checked. The scheduler's own simulator
+- After every few ticks, the core's invariants are checked, which costs more than a tick. The scheduler's own simulator
   checks them after each message.
+- A monitor comes and goes, and compares what it is told with what is so; it draws from a chance of its own.
 - No peer here is malicious: a peer that is accused of breaking the protocol has found a bug.
 - A new scheduler knows nothing, has another object directory, and grants sessions above those of the old one.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Set
 
+from simulation.monitors import Monitor
 from whole_system.network import Network
 from whole_system.simulated_world import Process, World
 from whole_system.user_tasks import Task, key_of, split
@@ -35,6 +37,7 @@ from scaler_protocol.session.ids import SESSION_SHIFT
 TIMEOUT_SECONDS = 5.0
 DOWN_SECONDS = (0.0, 0.5, 4.0)
 CHUNK_BYTES = 30_000
+TICKS_PER_CHECK = 6
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
 
 
@@ -61,10 +64,14 @@ class SchedulerHost(Process):
             maximum_attempts=random.choice((1, 2, 4)),
             client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
             client_bytes_in_flight=random.choice((0, 100_000, 1 << 28)),
+            per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
+            max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
             chunk_bytes=CHUNK_BYTES,
         )
         self.maximum_attempts = self._settings.maximum_attempts
+        self.may_reject = self._settings.max_number_of_tasks_waiting >= 0
+        self._has_monitor = world.uses("monitors")
         self._start()
         world.every(1.0, self._on_second)
 
@@ -84,6 +91,8 @@ class SchedulerHost(Process):
         self._ended_sessions: Set[int] = set()
         self._gone: List[bytes] = []
         self._is_tick_due = False
+        self._ticks = 0
+        self._monitor = Monitor(self.world.plan.seed + self.generation)
         self.is_up = True
 
     def crash(self) -> None:
@@ -107,12 +116,12 @@ class SchedulerHost(Process):
 
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
-            self.core.on_message(self.world.now, name, message, payload)
+            self.core.on_message(self.now, name, message, payload)
             self._decide_soon()
 
     def on_peer_gone(self, name: bytes) -> None:
         if self.is_up:
-            self.core.on_peer_gone(self.world.now, name)
+            self.core.on_peer_gone(self.now, name)
             self._decide_soon()
 
     def on_congestion(self, name: bytes, is_congested: bool) -> None:
@@ -120,13 +129,13 @@ class SchedulerHost(Process):
 
         def tell() -> None:
             if self.is_up and core is self.core:
-                core.on_congestion(self.world.now, name, is_congested)
+                core.on_congestion(self.now, name, is_congested)
                 self._decide_soon()
 
         self.after(0.0, tell)
 
     def shut_down(self) -> None:
-        self.core.shut_down(self.world.now, "the end")
+        self.core.shut_down(self.now, "the end")
         self._settle()
 
     def _decide_soon(self) -> None:
@@ -146,6 +155,8 @@ class SchedulerHost(Process):
 
     def _on_timer(self) -> None:
         self._settle()
+        if self._has_monitor and not self.stopped:
+            self._monitor.look(self.core, self.now)
         sessions, self._ended_sessions = self._ended_sessions, set()
         for path in list(self.files) if sessions else ():
             name = path.rpartition("/")[2]
@@ -160,8 +171,10 @@ class SchedulerHost(Process):
         self._is_tick_due = False
         if self.stopped:
             return
-        self.core.tick(self.world.now)
-        self.core.state.check_invariants()
+        self.core.tick(self.now)
+        self._ticks += 1
+        if not self._ticks % TICKS_PER_CHECK:
+            self.core.state.check_invariants()
         effects = self.core.take_effects()
         while effects:
             for effect in effects:
@@ -220,7 +233,7 @@ class SchedulerHost(Process):
         self._send(effect.peer, response, chunk)
 
     def _store_chunk(self, effect: StoreChunk) -> None:
-        object_id, now, core = effect.object_id, self.world.now, self.core
+        object_id, now, core = effect.object_id, self.now, self.core
         if self.world.fault("storage_lost"):
             self.world.say("storage lost", hex(object_id))
             self.storage_losses += 1
@@ -228,7 +241,7 @@ class SchedulerHost(Process):
             core.on_object_unreadable(now, object_id)
             return
         if effect.offset and object_id not in self._receiving:
-            core.on_object_unreadable(now, object_id)  # what came before it could not be kept
+            core.on_object_unreadable(now, object_id)  # its earlier parts could not be stored
             return
         if not effect.offset and effect.on_disk:
             if self.world.fault("disk_full"):
@@ -252,10 +265,10 @@ class SchedulerHost(Process):
         if core.state.objects.find(object_id) is None:
             return
         if self.world.fault("disk_full"):
-            core.on_object_spill_failed(self.world.now, object_id, "no space left")
+            core.on_object_spill_failed(self.now, object_id, "no space left")
         else:
             self._on_disk.add(object_id)
-            core.on_object_spilled(self.world.now, object_id)
+            core.on_object_spilled(self.now, object_id)
         self._decide_soon()
 
     def _remove_file(self, object_id: int) -> None:

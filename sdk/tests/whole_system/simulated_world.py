@@ -32,6 +32,7 @@ FAULTS: Dict[str, float] = {
     "slow_disk": 1.0,
     "worker_disk_full": 0.1,
     "stop_worker": 0.02,
+    "clock_step": 0.02,
 }
 """What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""
 
@@ -52,18 +53,24 @@ FEATURES: Dict[str, float] = {
     "retries": 0.5,
     "raising": 0.2,
     "large_results": 0.4,
-    "blocking": 0.2,
+    "blocking": 0.5,
     "long_tasks": 0.2,
     "drain": 0.05,
     "lone_tasks": 0.7,
     "stale_functions": 0.2,
     "questions": 0.1,
     "shared_files": 0.6,
+    "nested": 1.0,
+    "named_functions": 0.2,
+    "monitors": 1.0,
+    "waiting_limits": 0.5,
 }
 """What users do, and the highest rate of each."""
 
-SAFETY_SECONDS = (2.0, 4.0, 8.0)
+SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
+"""Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
 MOST_EVENTS = 60_000
+CLOCK_STEPS_SECONDS = (0.5, 4.0, 7.0, 40.0)
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ class World:
         self.after(seconds, step)
 
     def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Let things happen until the time has come or `is_done`, which is asked now and then, says so."""
+        """Run the simulation until a time, or until `is_done`, which is called periodically, returns true."""
         checked_at = self.now
         while self._heap and self._heap[0][0] <= until:
             if self.now >= checked_at + 0.05:
@@ -159,7 +166,7 @@ class World:
         self.now = max(self.now, until) if not is_done() else self.now
 
     def say(self, what: str, *details: Any) -> None:
-        """Note what happens, if somebody wants to know."""
+        """Log an event, if a log is kept."""
         if self.trace is not None:
             self.trace.append(f"{self.now:9.4f} {what} {' '.join(map(str, details))}")
 
@@ -171,13 +178,28 @@ class Process:
         self.world = world
         self.is_alive = True
         self.paused_until = 0.0
+        self._clock_offset_seconds = 0.0
+
+    @property
+    def now(self) -> float:
+        """By its own steady clock, which may be ahead of the world's."""
+        return self.world.now + self._clock_offset_seconds
+
+    def step_clock(self, seconds: float) -> None:
+        """Its clock goes forward all at once, as when its whole machine stood still."""
+        self.world.say("clock steps", type(self).__name__, seconds)
+        self._clock_offset_seconds += seconds
 
     def pause(self, seconds: float) -> None:
         self.paused_until = max(self.paused_until, self.world.now + seconds)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Do something then, unless it hangs or is dead."""
+        """Do something then, by the world's clock, unless it hangs or is dead."""
         self.world.at(time, lambda: self._do(action))
+
+    def at_own(self, time: float, action: Callable[[], None]) -> None:
+        """Do something then, by its own clock."""
+        self.at(time - self._clock_offset_seconds, action)
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.at(self.world.now + seconds, action)

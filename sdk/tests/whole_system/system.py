@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Sequence
 
+from whole_system.nested_users import NestedUser
 from whole_system.network import Network, Peer
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.simulated_world import Plan, World
+from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Plan, World
 from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
@@ -34,6 +35,7 @@ class System:
         self.tasks: Dict[int, Task] = {}
         self.scheduler = SchedulerHost(self.world, self.network, self.tasks)
         self.users: List[User] = []
+        self.nested_users: List[NestedUser] = []
         self.workers: List[WorkerHost] = []
         self._all_workers: List[WorkerHost] = []
         self._names = 0
@@ -61,8 +63,14 @@ class System:
     def _add_user(self) -> None:
         self.users.append(User(self, self._name("client")))
 
+    def _new_nested_user(self) -> NestedUser:
+        user = NestedUser(self, self._name("nested"))
+        self.nested_users = [each for each in self.nested_users if each.is_usable]
+        self.nested_users.append(user)
+        return user
+
     def _add_worker(self) -> None:
-        worker = WorkerHost(self.world, self.scheduler, self.tasks, self._name("worker"))
+        worker = WorkerHost(self.world, self.scheduler, self.tasks, self._name("worker"), self._new_nested_user)
         self.workers.append(worker)
         self._all_workers.append(worker)
 
@@ -74,9 +82,11 @@ class System:
             return
         if self.scheduler.is_up and world.fault("restart"):
             self.scheduler.crash()
+        if world.fault("clock_step"):
+            self.scheduler.step_clock(random.choice(CLOCK_STEPS_SECONDS))
         if world.fault("scheduler_pause"):
             self.scheduler.pause(random.choice((0.3, 3.0, 8.0)))
-        peers: List[Peer] = [*(user.host for user in self.users), *self.workers]
+        peers: List[Peer] = [*(user.host for user in self._all_users()), *self.workers]
         self.network.disturb([peer for peer in peers if peer.is_alive])
         for worker in self.workers:
             if worker.is_alive:
@@ -115,11 +125,14 @@ class System:
         return Summary(world.events, self.outcomes, world.now)
 
     def _is_done(self) -> bool:
-        return self.scheduler.is_up and all(user.is_done for user in self.users)
+        return self.scheduler.is_up and all(user.is_done for user in self._all_users())
+
+    def _all_users(self) -> List[User]:
+        return [*self.users, *self.nested_users]
 
     def _what_is_left(self) -> str:
         left = []
-        for user in self.users:
+        for user in self._all_users():
             if not user.is_done:
                 host = user.host
                 ids = [(key, future._task_id) for key, future in user.unfinished.items()]
@@ -127,7 +140,7 @@ class System:
         return f"unfinished after {LIVENESS_SECONDS:.0f} s: {'; '.join(left)}"
 
     def _live_hosts(self) -> List[User]:
-        return [user for user in self.users if user.host.is_alive and user.host.ended is None]
+        return [user for user in self._all_users() if user.host.is_alive and user.host.ended is None]
 
     def _check_clients(self) -> None:
         """With all futures ended, and everything let go, clients keep nothing."""
@@ -151,6 +164,7 @@ class System:
             user.host.leave()
         world.run(world.now + 120.0, self._is_empty)  # workers that have lost their session are back by then, too
         state = scheduler.core.state
+        state.check_invariants()
         assert not state.clients, f"clients are left: {[each.label for each in state.clients.values()]}"
         assert not len(state.ready) and not state.dispatches and not state.nodes_waiting and not state.running
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]

@@ -14,6 +14,9 @@ from typing import List, Optional, Sequence, Tuple
 
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 
+SERVED_FUNCTIONS = (("example.org/one", "one:call"), ("example.org/many/*", "many"))
+"""What all workers serve by name."""
+
 
 class Task:
     """What a user wants done.
@@ -37,6 +40,7 @@ class Task:
         self.seconds = 0.0
         self.is_blocking = False
         self.is_raising = False
+        self.depth = 0  # 1: a task submitted it, and so on
         self.at_most_once = False
         self.retries = 0
         self.sent_count = 0  # how often a scheduler gave it to a worker

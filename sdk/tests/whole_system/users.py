@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
-from whole_system.simulated_world import World
-from whole_system.user_tasks import Task
+from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
+from whole_system.user_tasks import SERVED_FUNCTIONS, Task
 
 from scaler.client.core import commands as c
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import GraphRun
+from scaler.values.named_functions import NamedFunction
 from scaler.values.sizes import INLINE_BYTES
+from scaler.worker.served_functions import ServedFunctions
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
     from whole_system.system import System
 
-BY_DEPENDENCY = b"\x01"
+_SERVED = ServedFunctions(SERVED_FUNCTIONS)
+_NAMED_FUNCTIONS = [NamedFunction("example.org/one"), NamedFunction("example.org/many/first", "raw")]
 QUESTION_SECONDS = 2.0
 
 
@@ -38,6 +41,7 @@ class User:
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
         self._submissions: List[Future] = []  # that hold functions and objects until the scheduler takes one more task
+        self._most_unfinished = self.world.random.choice((5, 15, 60))
         self._is_submitting = 0  # tasks that wait for room
 
     @property
@@ -45,7 +49,7 @@ class User:
         host = self.host
         return (
             not host.is_alive
-            or host.ended is not None
+            or (host.ended is not None and host.core is None)
             or not (self.unfinished or host.open_askers or host.core is None or host._commands or self._is_submitting)
         )
 
@@ -59,12 +63,14 @@ class User:
             return
         if world.fault("pause"):
             host.pause(world.random.choice((0.3, 2.0, 8.0)))
+        if world.fault("clock_step"):
+            host.step_clock(world.random.choice(CLOCK_STEPS_SECONDS))
         if not host.is_open:
             return
         if world.uses("leave"):
             host.leave()
             return
-        if len(self.unfinished) < 60:
+        if len(self.unfinished) < self._most_unfinished:
             self._submit()
         self._change_minds()
 
@@ -79,6 +85,8 @@ class User:
                 self._submit_with_large_arguments()
             elif world.uses("graphs"):
                 self._submit_graph()
+            elif world.uses("named_functions"):
+                self._submit_named()
             else:
                 self._submit_plain()
 
@@ -89,18 +97,18 @@ class User:
         if world.uses("cancel") and in_hand:
             futures = random.sample(in_hand, min(len(in_hand), random.choice((1, 1, 3))))
             self._want_cancelled(futures)
-            host.hand_over(c.Cancel(futures, world.uses("force")))
+            host.post(c.Cancel(futures, world.uses("force")))
         if world.uses("give_up") and in_hand:
             future = random.choice(in_hand)
             self._want_cancelled([future])
-            host.hand_over(c.GiveUp([future]))
+            host.post(c.GiveUp([future]))
         if world.uses("cancel_all"):
             self._want_cancelled(list(self.unfinished.values()))
-            host.hand_over(c.CancelAll(host.asker()))
+            host.post(c.CancelAll(host.asker()))
         self._submissions = [each for each in self._submissions if not (each.is_in_hand or each.kind)]
         if world.uses("clear") and not self._submissions:
             self._want_cancelled(list(self.unfinished.values()))
-            host.hand_over(c.Clear([each.object_id for each in self._objects]))
+            host.post(c.Clear([each.object_id for each in self._objects]))
             self._objects.clear()
         if world.uses("let_go") and not self._submissions:
             self._let_go()
@@ -124,32 +132,35 @@ class User:
         random = self.world.random
         for held in (self._objects, self._functions):
             if held and random.random() < 0.5:
-                self.host.hand_over(c.LetGo([held.pop(random.randrange(len(held))).object_id]))
+                self.host.post(c.LetGo([held.pop(random.randrange(len(held))).object_id]))
 
     def _ask(self, question: Any) -> None:
         host = self.host
         asker = host.asker()
-        host.hand_over(c.Ask(question, asker))
+        host.post(c.Ask(question, asker))
 
         def lose_patience() -> None:
             if asker in host.open_askers:
                 del host.open_askers[asker]
                 asker.put = lambda answer: None  # type: ignore[method-assign]  # it comes too late
-                host.hand_over(c.ForgetQuestion(asker))
+                host.post(c.ForgetQuery(asker))
 
         host.after(QUESTION_SECONDS, lose_patience)
 
     def let_go_of_all(self) -> None:
         for held in (self._objects, self._functions):
             if held:
-                self.host.hand_over(c.LetGo([each.object_id for each in held]))
+                self.host.post(c.LetGo([each.object_id for each in held]))
                 held.clear()
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def _task(self, function: KeptObject, contents: List[bytes], needed: List[Task]) -> Task:
+        return self._new_task(self._contents[function.object_id], contents, needed)
+
+    def _new_task(self, function: bytes, contents: List[bytes], needed: List[Task]) -> Task:
         world, random = self.world, self.world.random
-        task = self.system.new_task(self._contents[function.object_id], contents, needed)
+        task = self.system.new_task(function, contents, needed)
         task.is_raising = world.uses("raising")
         if world.uses("large_results"):
             task.is_large = True
@@ -191,7 +202,7 @@ class User:
         options = self._with_options(task)
         if self.world.uses("stale_functions") and not self._submissions:  # another thread lets it go meanwhile
             self._functions.remove(function)
-            self.host.hand_over(c.LetGo([function.object_id]))
+            self.host.post(c.LetGo([function.object_id]))
 
         def again(future: Future) -> None:
             if self.host.is_open:
@@ -205,6 +216,15 @@ class User:
         future = self._future(task, again)
         future.is_in_hand = False
         self.host.submit_plain(future, function.object_id, options)
+
+    def _submit_named(self) -> None:
+        """The function is one that workers serve; its payload and result are opaque."""
+        function = self.world.random.choice(_NAMED_FUNCTIONS)
+        task = self._new_task(_SERVED.definition(function.name, function.codec), [], [])
+        task.is_large, task.result_bytes = False, 0
+        future = self._future(task)
+        future.is_in_hand = False
+        self.host.submit_plain(future, function, self._with_options(task))
 
     def _object(self) -> KeptObject:
         world, random = self.world, self.world.random
@@ -235,7 +255,7 @@ class User:
             if answer is not None and self.host.is_open:
                 self._submit_general([], [], content)
 
-        self.host.hand_over(c.AwaitRoom(self.host.asker(go_on)))
+        self.host.post(c.AwaitRoom(self.host.asker(go_on)))
 
     def _submit_general(self, objects: List[KeptObject], needed: List[Future], arguments: bytes) -> None:
         host = self.host
@@ -289,4 +309,4 @@ class User:
         columns.targets, columns.options = array("I", chosen), options if options is not None else m.TaskOptions()
         run = GraphRun(columns, b"".join(task.payload for task in tasks), list(functions.values()))
         targets = {position: self._future(tasks[position]) for position in chosen}
-        host.hand_over(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))
+        host.post(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))

@@ -7,13 +7,13 @@ File operations are answered in the order in which they were asked for, at once 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
-from whole_system.simulated_world import Pipe, World
-from whole_system.user_tasks import Task
+from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
+from whole_system.user_tasks import SERVED_FUNCTIONS, Task
 
 from scaler.values.code_notes import CodeNote
 from scaler.worker import frames
@@ -44,19 +44,36 @@ from scaler.worker.agent.core.effects import (
 from scaler.worker.agent.core.heartbeats import ProcessUsage
 from scaler.worker.frames import Frame, FrameKind
 from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect
 from scaler_protocol.session.peer_session import NEVER
 
+if TYPE_CHECKING:
+    from whole_system.nested_users import NestedUser
+
 
 class WorkerHost(Peer):
-    def __init__(self, world: World, scheduler: SchedulerHost, tasks: Dict[int, Task], name: str) -> None:
+    """Parameters:
+    new_client: starts a client in a task.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        scheduler: SchedulerHost,
+        tasks: Dict[int, Task],
+        name: str,
+        new_client: Callable[[], NestedUser],
+    ) -> None:
         super().__init__(world)
         random = world.random
         self.name = name
         self.tasks = tasks
+        self.new_client = new_client
         self.is_stopping = False
         self.exit_code: Optional[int] = None
         self.chunk_failures = 0
+        self.ended_instances: Set[int] = set()  # whose outcomes the core has
         self.is_shared = world.uses("shared_files")
         self.files: Dict[str, bytes] = {}
         self.processors: Dict[int, Processor] = {}
@@ -74,10 +91,12 @@ class WorkerHost(Peer):
             garbage_collect_interval_seconds=random.choice((0.7, 30.0)),
             object_retention_seconds=random.choice((0.5, 3600.0)),
             death_timeout_seconds=random.choice((10.0, 300.0)),
+            per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
+            functions=SERVED_FUNCTIONS,
         )
         identity = AgentIdentity(name, "host", 77, "Python")
         self.core = AgentCore(settings, identity, self.page, lambda *_: b"too large", random.random)
-        self.core.start(world.now)
+        self.core.start(self.now)
         self._turn()
 
     def page(self, number: int) -> memoryview:
@@ -93,10 +112,15 @@ class WorkerHost(Peer):
         self.world.say(self.name, "crashes")
         self._end()
 
+    def step_clock(self, seconds: float) -> None:
+        super().step_clock(seconds)
+        at = self._timer_at
+        self.after(0.0, lambda: self._on_time(at))
+
     def stop(self) -> None:
         """A signal asks it to stop."""
         self.is_stopping = True
-        self.core.on_stop_requested("asked to stop", self.world.now)
+        self.core.on_stop_requested("asked to stop", self.now)
         self._turn()
 
     def misfortune(self) -> None:
@@ -105,6 +129,8 @@ class WorkerHost(Peer):
             self.crash()
         elif world.fault("pause"):
             self.pause(world.random.choice((0.3, 2.0, 8.0)))
+        elif world.fault("clock_step"):
+            self.step_clock(world.random.choice(CLOCK_STEPS_SECONDS))
         elif world.fault("stop_worker") and not self.is_stopping:
             self.stop()
 
@@ -126,25 +152,27 @@ class WorkerHost(Peer):
 
     def _turn(self) -> None:
         core = self.core
-        core.finish_turn(self.world.now)
+        core.finish_turn(self.now)
         while core.effects and self.is_alive:
             for effect in core.take_effects():
                 self._perform(effect)
-            core.finish_turn(self.world.now)
+            core.finish_turn(self.now)
         if core.next_time < self._timer_at and self.is_alive:
             self._timer_at = core.next_time
             at = self._timer_at
-            self.at(at, lambda: self._on_time(at))
+            self.at_own(at, lambda: self._on_time(at))
 
     def _on_time(self, at: float) -> None:
         if at == self._timer_at:
             self._timer_at = NEVER
-            self.core.on_time(self.world.now)
+            self.core.on_time(self.now)
             self._turn()
 
     def _perform(self, effect: Any) -> None:
         core = self.core
         if isinstance(effect, Send):
+            if isinstance(effect.message, m.TaskCancelConfirm):
+                self._check_confirmation(effect.message)
             self.send(effect.message, effect.payload)
         elif isinstance(effect, Deliver):
             processor = self.processors.get(effect.number)
@@ -172,7 +200,7 @@ class WorkerHost(Peer):
             self.processors.clear()
         elif isinstance(effect, MeasureProcesses):
             usages = {each: ProcessUsage(1, 2) for each in effect.process_ids}
-            core.on_processes_measured(usages, 3, self.world.now)
+            core.on_processes_measured(usages, 3, self.now)
         elif isinstance(effect, MeasureMemory):
             core.on_memory_measured({})
         elif isinstance(effect, Log):
@@ -201,13 +229,21 @@ class WorkerHost(Peer):
 
     def on_frame(self, processor: Processor, frame: Frame) -> None:
         if self.processors.get(processor.number) is processor:
+            state = self.core.tasks.pool.get(processor.number)
+            if frame.kind == FrameKind.RESULTS and state is not None and not state.killed:  # as at a session's end
+                self.ended_instances.update(processor.arriving_instances.pop(0))
             self.core.on_frames(processor.number, [frame])
             self._turn()
+
+    def _check_confirmation(self, message: m.TaskCancelConfirm) -> None:
+        for instance, outcome in zip(message.ids, message.outcomes):
+            is_cancelled = outcome == m.CancelOutcome.CANCELLED
+            assert not (is_cancelled and instance in self.ended_instances), f"{instance} is cancelled after its end"
 
     def on_processor_ended(self, processor: Processor, description: str) -> None:
         if self.processors.get(processor.number) is processor:
             del self.processors[processor.number]
-            self.core.on_processor_died(processor.number, description, self.world.now)
+            self.core.on_processor_died(processor.number, description, self.now)
             self._turn()
 
     def on_task_started(self, task: Task, instance: int) -> None:
@@ -229,7 +265,7 @@ class WorkerHost(Peer):
         self._store(path)[path] = content
 
     def _operate(self, effect: Any) -> None:
-        core, now = self.core, self.world.now
+        core, now = self.core, self.now
         if isinstance(effect, OpenObjects):
             directory = effect.directory if self.is_shared else "/own"
             core.on_objects_opened(self.is_shared, f"{directory}/{self._token}", now)
@@ -279,19 +315,20 @@ class WorkerHost(Peer):
     # The scheduler --------------------------------------------------------------------------------------------------
 
     def on_connected(self) -> None:
-        self.core.on_connected(self.world.now)
+        self.ended_instances.clear()  # another scheduler begins with the same ids
+        self.core.on_connected(self.now)
         self._turn()
 
     def on_connect_failed(self, reason: str) -> None:
-        self.core.on_connect_failed(reason, self.world.now)
+        self.core.on_connect_failed(reason, self.now)
         self._turn()
 
     def on_disconnected(self, reason: str) -> None:
-        self.core.on_disconnected(reason, self.world.now)
+        self.core.on_disconnected(reason, self.now)
         self._turn()
 
     def on_message(self, message: Any, payload: bytes) -> None:
-        self.core.on_message(message, payload, self.world.now)
+        self.core.on_message(message, payload, self.now)
         self._turn()
 
     # In the end -----------------------------------------------------------------------------------------------------

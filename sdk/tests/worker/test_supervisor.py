@@ -1,4 +1,4 @@
-"""scaler_cluster as its users start it: whatever dies of it is replaced, and whoever is told to end ends."""
+"""scaler_cluster as users start it: processes that die are replaced, and those that are asked to stop do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Host:
     def agent(self) -> psutil.Process:
         return self.supervisor.children()[0]
 
-    def everybody(self) -> List[psutil.Process]:
+    def processes(self) -> List[psutil.Process]:
         return [self.supervisor, *self.supervisor.children(recursive=True)]
 
     def wait_for_line(self, text: str, count: int = 1) -> None:
@@ -63,7 +63,7 @@ def assert_that_it_serves(address: str) -> None:
         assert client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
 
 
-def assert_that_nobody_is_left(processes: List[psutil.Process]) -> None:
+def assert_that_all_ended(processes: List[psutil.Process]) -> None:
     assert not psutil.wait_procs(processes, TIMEOUT_SECONDS)[1]
 
 
@@ -73,7 +73,7 @@ def test_a_killed_agent_is_replaced(address: str, host: Host, number: int, name:
     agent.send_signal(number)
     host.wait_for_line("connected as session", 2)
     assert_that_it_serves(address)
-    assert f"process {agent.pid} was killed by {name}, this one replaces it" in host.log.read_text()
+    assert f"process {agent.pid} was killed by {name}, this process replaces it" in host.log.read_text()
     assert host.process.poll() is None and host.agent().pid != agent.pid
 
 
@@ -82,19 +82,19 @@ def test_an_agent_whose_fork_server_was_killed_is_replaced(address: str, host: H
     agent.children()[0].kill()
     host.wait_for_line("connected as session", 2)
     assert_that_it_serves(address)
-    assert f"process {agent.pid} ended with code {EXIT_ERROR}, this one replaces it" in host.log.read_text()
+    assert f"process {agent.pid} ended with code {EXIT_ERROR}, this process replaces it" in host.log.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_signal_ends_all_of_it(host: Host, number: signal.Signals) -> None:
-    everybody = host.everybody()
+    processes = host.processes()
     host.process.send_signal(number)
     assert host.process.wait(TIMEOUT_SECONDS) == 0
-    assert_that_nobody_is_left(everybody[1:])
+    assert_that_all_ended(processes[1:])
     assert host.log.read_text().count("connected as session") == 1
 
 
-def test_who_is_told_to_end_while_nobody_runs_does_not_start_again(host: Host) -> None:
+def test_a_supervisor_asked_to_stop_while_no_agent_runs_does_not_start_another(host: Host) -> None:
     os.kill(host.process.pid, signal.SIGSTOP)
     agent = host.agent()
     agent.kill()
@@ -105,9 +105,9 @@ def test_who_is_told_to_end_while_nobody_runs_does_not_start_again(host: Host) -
 
 
 def test_the_agent_ends_with_its_supervisor(host: Host) -> None:
-    everybody = host.everybody()
+    processes = host.processes()
     host.process.kill()
-    assert_that_nobody_is_left(everybody)
+    assert_that_all_ended(processes)
 
 
 def test_who_cannot_go_on_is_not_started_again(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_wrong_option_is_named_once() -> None:
     assert finished.stderr.count("--nonsense") == 1
 
 
-def test_the_pause_grows_while_nothing_lasts_and_starts_anew_when_something_has() -> None:
+def test_the_pause_grows_while_no_process_lasts_and_is_reset_when_one_has() -> None:
     restarts = Restarts()
     pauses = [restarts.pause_seconds(-signal.SIGKILL, 0.0) for _ in range(9)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]

@@ -1,4 +1,4 @@
-"""What the core asks the shell to do. Effects are values: tests compare them."""
+"""The effects that the core asks the shell to perform. Effects are values: tests compare them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 
 class Send(NamedTuple):
-    """Send one message; the payload frame is the parts, joined."""
+    """Send one message; its payload frame consists of the joined parts."""
 
     peer: bytes
     message: m.Member
@@ -28,15 +28,15 @@ class SendChunk(NamedTuple):
 
 
 class StoreChunk(NamedTuple):
-    """Write a part of an object that is being received to its file; with the last one the file is whole."""
+    """Write a part of an object that is being received to its file; the last part completes the file."""
 
     object_id: int
     offset: int
     chunk: Buffer
     is_last: bool
     size: int  # of the whole object
-    on_disk: bool  # where it should be; where that has no room, the other place will do, and `on_object_spilled` or
-    # `on_object_spill_failed` says so
+    on_disk: bool  # where to put it; if there is no room, the other place is used, and `on_object_spilled` or
+    # `on_object_spill_failed` reports that
 
 
 class SpillObject(NamedTuple):
@@ -54,8 +54,8 @@ class RemoveObject(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """A session has ended: what could not be sent to its peer yet is not to be sent, and files that it left behind
-    without a record of the object are to be deleted.
+    """A session has ended: drop what has not been sent to its peer, and delete files that it left behind without a
+    record of the object.
     """
 
     peer: bytes
@@ -79,10 +79,10 @@ Effect = Union[Send, SendChunk, StoreChunk, SpillObject, RemoveObject, Forget, L
 
 
 class PeerError(Exception):
-    """A peer broke the protocol: its session ends, everyone else's goes on.
+    """A peer broke the protocol: its session ends, the others continue.
 
     Parameters:
-        reason: what the Refusal says.
+        reason: of the Refusal.
         text: for the peer's user and our log.
     """
 

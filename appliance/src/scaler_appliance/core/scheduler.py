@@ -6,9 +6,9 @@
       sessions ──▶ tasks, graphs, objects: one reaction a message ──▶ placement ──▶ take_effects()
 
 Rules:
-- This module knows peers: how they join, stay, leave and misbehave. What happens to tasks is decided in the modules of
-  the reactions, where they go in `placement`.
-- `tick` runs after each burst of messages: it places tasks, and sends what has gathered for each peer.
+- This module handles peers: how they join, stay, leave and misbehave. The reaction modules decide what happens to
+  tasks, and `placement` decides where they go.
+- `tick` runs after each burst of messages: it places tasks, and sends the gathered messages of each peer.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 SHUTDOWN_GRACE_SECONDS = 5.0
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
-"""What a peer may still send that has just left, because it had been asked to."""
+"""Messages that a peer may still send just after it left on request."""
 
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
 class SchedulerCore:
-    """The whole decision making of one scheduler.
+    """All decisions of one scheduler.
 
     Parameters:
         settings: options; all other input comes as arguments of the methods. `now` is always seconds on a clock that
@@ -97,7 +97,7 @@ class SchedulerCore:
         }
         shared_reactions: Dict[Type[object], Callable[..., None]] = {
             m.Heartbeat: self._on_heartbeat,
-            m.HeartbeatEcho: lambda session, message, payload: None,  # having heard it is all
+            m.HeartbeatEcho: lambda session, message, payload: None,  # only its arrival matters
             m.ObjectInstruction: self._objects.on_instruction,
             m.ObjectRequest: self._objects.on_request,
             m.ObjectResponse: self._objects.on_response,
@@ -137,7 +137,7 @@ class SchedulerCore:
             self.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
 
     def _on_message_of_unregistered_peer(self, peer: bytes, message: object) -> None:
-        """A peer without a session sent a message: it never had one, or it has ended meanwhile."""
+        """A peer without a session sent a message: it never had one, or the session has ended."""
         # SCL-SES-012
         if isinstance(message, m.DisconnectRequest):
             self.state.send(peer, m.DisconnectResponse())
@@ -149,7 +149,7 @@ class SchedulerCore:
             self._refuse(peer, m.RefusalReason.NOT_GREETED, _NOT_GREETED)
 
     def on_peer_error(self, now: float, peer: bytes, error: PeerError) -> None:
-        """A peer broke the protocol (also: it sent bytes that are no message)."""
+        """A peer broke the protocol, for example with bytes that are not a message."""
         self._now = self.state.now = now
         session = self.state.sessions.get(peer)
         if session is not None:
@@ -160,7 +160,7 @@ class SchedulerCore:
 
     # SCL-SES-017
     def on_peer_gone(self, now: float, peer: bytes) -> None:
-        """The connection to a peer does not exist any more."""
+        """The connection to a peer has ended."""
         self._now = self.state.now = now
         session = self.state.sessions.get(peer)
         if session is not None:
@@ -171,14 +171,14 @@ class SchedulerCore:
             self._remove(session, "its connection was lost", is_fault)
 
     def on_congestion(self, now: float, peer: bytes, is_congested: bool) -> None:
-        """A peer leaves much of what was sent to it unread, or has read most of it."""
+        """A peer leaves many bytes unread, or has read most of them."""
         self._now = now
         session = self.state.sessions.get(peer)
         if session is not None:
             self._flow.on_congestion(session, is_congested)
 
     def on_object_unreadable(self, now: float, object_id: int) -> None:
-        """The bytes of an object could not be kept: requests for them are refused as missing."""
+        """The bytes of an object could not be stored: requests for them are answered as missing."""
         self._now = now
         record = self.state.objects.find(object_id)
         if record is None:
@@ -190,19 +190,19 @@ class SchedulerCore:
             self.state.objects.give_up(record)
 
     def on_object_spilled(self, now: float, object_id: int) -> None:
-        """The file of an object is on disk: as was asked, or because memory had no room."""
+        """The file of an object is on disk: it was spilled, or memory had no room for it."""
         self._now = now
         self._objects.on_spilled(object_id)
 
     def on_object_spill_failed(self, now: float, object_id: int, why: str) -> None:
-        """The file of an object could not be moved to disk, and is in memory still."""
+        """The file of an object could not be spilled, and is still in memory."""
         self._now = now
         record = self.state.objects.find(object_id)
         if record is not None:
             self.state.objects.memory.on_spill_failed(now, record, why)
 
     def tick(self, now: float) -> None:
-        """Place tasks, flush what has gathered, look after silent peers."""
+        """Place tasks, send gathered messages, check for silent peers."""
         self._now = self.state.now = now
         is_watching = now >= self._next_watch
         if is_watching:
@@ -218,7 +218,7 @@ class SchedulerCore:
         self._placement.place()
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
-            self._rebalance.rebalance(everybody=is_watching)
+            self._rebalance.rebalance(all_workers=is_watching)
         if is_watching:
             self._explanations.watch(now)
         for session in self.state.touched.values():
@@ -237,7 +237,7 @@ class SchedulerCore:
     # Monitors -------------------------------------------------------------------------------------------------------
 
     def watch(self, has_status: bool, has_runs: bool) -> None:
-        """There are subscribers to the status or to the runs of tasks, or none any more.
+        """Subscribers to the status or to the runs of tasks have come, or the last one has gone.
 
         A new subscriber gets a snapshot first: `take_status(now, is_snapshot=True)`.
         """
@@ -249,7 +249,7 @@ class SchedulerCore:
             state.runs.watch(has_runs)
 
     def take_status(self, now: float, is_snapshot: bool) -> m.SchedulerStatus:
-        """What has changed since the last call, or all there is."""
+        """The changes since the last call, or a snapshot."""
         return self.status.take(is_snapshot)
 
     def take_runs(self, now: float, unix_microseconds: int) -> m.TaskRuns:
@@ -257,7 +257,7 @@ class SchedulerCore:
         return self.state.runs.take(now, self.state.settings.scheduler_id, unix_microseconds)
 
     def shut_down(self, now: float, why: str) -> None:
-        """Tell all peers to leave; `Stop` follows when they have, or after a grace period."""
+        """Ask all peers to leave; `Stop` follows when they have, or after a grace period."""
         if self._stopping_at is not None:
             return
         self.state.log("INFO", f"Scheduler: shutting down: {why}")
@@ -324,7 +324,7 @@ class SchedulerCore:
         self.shut_down(self._now, f"{client.label} asked for it")
 
     def _remove(self, session: Session, why: str, is_fault: bool) -> None:
-        """End a session, and everything that was held for it."""
+        """End a session, and release everything that it held."""
         del self.state.sessions[session.peer]
         if isinstance(session, ClientSession):
             # SCL-SCH-022
@@ -374,7 +374,7 @@ class SchedulerCore:
         self.state.send(session.peer, echo)
 
     def _running_tasks(self, worker: WorkerSession, heartbeat: m.Heartbeat) -> List[RunningTask]:
-        """What its processors run, as far as the worker says so and it is true."""
+        """What its processors run, as far as the worker reports it correctly."""
         tasks = []
         for processor in heartbeat.processors:
             task, instance = NO_TASK, processor.instance
@@ -387,9 +387,9 @@ class SchedulerCore:
         return tasks
 
     def _watch(self) -> None:
-        """Remove peers that were silent for too long; ask those that missed a heartbeat.
+        """Remove peers that were silent for too long; probe those that missed a heartbeat.
 
-        The question finds a peer whose process died: its connection is gone, and the shell learns that by sending.
+        Probing detects a peer whose process died: its connection is gone, which the shell learns by sending.
         """
         settings = self.state.settings
         for session in list(self.state.sessions.values()):
@@ -423,7 +423,7 @@ class SchedulerCore:
             worker.forgotten_objects = array("Q")
 
     def _flush_client(self, client: ClientSession) -> None:
-        """`running` announces a result, `notFound` says that it came before: the order tells the truth."""
+        """Sent in this order, because `running` precedes the result, and `notFound` follows it."""
         # SCL-SCH-020
         if client.running_ids:
             outcomes = bytes([m.CancelOutcome.RUNNING]) * len(client.running_ids)

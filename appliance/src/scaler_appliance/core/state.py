@@ -39,12 +39,12 @@ class Settings(NamedTuple):
     maximum_message_bytes: int = 512 * 1024 * 1024
     maximum_object_bytes: int = 1 << 40
     object_memory_limit_bytes: int = 0  # of object files in memory; 0: no limit
-    object_spill_directory: str = ""  # where they go beyond it
+    object_spill_directory: str = ""  # where they are spilled to above it
     chunk_bytes: int = 1024 * 1024
     inline_bytes: int = 64 * 1024
     implementation: m.Implementation = m.Implementation(name="scaler-appliance")
     scheduler_id: bytes = bytes(16)
-    last_session: int = 0  # session numbers begin above it: no two schedulers at an address shall grant the same ones
+    last_session: int = 0  # session numbers begin above it: two schedulers at an address must not share any
     object_directory: str = ""
     object_directory_token: bytes = b""
     monitor_address: str = ""
@@ -62,7 +62,7 @@ class SchedulerState:
         self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
         self.last_session = settings.last_session
-        self.touched: Dict[int, Session] = {}  # have something to be sent at the end of this burst
+        self.touched: Dict[int, Session] = {}  # with messages to send at the end of this burst
         self.changes = StatusChanges(settings.inline_bytes)
         self.runs = RunEntries()
         directory = settings.object_spill_directory
@@ -85,13 +85,13 @@ class SchedulerState:
         self.effects.append(Send(peer, message, payload))
 
     def waiting(self) -> int:
-        """How many tasks are at no worker yet: they wait for one, or for other tasks."""
+        """How many tasks have not been sent to a worker: they wait for one, or for other tasks."""
         return len(self.ready) + self.nodes_waiting
 
-    # Totals, and what monitors are to get -----------------------------------------------------------------------------
+    # Totals, and changes for monitors -----------------------------------------------------------------------------
 
     def count_assigned(self, dispatch: Dispatch, worker: WorkerSession, count: int) -> None:
-        """A worker was given tasks; a negative `count`: tasks are at it no longer."""
+        """A worker got tasks; with a negative `count`, it no longer has them."""
         batch = dispatch.batch
         counters = batch.counters
         self.running += count
@@ -134,7 +134,7 @@ class SchedulerState:
     # Checking -------------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
-        """Cross-check all indexes; costs time in proportion to everything there is."""
+        """Cross-check all indexes; takes time in proportion to the whole state."""
         queued = 0
         references: Dict[int, int] = {}  # by object
         charged_bytes = dict.fromkeys(self.clients, 0)
@@ -171,7 +171,7 @@ class SchedulerState:
         self._check_totals()
 
     def _check_totals(self) -> None:
-        """What is counted for monitors is what there is."""
+        """Check the counters for monitors."""
         changes = self.changes
         changes.check_invariants()
         unfinished: Dict[int, int] = {}
@@ -207,7 +207,7 @@ class SchedulerState:
             assert session.object_bytes == sum(sizes), f"{session.label}: {session.object_bytes} bytes counted"
 
     def _check_batch(self, batch: TaskBatch) -> int:
-        """Each task at a worker is an open instance of one dispatch; returns how many are QUEUED."""
+        """Check that each task at a worker is an open instance of one dispatch; returns how many are QUEUED."""
         states = batch.states
         queued = states.count(_QUEUED)
         held = open_tasks = 0
@@ -247,7 +247,7 @@ class SchedulerState:
         assert len(self.dispatches) == dispatches
 
     def _check_graphs(self, references: Dict[int, int]) -> None:
-        """The columns of graphs agree with their batches; adds what their waiting nodes refer to."""
+        """Check that the columns of graphs agree with their batches; adds the references of waiting nodes."""
         nodes_waiting = 0
         for client in self.clients.values():
             nodes_waiting += len(client.dependants.waiting)

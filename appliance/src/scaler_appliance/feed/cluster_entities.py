@@ -1,4 +1,4 @@
-"""What a cluster consists of, as monitors know it. Plain figures; names are what peers say, and not to be trusted.
+"""The entities of a cluster in monitors. Plain figures; names come from peers and are untrusted.
 
 Rules: times in microseconds, sizes in bytes, processor time in thousandths of a core, unless a name says otherwise.
 """
@@ -15,7 +15,7 @@ class SchedulerFigures:
     """The scheduler's own figures.
 
     Attributes:
-        status_share: how much of one core publishing them took lately, 0 to 1.
+        status_share: the recent share of one core for publishing them, 0 to 1.
     """
 
     def __init__(self, status: m.SchedulerStatus, before: Optional[SchedulerFigures], elapsed_seconds: float) -> None:
@@ -44,9 +44,10 @@ class SchedulerFigures:
 
 
 class ProcessorRecord(NamedTuple):
-    """One interpreter of a worker. The task is the one it has run for a while; `task_client` 0: none, or not known.
+    """One processor of a worker. The task is one that it has been running for a while; `task_client` 0: none or
+    unknown.
 
-    `task_began` is in microseconds of the scheduler's clock: at the latest then, as far as is known; 0 without a task.
+    `task_began` is in microseconds of the scheduler's clock, and an upper bound; 0 without a task.
     """
 
     process_id: int
@@ -60,7 +61,7 @@ class ProcessorRecord(NamedTuple):
     task_began: int
 
     def task_microseconds(self, now: int) -> int:
-        """For how long it has run its task; 0 without one, or when nothing but its name is known yet.
+        """For how long it has been running its task; 0 without one, or if only its name is known yet.
 
         Parameters:
             now: in microseconds of the scheduler's clock, as of its last publication.
@@ -83,8 +84,8 @@ class ProcessorRecord(NamedTuple):
 class WorkerRecord:
     """A worker's session; `cpu_permille` and `resident_bytes` are those of its agent.
 
-    `tasks` is of the moment of the publication, and so is what follows from it: `busy` and `waiting`. `queued` is the
-    worker's own count, as of its last heartbeat.
+    `tasks`, and `busy` and `waiting`, which follow from it, are of the moment of the publication. `queued` is the
+    worker's own count in its last heartbeat.
     """
 
     def __init__(self, identity: m.WorkerIdentity) -> None:
@@ -103,7 +104,7 @@ class WorkerRecord:
 
     @property
     def suspended(self) -> int:
-        """How many of its tasks wait for tasks of their own, and have lent their slot."""
+        """How many of its tasks wait for nested tasks, and have given up their slot."""
         return min(self.tasks, sum([each.is_suspended for each in self.processors]))
 
     @property

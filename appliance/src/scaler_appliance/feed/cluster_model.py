@@ -1,10 +1,10 @@
 """The state of a cluster as its scheduler publishes it: snapshots and increments in, tables out.
 
 Rules:
-- An entry replaces what was known under its number; what the scheduler calls gone is gone, but functions and graphs
-  stay listed, marked as such, the newest KEPT_WHEN_GONE of them.
-- Another scheduler id is another cluster: all is forgotten, and `generation` goes up.
-- A publication that contradicts itself raises MalformedMessageError; the next snapshot mends what it left half done.
+- An entry replaces the one with the same number. Entities that the scheduler reports as gone are removed, except that
+  the newest KEPT_WHEN_GONE functions and graphs stay listed, marked as gone.
+- A new scheduler id means a new cluster: everything is forgotten, and `generation` increases.
+- A publication that contradicts itself raises MalformedMessageError; the next snapshot repairs a partial update.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _Ending = TypeVar("_Ending", FunctionRecord, GraphRecord)
 
 
 class ClusterModel:
-    """Everything a monitor knows of what there is now.
+    """The current state of a cluster.
 
     Attributes:
         generation: how many schedulers have been seen, this one included; 0: none yet.
         scheduler: the scheduler's own figures; None before the first snapshot.
         tasks, sent, received: totals by name; `unassigned` and `running` of the former are of now.
-        rates: how much of these came in a second lately: "task.success", "sent.Task", "received.TaskResult", ...
+        rates: the recent increase of these per second: "task.success", "sent.Task", "received.TaskResult", ...
         workers, clients: by session.
         functions, graphs: by the scheduler's numbers, those that are gone included.
         objects: large ones, by id.
         slots: which slot of its worker a processor runs in.
-        waiting_reasons: why tasks wait that cannot run, for people.
+        waiting_reasons: why tasks cannot run, in words.
     """
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class ClusterModel:
         self._busy_functions: Dict[int, FunctionRecord] = {}
 
     def apply(self, status: m.SchedulerStatus) -> None:
-        """Take one publication in; increments must come in order, after a snapshot.
+        """Process one publication; increments must come in order, after a snapshot.
 
-        Raises MalformedMessageError when columns do not fit each other, or speak of what was never named.
+        Raises MalformedMessageError when columns are inconsistent, or refer to something that was never named.
         """
         for batch in (
             status.workers, status.processors, status.clients, status.functions, status.graphs, status.large_objects
@@ -94,7 +94,7 @@ class ClusterModel:
         self._apply_objects(status)
 
     def _keep_only(self, snapshot: m.SchedulerStatus) -> None:
-        """Forget what a snapshot does not speak of."""
+        """Forget entities that a snapshot does not contain."""
         living: Tuple[Tuple[MutableMapping[int, Any], Sequence[int]], ...] = (
             (self.workers, snapshot.workers.sessions),
             (self.clients, snapshot.clients.sessions),
@@ -172,7 +172,7 @@ class ClusterModel:
             self.slots.set_present(session, [each.process_id for each in processors])
 
     def note_runs(self, runs: m.TaskRuns) -> None:
-        """Learn from which processors tasks came, and which ended together with theirs."""
+        """Record which processors ran tasks, and which ended together with theirs."""
         for session, process_id in sorted(set(zip(runs.workers, runs.processors))):
             self.slots.slot(session, process_id)
         if m.TaskStatus.LOST in runs.statuses:
@@ -239,7 +239,7 @@ class ClusterModel:
 
 
 def _histograms(c: m.FunctionColumns) -> Iterator[Dict[int, int]]:
-    """For each function in turn how many tasks fell into which bucket."""
+    """For each function, the number of tasks by duration bucket."""
     start = 0
     for count in c.duration_counts:
         yield dict(zip(c.duration_buckets[start : start + count], c.duration_tasks[start : start + count]))
@@ -247,9 +247,9 @@ def _histograms(c: m.FunctionColumns) -> Iterator[Dict[int, int]]:
 
 
 def _with_first_beginnings(processors: List[ProcessorRecord], before: List[ProcessorRecord]) -> List[ProcessorRecord]:
-    """A task that was seen before began no later than it did then.
+    """The start of a task, which is not later than its previous estimate.
 
-    Workers say for how long a task has run at each heartbeat, and not for how long it had when this is published.
+    Workers report at each heartbeat how long a task has been running, which is outdated when it is published.
     """
     tasks = {(each.process_id, each.task_client, each.task_id): each.task_began for each in before if each.task_client}
     return [

@@ -15,7 +15,7 @@ def bound_microseconds(bucket: float) -> float:
 def quantile_microseconds(counts: Mapping[int, int], share: float) -> float:
     """The duration that `share` of the tasks did not exceed, between 0 and 1; 0 when there are none.
 
-    Within a bucket tasks are taken to be spread evenly over the logarithm: the error is below a tenth.
+    Within a bucket, tasks are assumed to be spread evenly over the logarithm: the error is below a tenth.
     """
     total = sum(counts.values())
     if not total:

@@ -1,7 +1,6 @@
-"""Whom a monitor watches when it is given no address: the scheduler that a client would connect to.
+"""Which scheduler a monitor without an address watches: the one that a client would connect to.
 
-Rule: the one that SCALER_ADDRESS names goes first, then that of the same configuration file, then the newest that is
-found on this host.
+Rule: first the one in SCALER_ADDRESS, then that of the same configuration file, then the newest on this host.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from scaler_protocol.host.discovery import (
 from scaler_protocol.programs.options import ConfigurationError
 
 _NAME_IT = (
-    "name its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor, or start one"
+    "give its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor, or start one"
     " with `scaler dev`"
 )
 
@@ -31,7 +30,7 @@ Sections = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def find_monitor(sections: Sections) -> Optional[Tuple[str, str]]:
-    """A scheduler's monitor address, and where it is from. For `Option.find`.
+    """A scheduler's monitor address, and where it was found. For `Option.find`.
 
     Parameters:
         sections: of the configuration file.
@@ -54,16 +53,16 @@ def find_monitor(sections: Sections) -> Optional[Tuple[str, str]]:
     try:
         known = entries(SCHEDULER)
     except (DiscoveryError, OSError) as error:
-        raise ConfigurationError(f"which scheduler? {error}; {_NAME_IT}") from None
+        raise ConfigurationError(f"no scheduler to watch: {error}; {_NAME_IT}") from None
     if not known:
-        raise ConfigurationError(f"which scheduler? None of this user runs on this host: {_NAME_IT}")
+        raise ConfigurationError(f"no scheduler of this user was found on this host: {_NAME_IT}")
     return find_scheduler().details["monitor_address"], "found on this host"
 
 
 def _monitor_address_beside(address: str) -> str:
     """Where the scheduler at an address publishes its status.
 
-    Raises ConfigurationError when that cannot be known.
+    Raises ConfigurationError when that is unknown.
     """
     try:
         parsed, wanted = parse_address(address), connectable(address)
@@ -73,16 +72,16 @@ def _monitor_address_beside(address: str) -> str:
     try:
         known = {entry.address: entry.details["monitor_address"] for entry in reversed(entries(SCHEDULER))}
     except (DiscoveryError, OSError):
-        known = {}  # it may be one of another user, or one that does not announce itself
+        known = {}  # the scheduler may be another user's, or not announce itself
     if wanted in known:
         return known[wanted]
-    for other, monitor_address in known.items():  # the same by another name of this host
+    for other, monitor_address in known.items():  # the same scheduler under another name of this host
         if is_here and parsed.port and parse_address(other).port == parsed.port:
             return monitor_address
     if not is_here:
         raise ConfigurationError(
-            f"the scheduler of {ADDRESS_VARIABLE}, {address}, is on another host: name its monitor address, the"
-            " tcp://HOST:PORT that it was given as --monitor-address"
+            f"the scheduler of {ADDRESS_VARIABLE}, {address}, is on another host: give its monitor address, the"
+            " tcp://HOST:PORT of its option --monitor-address"
         )
     return monitor_address_of(wanted)
 

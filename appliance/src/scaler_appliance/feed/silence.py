@@ -1,11 +1,11 @@
 """Why a monitor address is silent: nothing listens, access is denied, nothing answers, or another program does.
 
-    silent feed ─▶ SilenceProbe.reason() ─▶ a thread: connect, greet, look who answers ─▶ words, for people
+    silent feed ─▶ SilenceProbe.reason() ─▶ a thread: connect, greet, see what answers ─▶ a reason in words
 
 Rules:
-- Nothing waits for an answer: what is known is reported, and probed again from time to time while it matters.
-- What can go wrong with a connection is called what clients and workers call it, see `scaler_protocol.host.addresses`.
-- The greeting is all that is sent: a scheduler loses no time by it.
+- Callers never wait for an answer: they get the last known reason, which is probed again periodically.
+- Connection errors have the same texts as in clients and workers, see `scaler_protocol.host.addresses`.
+- Only the greeting is sent, which costs a scheduler no time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ENOUGH_BYTES = 512
 
 
 class SilenceProbe:
-    """Asks at an address, in a thread, why nothing is heard of it.
+    """Finds out, in a thread, why nothing is received from an address.
 
     Parameters:
         ask: returns the reason; may block.
-        clock: seconds, never going back.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, address: str, ask: Callable[[str], str], clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class SilenceProbe:
         self._asking: Optional[threading.Thread] = None
 
     def reason(self) -> str:
-        """The newest that is known; empty: nothing yet."""
+        """The last known reason; empty if there is none yet."""
         is_idle = self._asking is None or not self._asking.is_alive()
         if is_idle and self._clock() >= self._next_at:
             self._next_at = self._clock() + PROBE_INTERVAL_SECONDS
@@ -61,12 +61,12 @@ class SilenceProbe:
         self._reason = self._ask(self._address)
 
     def forget(self) -> None:
-        """It is heard again."""
+        """Forget the reason, because the scheduler publishes again."""
         self._reason = ""
 
 
 def why_silent(address: str, timeout_seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
-    """Who is at a monitor address that publishes nothing. Takes up to twice the time."""
+    """What listens at a monitor address that publishes nothing. Takes up to twice the time-out."""
     parsed = parse_address(address)
     deadline = time.monotonic() + timeout_seconds
     try:
@@ -86,7 +86,7 @@ def why_silent(address: str, timeout_seconds: float = PROBE_TIMEOUT_SECONDS) -> 
 
 
 def _greeting(stream: socket.socket, deadline: float) -> bytes:
-    """What a peer says to ours, up to its socket type."""
+    """A peer's answer to our greeting, up to its socket type."""
     said = b""
     try:
         stream.sendall(Zmtp("DEALER", _ENOUGH_BYTES).take_output())
@@ -99,12 +99,12 @@ def _greeting(stream: socket.socket, deadline: float) -> bytes:
             if not said.startswith(b"\xff"):
                 break
     except OSError:
-        pass  # it says no more
+        pass  # it sends nothing more
     return said
 
 
 def _socket_type(said: bytes) -> str:
-    """That of the READY command in it, if it is there as a whole."""
+    """The socket type in the READY command, if that is complete."""
     _, found, value = said.partition(_SOCKET_TYPE)
     size = int.from_bytes(value[:4], "big")
     return value[4 : 4 + size].decode("latin-1") if found and len(value) >= 4 + size else ""

@@ -1,13 +1,13 @@
-"""Which slot of its worker a processor runs tasks in, so that a successor stands where its predecessor stood.
+"""In which slot of its worker a processor runs tasks, so that a successor takes the slot of its predecessor.
 
     heartbeats (who is there), runs (who ended tasks) ─▶ ProcessorSlots ─▶ slot of (worker, process id)
 
 Rules:
-- A worker has as many slots here as it offers, however many processes it has had.
-- A processor that is new takes the lowest slot whose processors have all gone. While a task waits for tasks of its own,
-  a spare processor runs in its slot: then two share one.
-- A slot, once given, stays: what was shown of a processor is never shown otherwise.
-- Everything is bounded: of processors that have gone, and of workers that have gone, the newest are kept.
+- A worker has as many slots as it offers, however many processes it has had.
+- A new processor takes the lowest slot whose processors are all gone. While a task waits for nested tasks, a spare
+  processor runs in its slot: then two processors share one.
+- A processor's slot never changes, so that what was shown stays valid.
+- Everything is bounded: only the newest of the processors and workers that are gone are kept.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import Dict, Iterable, Set
 
 KEPT_PROCESSORS = 256
-"""Of one worker, beside eight for each of its slots."""
+"""How many processors to keep per worker, in addition to eight per slot."""
 
 KEPT_WORKERS = 2000
-"""That have gone."""
+"""How many workers that are gone to keep."""
 
 MOST_SLOTS = 4096
-"""Of one worker: how many it offers is what it says, and may be nonsense."""
+"""The limit per worker, because the number that it reports is untrusted."""
 
 
 class _WorkerSlots:
@@ -70,7 +70,7 @@ class ProcessorSlots:
         self._workers.setdefault(session, _WorkerSlots(slots))
 
     def remove_worker(self, session: int) -> None:
-        """It has gone; where its processors ran is known for a while."""
+        """A worker is gone; the slots of its processors are kept for a while."""
         if session in self._workers:
             self._gone[session] = None
         while len(self._gone) > KEPT_WORKERS:
@@ -79,7 +79,7 @@ class ProcessorSlots:
             self._workers.pop(oldest, None)
 
     def set_present(self, session: int, process_ids: Iterable[int]) -> None:
-        """These are all processors of a worker, by its last heartbeat."""
+        """Update the processors of a worker from its last heartbeat."""
         worker = self._workers.get(session)
         if worker is not None:
             worker.keep_only(process_ids)
@@ -92,17 +92,17 @@ class ProcessorSlots:
             worker.present.discard(process_id)
 
     def slots(self, session: int) -> int:
-        """How many a worker has; 1 for one that was never named."""
+        """The number of slots of a worker; 1 for one that was never named."""
         worker = self._workers.get(session)
         return 1 if worker is None else worker.slots
 
     def slot(self, session: int, process_id: int) -> int:
-        """Where a processor runs, which may be heard of for the first time."""
+        """The slot of a processor, which may be new."""
         worker = self._workers.get(session)
         return 0 if worker is None or not process_id else worker.place(process_id)
 
     def processor(self, session: int, slot: int) -> int:
-        """The process that is there now, the newest if there are several; 0: none is known."""
+        """The current process of a slot, the newest if there are several; 0 if none is known."""
         worker = self._workers.get(session)
         found = 0
         for process_id, place in worker.by_process.items() if worker is not None else ():

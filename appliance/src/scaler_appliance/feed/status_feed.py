@@ -1,9 +1,9 @@
 """The status stream of one scheduler, read from its socket: the only module of monitoring that needs libzmq.
 
 Rules:
-- A monitor that missed something subscribes again, which makes the scheduler publish a snapshot; it uses no increment
-  before that.
-- What makes no sense is counted and dropped: no publication ends a monitor.
+- A monitor that missed a publication subscribes again, which makes the scheduler publish a snapshot; until then it
+  ignores increments.
+- Malformed publications are counted and dropped: they never end a monitor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATUS_TOPIC = b"status"
 TASKS_TOPIC = b"tasks"
 HIGH_WATER_MARK_MESSAGES = 1000
 SILENT_AFTER_SECONDS = 3.5
-SNAPSHOT_INTERVAL_SECONDS = 2.0  # between wishes for one
+SNAPSHOT_INTERVAL_SECONDS = 2.0  # between requests for one
 PROBE_AFTER_SECONDS = 1.5  # without a first publication
 RECONNECT_MILLISECONDS = 100
 RECONNECT_AT_MOST_MILLISECONDS = 1000
@@ -34,18 +34,18 @@ logger = logging.getLogger("scaler")
 
 
 class Feed:
-    """What a scheduler publishes, and what is known from it.
+    """Receives what a scheduler publishes, and keeps the state that follows from it.
 
     Parameters:
-        address: the scheduler's monitor address; there need not be a scheduler yet.
+        address: the scheduler's monitor address; the scheduler may start later.
         wants_tasks: whether to subscribe to the runs of tasks, too.
-        clock: seconds, never going back.
+        clock: seconds of a monotonic clock.
 
     Attributes:
-        cluster, task_log: what is known.
-        malformed: how many messages made no sense.
+        cluster, task_log: the state.
+        malformed: how many messages were malformed.
 
-    Raises AddressError for an address that is none.
+    Raises AddressError if the address is malformed.
     """
 
     def __init__(self, address: str, wants_tasks: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,7 +72,7 @@ class Feed:
         self._socket.connect(address)
 
     def fileno(self) -> int:
-        """For event loops. It tells once that something came: call `receive`, which reads all there is."""
+        """The descriptor for event loops. It is edge-triggered: call `receive`, which reads all messages."""
         return int(self._socket.getsockopt(zmq.FD))
 
     def poll(self, timeout_seconds: float) -> bool:
@@ -80,7 +80,7 @@ class Feed:
         return bool(self._socket.poll(int(timeout_seconds * 1000)))
 
     def receive(self) -> bool:
-        """Take in all that has come; returns whether that was anything."""
+        """Process all received messages; returns whether there were any."""
         has_any = False
         while True:
             try:
@@ -95,7 +95,7 @@ class Feed:
                 self._last_sequence = None
                 logger.log(
                     logging.WARNING if self.malformed == 1 else logging.DEBUG,
-                    "the status of %s makes no sense: %s", self.address, error,
+                    "malformed status from %s ignored: %s", self.address, error,
                 )  # fmt: skip
                 self._wish_for_snapshot()
 
@@ -125,7 +125,7 @@ class Feed:
             self._wish_for_snapshot()
             return
         generation = self.cluster.generation
-        self._last_sequence = None  # should it make no sense
+        self._last_sequence = None  # in case it is malformed
         self.cluster.apply(status)
         self._last_sequence = status.sequence
         if self.cluster.generation != generation:
@@ -140,15 +140,15 @@ class Feed:
         self._socket.setsockopt(zmq.SUBSCRIBE, STATUS_TOPIC)
 
     def age_seconds(self) -> float:
-        """How long nothing was heard; before the first publication, how long it has been waited for."""
+        """Seconds since the last publication; before the first, since the start."""
         return self._clock() - (self._began if self._heard_at is None else self._heard_at)
 
     def is_connected(self) -> bool:
-        """Whether the scheduler publishes: what is known is of now."""
+        """Whether the scheduler publishes, so that the state is current."""
         return self._heard_at is not None and self.age_seconds() < SILENT_AFTER_SECONDS
 
     def silence_reason(self) -> str:
-        """Why nothing is heard, in words; empty while something is, and until that is known."""
+        """Why nothing is received, in words; empty while the scheduler publishes, or if it is unknown yet."""
         if self.is_connected():
             self._silence.forget()
             return ""

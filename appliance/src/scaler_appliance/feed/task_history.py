@@ -1,10 +1,10 @@
-"""Which tasks ended lately: a ring of runs, bounded in bytes, that can be searched.
+"""The tasks that ended recently: a ring of runs, bounded in bytes, that can be searched.
 
     blocks, oldest first:  [columns of one TaskRuns] [ … ] [ … ]        failures: those that failed, for longer
 
 Rules:
-- A block is the message's own columns; a row becomes an object only when it is asked for.
-- Failures are few and matter most: they have a ring of their own, and are found there when their block has gone.
+- A block consists of the message's own columns; a row becomes an object only on request.
+- Failures are few and matter most: they have a ring of their own, and are found there after their block was dropped.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class TaskRun(NamedTuple):
 
 
 class RunQuery(NamedTuple):
-    """What runs are looked for; None: whatever it is.
+    """Criteria of a search; None: any.
 
     Parameters:
-        tasks: ids at the client, one of which the run has.
+        tasks: ids at the client; the run has one of them.
         first_tasks: the least id of the run's first task, and one that it is below: the tasks of a graph, say.
-        failure: says of a failure's payload whether it is wanted.
-        any_of: whether one of `tasks`, `functions` and `failure` is enough, as for a text that may be any of them.
+        failure: decides from a failure's payload whether it matches.
+        any_of: whether one of `tasks`, `functions` and `failure` is enough, for a text that may be any of them.
     """
 
     statuses: Optional[Set[int]] = None
@@ -113,7 +113,7 @@ class _Block:
         )
 
     def matching(self, query: RunQuery) -> Iterable[int]:
-        """Rows, in order. Column by column: that is fast, and rows that are out stay out."""
+        """Matching rows, in order, tested column by column, which is fast."""
         c = self.message
         if query.statuses is not None and query.statuses.isdisjoint(self.statuses):
             return ()
@@ -131,7 +131,7 @@ class _Block:
         return self._matching_text(rows, query)
 
     def _matching_text(self, rows: Iterable[int], query: RunQuery) -> Iterable[int]:
-        """Of these rows those with the wanted function, task or failure; one of the three, or all."""
+        """Those of the rows with the wanted function, task or failure: any of the three, or all."""
         c = self.message
         tests: List[Callable[[Iterable[int]], Iterable[int]]] = []
         if query.functions is not None:
@@ -179,9 +179,9 @@ class TaskHistory:
         limit_bytes: of everything in it.
 
     Attributes:
-        appended: how many publications were ever taken in, those that are gone or cleared included.
+        appended: how many publications were ever added, including those that were dropped or cleared.
         kept: how many runs are in it.
-        omitted_runs, omitted_tasks: how many the scheduler did not tell of.
+        omitted_runs, omitted_tasks: how many the scheduler did not publish.
         one_worker_of: of how many workers one is published, by the newest message.
     """
 
@@ -191,7 +191,7 @@ class TaskHistory:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: another scheduler's numbers mean something else."""
+        """Forget everything, because the numbers of another scheduler are unrelated."""
         self._blocks: Deque[_Block] = deque()
         self._bytes = 0
         self._failures: Deque[TaskRun] = deque()  # oldest first
@@ -201,11 +201,11 @@ class TaskHistory:
 
     @property
     def bytes(self) -> int:
-        """About as many as it takes."""
+        """The approximate size in bytes."""
         return self._bytes + self._failure_bytes
 
     def append(self, message: m.TaskRuns) -> None:
-        """Take one publication in. Raises MalformedMessageError when its columns do not fit each other."""
+        """Add one publication. Raises MalformedMessageError when its columns are inconsistent."""
         block = _Block(message)
         self.omitted_runs += message.omitted_runs
         self.omitted_tasks += message.omitted_tasks
@@ -245,7 +245,7 @@ class TaskHistory:
         """Publications with runs that may have been going on within [start, end], the oldest first.
 
         Parameters:
-            after: only those that came after `appended` was so many.
+            after: only those added after `appended` had this value.
         """
         older = max(0, after - (self.appended - len(self._blocks)))
         for block in islice(self._blocks, older, None):
@@ -270,13 +270,13 @@ class TaskHistory:
         return Found(found, matching)
 
     def _older_failures(self) -> Iterator[TaskRun]:
-        """The newest first, of those whose block has gone."""
+        """Failures whose block was dropped, the newest first."""
         older = len(self._failures) - sum(block.failed for block in self._blocks)
         for index in range(older - 1, -1, -1):
             yield self._failures[index]
 
     def find(self, client: int, task_id: int) -> Optional[TaskRun]:
-        """The newest run that has this task."""
+        """The newest run with this task."""
         found = self.search(RunQuery(clients={client}, tasks={task_id}), limit=1)
         return found.runs[0] if found.runs else None
 

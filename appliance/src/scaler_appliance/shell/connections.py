@@ -1,14 +1,14 @@
-"""The scheduler's connections: who is connected, what arrived, what still has to leave.
+"""The scheduler's connections: accepting them, receiving and sending messages.
 
 Rules:
-- One descriptor, that of an epoll object, tells the event loop that any connection has something; `receive` then looks
-  at all of them at once, so that bursts make batches.
-- Sending never blocks and never raises to the caller. What a peer does not take waits here, in order, and delays no
-  other peer's messages.
+- One descriptor, that of an epoll object, tells the event loop that any connection is ready; `receive` then handles all
+  ready ones, so that bursts make batches.
+- Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
+  not delay those of other peers.
 - A peer that leaves CONGESTED_BYTES unread is reported, and again when it has read most of them; one that leaves
-  MAXIMUM_UNSENT_BYTES unread is disconnected. So what waits here is bounded.
-- A connection's end is seen at once, and reported with the peer's name. Names are never used again.
-- Whatever else but ZeroMQ's protocol a caller sends closes its connection, and is a line in the log.
+  MAXIMUM_UNSENT_BYTES unread is disconnected. So the waiting data is bounded.
+- The end of a connection is detected at once, and reported with the peer's name. Names are never reused.
+- Data that is not ZeroMQ's protocol closes the connection, and is logged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp,
 BACKLOG_CONNECTIONS = 1024
 ACCEPTED_AT_ONCE = 64
 HANDSHAKE_TIMEOUT_SECONDS = 30.0
-LINGER_SECONDS = 1.0  # for last words at the end
+LINGER_SECONDS = 1.0  # to send the last messages
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
@@ -45,13 +45,13 @@ Arrived = Tuple[bytes, List[bytes]]
 
 
 class PeerConnection:
-    """One connection, and what is known of it."""
+    """One connection and its state."""
 
     __slots__ = ("name", "label", "connection", "deadline", "is_watched_for_room", "is_congested")
 
     def __init__(self, name: bytes, label: str, connection: Connection, deadline: float) -> None:
         self.name = name
-        self.label = label  # for people
+        self.label = label  # for the log
         self.connection = connection
         self.deadline = deadline  # of the handshake
         self.is_watched_for_room = False
@@ -65,7 +65,7 @@ class Connections:
         address: where to listen.
         maximum_message_bytes: a peer that sends more is disconnected.
         on_peer_gone: called with the name of a peer whose connection has ended.
-        on_congestion: called with the name of a peer, and whether it leaves much unread or has read most of it.
+        on_congestion: called with the name of a peer, and whether it is congested.
 
     Raises OSError if it cannot listen there, AddressError if the address is malformed.
     """
@@ -86,10 +86,10 @@ class Connections:
         self._last_number = 0
         listener, self.address = _listen(parse_address(address))
         self._listeners = {listener.fileno(): listener}
-        shortcut = _listen_at_shortcut(parse_address(self.address))
-        if shortcut is not None:
-            self._listeners[shortcut.fileno()] = shortcut
-        self._spare = os.open(os.devnull, os.O_RDONLY)  # given up when no descriptors are left, to turn callers away
+        local_listener = _listen_locally(parse_address(self.address))
+        if local_listener is not None:
+            self._listeners[local_listener.fileno()] = local_listener
+        self._spare = os.open(os.devnull, os.O_RDONLY)  # closed when no descriptors are left, to reject callers
         self._epoll = select.epoll()
         for descriptor in self._listeners:
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -101,10 +101,10 @@ class Connections:
     # Input ----------------------------------------------------------------------------------------------------------
 
     def receive(self, timeout_seconds: float) -> List[Arrived]:
-        """Look once at every connection that has something: accept, read, and send what waited for room.
+        """Handle every ready connection once: accept, read, and send waiting messages.
 
         Parameters:
-            timeout_seconds: how long to wait until any has.
+            timeout_seconds: how long to wait until one is ready.
         """
         arrived: List[Arrived] = []
         for descriptor, events in self._epoll.poll(timeout_seconds):
@@ -152,8 +152,8 @@ class Connections:
             self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     def _turn_away(self, listener: socket.socket, error: OSError) -> None:
-        """No descriptor is left for a caller: close the call instead of leaving it, and our loop, waiting for ever."""
-        logger.error("Scheduler: a connection was turned away: %s; allow the scheduler more open files", error.strerror)
+        """No descriptor is left for a caller: reject it, because otherwise it would wait and our loop would spin."""
+        logger.error("Scheduler: a connection was rejected: %s; raise the limit of open files", error.strerror)
         os.close(self._spare)
         try:
             listener.accept()[0].close()
@@ -163,7 +163,7 @@ class Connections:
 
     # SCL-SEC-009
     def sweep(self) -> None:
-        """Close connections that did not finish their handshake in time; to be called now and then."""
+        """Close connections that did not finish their handshake in time; to be called periodically."""
         now = time.monotonic()
         for peer in list(self._peers.values()):
             if not peer.connection.is_ready and now > peer.deadline:
@@ -193,7 +193,7 @@ class Connections:
     def _on_unread(self, peer: PeerConnection, unsent_bytes: int) -> None:
         # SCL-SEC-011
         if unsent_bytes > self._maximum_unsent_bytes:
-            text = f"{unsent_bytes >> 20} MiB wait for it, and it does not read them"
+            text = f"it does not read: {unsent_bytes >> 20} MiB wait to be sent"
             logger.warning("Scheduler: the connection from %s is closed: %s", peer.label, text)
             self._lose(peer, OSError(text))
         elif not peer.is_congested:
@@ -201,7 +201,7 @@ class Connections:
             self._on_congestion(peer.name, True)
 
     def forget(self, name: bytes) -> None:
-        """Drop what waits for a peer."""
+        """Drop the waiting messages of a peer."""
         peer = self._peers.get(name)
         if peer is not None:
             peer.connection.drop_unsent()
@@ -217,7 +217,7 @@ class Connections:
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _lose(self, peer: PeerConnection, error: Exception) -> None:
-        # Who closes without a word asked whether the scheduler is there, as health checks do all day.
+        # A caller that closes without sending anything is probably a health check, which is not worth a warning.
         is_question = isinstance(error, RefusedError) and not peer.connection.peer_has_spoken
         if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError) and not is_question:
             level = logging.WARNING if peer.connection.is_ready else logging.INFO
@@ -232,7 +232,7 @@ class Connections:
         peer.connection.close()
 
     def close(self) -> None:
-        """Stop listening, give last words LINGER_SECONDS to leave, and close all connections."""
+        """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""
         for descriptor, listener in self._listeners.items():
             self._epoll.unregister(descriptor)
             listener.close()
@@ -245,7 +245,7 @@ class Connections:
                 if not peer.connection.is_ready:
                     self._remove(peer)
                 elif not peer.connection.has_unsent and peer.name not in finishing:
-                    peer.connection.finish()  # closing at once could destroy what the peer has not read yet
+                    peer.connection.finish()  # closing at once could discard data that the peer has not read yet
                     finishing.add(peer.name)
             remaining = deadline - time.monotonic()
             if not self._peers or remaining <= 0:
@@ -258,7 +258,7 @@ class Connections:
 
 
 def _listen(address: Address) -> Tuple[socket.socket, str]:
-    """A listening socket, and the address it has got."""
+    """A listening socket and its address."""
     try:
         family, target = resolve(address, listens=True)
         if address.path and not address.path.startswith("@"):
@@ -276,7 +276,7 @@ def _listen(address: Address) -> Tuple[socket.socket, str]:
             listener.close()
             raise
     except OSError as error:
-        hint = "; another port may be free, and port 0 is any that is" if error.errno == errno.EADDRINUSE else ""
+        hint = "; use another port, or port 0 for any free one" if error.errno == errno.EADDRINUSE else ""
         raise OSError(f"cannot listen at {address}: {error.strerror or error}{hint}") from error
     if address.path:
         return listener, str(address)
@@ -284,8 +284,8 @@ def _listen(address: Address) -> Tuple[socket.socket, str]:
     return listener, str(Address(host, port))
 
 
-def _listen_at_shortcut(address: Address) -> Optional[socket.socket]:
-    """A listening socket for callers on this host; without it they use TCP like everybody else."""
+def _listen_locally(address: Address) -> Optional[socket.socket]:
+    """A listening Unix socket for callers on this host; without it they use TCP like all others."""
     name = local_socket_name(address)
     if name is None:
         return None
@@ -295,21 +295,21 @@ def _listen_at_shortcut(address: Address) -> Optional[socket.socket]:
         listener.bind(name)
         listener.listen(BACKLOG_CONNECTIONS)
     except OSError as error:
-        logger.warning("Scheduler: callers on this host use TCP: the socket beside %s is taken (%s)", address, error)
+        logger.warning("Scheduler: callers on this host use TCP: its local socket %s is in use (%s)", address, error)
         listener.close()
         return None
     return listener
 
 
 def _remove_stale_socket_file(address: Address) -> None:
-    """A killed scheduler leaves its socket's file behind, and that would be in the way of the next."""
+    """Remove the socket file that a killed scheduler left behind, because it would block the next one."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(address.path)
         except ConnectionRefusedError:
             os.unlink(address.path)
         except OSError:
-            pass  # there is none, or listening will say what is wrong
+            pass  # there is none, or listening will report the error
 
 
 def _remove_socket_file(address: str) -> None:

@@ -3,10 +3,10 @@
     socket, clock, signals, disk ──▶ CoreInputs ──▶ SchedulerCore ──▶ effects
 
 Rules:
-- An input is a kind, a time and arguments that can be written down; nothing else reaches the core. So a list of inputs
+- An input is a kind, a time and arguments that can be recorded; nothing else reaches the core. So a list of inputs
   determines every decision.
-- A peer's fault is the core's to handle. Any other exception out of the core is a fault of ours, whichever message was
-  being handled: the state may be half changed, and BrokenInvariantError says at which input.
+- The core handles faults of peers. Any other exception from the core is a bug of ours, whichever message was being
+  handled: the state may be half changed, and BrokenInvariantError says at which input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaler_protocol import messages as m
 
 
 class InputKind(IntEnum):
-    """What can happen to a scheduler."""
+    """The kinds of inputs of a scheduler."""
 
     FRAMES = 1  # a peer sent a message: peer, frames
     TICK = 2  # a burst has been read
@@ -34,18 +34,18 @@ class InputKind(IntEnum):
     SUBSCRIPTIONS = 9  # whether there are any to the status, and to runs
     TAKE_STATUS = 10  # whether it is a snapshot
     TAKE_RUNS = 11  # Unix time in microseconds
-    EFFECTS = 12  # what was decided is taken, without a tick before
+    EFFECTS = 12  # the effects are taken, without a tick before
 
 
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
 
 class BrokenInvariantError(Exception):
-    """The core, or what performs its effects, failed by a fault of its own; its state is not to be trusted any more."""
+    """A bug in the core or in performing its effects; the state can no longer be trusted."""
 
 
 class Recorder(Protocol):
-    """What writes inputs down, each before the core gets it."""
+    """Records inputs, each before the core gets it."""
 
     def on_frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None: ...
 
@@ -55,12 +55,12 @@ class Recorder(Protocol):
 
 
 class CoreInputs:
-    """Hands inputs to a core.
+    """Passes inputs to a core.
 
     Parameters:
-        core: which is changed by these inputs only.
+        core: changed by these inputs only.
         received: counts messages by name.
-        recorder: that writes them down, if any.
+        recorder: records them, if given.
     """
 
     def __init__(self, core: SchedulerCore, received: Counter[str], recorder: Optional[Recorder] = None) -> None:
@@ -100,7 +100,7 @@ class CoreInputs:
             raise _broken(InputKind.FRAMES, (peer,), error) from error
 
     def tick(self, now: float) -> List[Effect]:
-        """What has arrived has been handed over; returns what is to be done since the last call."""
+        """All messages of a burst were passed on; returns the effects since the last call."""
         if self._recorder is not None:
             self._recorder.on_input(InputKind.TICK, now, ())
         try:
@@ -110,7 +110,7 @@ class CoreInputs:
         return self._take_effects(now)
 
     def effects(self, now: float) -> List[Effect]:
-        """What is to be done since the last call, without a tick before."""
+        """The effects since the last call, without a tick before."""
         if self._recorder is not None:
             self._recorder.on_input(InputKind.EFFECTS, now, ())
         return self._take_effects(now)
@@ -122,7 +122,7 @@ class CoreInputs:
         return effects
 
     def call(self, kind: InputKind, now: float, *arguments: Any) -> Any:
-        """Anything else that happens; returns what the core's method does."""
+        """Any other input; returns the result of the core's method."""
         if self._recorder is not None:
             self._recorder.on_input(kind, now, arguments)
         try:

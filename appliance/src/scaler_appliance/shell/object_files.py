@@ -1,8 +1,8 @@
 """The files of objects that the scheduler keeps, in memory and on disk.
 
 Rules:
-- An object that is being received is written under a temporary name and gets its own when it is whole.
-- A file that is not there is an answer (`None`), not an error: peers may delete what they shared.
+- An object that is being received is written under a temporary name, and renamed when it is complete.
+- A missing file is an answer (`None`), not an error: peers may delete what they shared.
 - Readers find a file by its name, wherever it is (see `scaler_protocol.host.spill`).
 """
 
@@ -39,13 +39,14 @@ class ObjectFiles:
         self._spiller = Spiller(directory, on_copied) if directory.spill is not None else None
 
     def store_chunk(self, chunk: StoreChunk) -> bool:
-        """Write the next part of an object that arrives; returns whether it is on disk: it is where there is room.
+        """Write the next part of an object that is being received, where there is room; returns whether that is on
+        disk.
 
-        Raises OSError when it cannot be kept; what there was of it is gone then.
+        Raises OSError when it cannot be stored; its earlier parts are then removed.
         """
         object_id = chunk.object_id
         if chunk.offset and object_id not in self._receiving:
-            raise FileNotFoundError("what came before it could not be kept")
+            raise FileNotFoundError("its earlier parts could not be stored")
         try:
             if not chunk.offset:
                 path = self._receiving[object_id] = os.path.join(self.directory.path, temporary_name())
@@ -61,7 +62,7 @@ class ObjectFiles:
         return on_disk
 
     def read_chunk(self, object_id: int, offset: int, length: int) -> Optional[bytes]:
-        """A part of an object, or None when it cannot be had."""
+        """A part of an object, or None when it cannot be read."""
         path = self._receiving.get(object_id) or self.directory.object_path(object_id)
         try:
             chunk = read_chunk(path, offset, length)
@@ -71,7 +72,7 @@ class ObjectFiles:
             logger.error("Scheduler: object %016x cannot be read: %s", object_id, error.strerror)
             return None
         if len(chunk) < length:
-            logger.error("Scheduler: the file of object %016x is shorter than its maker said", object_id)
+            logger.error("Scheduler: the file of object %016x is shorter than announced", object_id)
             return None
         return chunk
 
@@ -98,9 +99,9 @@ class ObjectFiles:
         self._spiller.spill(object_id)
 
     def use_copy(self, object_id: int, name: str) -> None:
-        """Put the whole copy of an object in its place.
+        """Replace an object's file by its finished copy.
 
-        Raises OSError when that cannot be done; the object stays where it is.
+        Raises OSError when that fails; the object stays where it is.
         """
         try:
             replace_by_link(self.directory.object_path(object_id), name)
@@ -109,11 +110,11 @@ class ObjectFiles:
             raise
 
     def drop_copy(self, name: str) -> None:
-        """A copy has come too late."""
+        """Remove a copy that came too late."""
         assert self.directory.spill is not None and self._spiller is not None
         self._spiller.delete(os.path.join(self.directory.spill.path, name))
 
-    # What others leave ----------------------------------------------------------------------------------------------
+    # Leftovers of peers ----------------------------------------------------------------------------------------------
 
     def of_sessions(self, sessions: Set[int]) -> List[int]:
         """Ids of the objects that have a file and were made by one of these sessions."""
@@ -121,8 +122,8 @@ class ObjectFiles:
         return [object_id for object_id in (int(name, 16) for name in names) if session_of(object_id) in sessions]
 
     def sweep_abandoned(self) -> None:
-        """Remove what killed peers left: directories beside ours, and half-written files in ours."""
-        with suppress(OSError):  # another process removes one right now
+        """Remove leftovers of killed peers: directories beside ours, and half-written files in ours."""
+        with suppress(OSError):  # another process may be removing the same
             remove_orphans(self.directory.path)
         for directory in filter(None, (self.directory, self.directory.spill)):
             with suppress(OSError):

@@ -1,5 +1,5 @@
-"""The options of `scaler_scheduler`: one table, from which its help, its section of a configuration file, its variables
-and its page of the documentation are made (see `scaler_protocol.programs.options`).
+"""The options of `scaler_scheduler`: one table that defines its help, its section of a configuration file, its
+environment variables and its documentation (see `scaler_protocol.programs.options`).
 
 Rule: every option has a default and a unit, and does what its help says.
 """
@@ -41,7 +41,7 @@ class _EventLoop(Choice):
 
 
 def version() -> str:
-    """A line that names all that matters when something is reported."""
+    """A line with all versions that matter in a bug report."""
     import zmq
 
     return (
@@ -62,15 +62,15 @@ _TASKS = [
     Option(
         "-mt --max-number-of-tasks-waiting",
         Whole(),
-        "reject tasks when N wait, for a worker or for other tasks of their graph, beyond what free workers take at"
-        " once; -1: no limit",
+        "reject tasks when N wait, for a worker or for other tasks of their graph, in addition to those that free"
+        " workers take at once; -1: no limit",
         default=-1,
         group="tasks",
     ),
     Option(
         "-qs --per-worker-queue-size",
         Whole(1),
-        "tasks that a worker may hold at most for each of its slots",
+        "maximum number of tasks that a worker may hold for each of its slots",
         default=1000,
         group="tasks",
     ),
@@ -84,7 +84,7 @@ _TASKS = [
     Option(
         "--client-tasks-in-flight",
         Whole(0),
-        "unfinished tasks that one client may have before its submit() waits; 0: no limit",
+        "unfinished tasks that one client may have before its submit() blocks; 0: no limit",
         default=1024 * 1024,
         group="tasks",
     ),
@@ -139,8 +139,8 @@ _OBJECTS = [
     Option(
         "--object-memory-limit",
         Bytes(0),
-        "size of the objects there, beyond which the least recently used go to disk; 0: no limit",
-        default_text="half of what that file system holds",
+        "size of the objects there above which the least recently used ones are spilled to disk; 0: no limit",
+        default_text="half of the size of that file system",
         group="objects",
     ),
     Option(
@@ -185,7 +185,7 @@ _NETWORK = [
     Option(
         "-e -el --event-loop",
         _EventLoop(("builtin", "uvloop")),
-        "uvloop needs the package of that name, and CPython",
+        "uvloop requires the uvloop package and CPython",
         default="builtin",
         group="network",
     ),
@@ -203,7 +203,7 @@ _EARLIER = [
     Earlier("-ot --object-retention-seconds", why="workers decide how long they keep objects: see scaler_cluster -h"),
     Earlier("-ls --load-balance-seconds", why=_BALANCES_ALWAYS),
     Earlier("-lbt --load-balance-trigger-times", why=_BALANCES_ALWAYS),
-    Earlier("-sri --status-report-interval-seconds", why="status is published each second, and only what has changed"),
+    Earlier("-sri --status-report-interval-seconds", why="status is published every second, and contains only changes"),
     Earlier("-et --policy-engine-type", why=_POLICY),
     Earlier("-pc --policy-content", why=_POLICY),
     *EARLIER_LOGGING,
@@ -214,7 +214,7 @@ SCHEDULER = Program(
     name="scaler_scheduler",
     section="scheduler",
     description="Start a Scaler scheduler: clients submit tasks to it, workers connect to it and run them.",
-    epilog="Then, on each machine that is to run tasks:  scaler_cluster -n 4 ADDRESS",
+    epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS",
     version=version,
     options=[
         Option(
@@ -232,7 +232,7 @@ SCHEDULER = Program(
         Option(
             "--address-file",
             NewFile(),
-            "when listening, write the address and the monitor address to this file, a line each",
+            "when listening, write the address and the monitor address to this file, one per line",
             group="running under another program",
         ),
         *service_options(),

@@ -1,8 +1,8 @@
 """The command line of `scaler_scheduler`.
 
-Rules: every option, as the table in `scheduler_options` has it, does what it says. Exit codes: 0 stopped as asked,
-1 failed to start (starting again will not help), 2 wrong command line or configuration, EXIT_BROKEN_INVARIANT ended by
-a fault of its own, to be started again.
+Rules: every option of the table in `scheduler_options` does what its help says. Exit codes: 0 stopped on request, 1
+failed to start (retrying will not help), 2 wrong command line or configuration, EXIT_BROKEN_INVARIANT ended because of
+a bug, to be restarted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         print(f"scaler_scheduler: {error}", file=sys.stderr)
         return 1
     except BrokenInvariantError as error:
-        text = "Scheduler: a bug in the scheduler: it ends with exit code %d, to be started again by its supervisor: %s"
+        text = "Scheduler: stopped by a bug in the scheduler, with exit code %d, for its supervisor to restart it: %s"
         logger.critical(text, EXIT_BROKEN_INVARIANT, error, exc_info=error)
         return EXIT_BROKEN_INVARIANT
     return 0
@@ -73,7 +73,7 @@ def _use_event_loop(name: str) -> None:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    servers: List[Server] = []  # the one, which is made after the transport
+    servers: List[Server] = []  # one server, which is created after the transport
     with contextlib.ExitStack() as closing:
         peers = Connections(
             options.address,
@@ -112,7 +112,7 @@ async def _serve(options: argparse.Namespace) -> None:
             "VanillaWorkerManager",
             "StatusReporter",
         ):
-            logger.info("%s: started", part)  # names that users' log readers know from earlier generations
+            logger.info("%s: started", part)  # names from earlier generations, for tools that read logs
         gc.collect()
         gc.freeze() if hasattr(gc, "freeze") else None
         try:
@@ -126,7 +126,7 @@ async def _serve(options: argparse.Namespace) -> None:
 
 
 def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[SchedulerRecorder]:
-    """What writes down the core's inputs, if the user wants it."""
+    """The recorder of the core's inputs, if requested."""
     if options.record is None:
         return None
     now, unix_now = asyncio.get_running_loop().time(), time.time()
@@ -138,12 +138,12 @@ def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[Sched
 
 
 def _keep_recording(recorder: Optional[SchedulerRecorder]) -> None:
-    """The core has failed: keep what shows why from the scheduler that replaces this one."""
+    """The core has failed: keep the recording, so that the next scheduler does not overwrite it."""
     kept = recorder.keep() if recorder is not None else None
     if kept is not None:
-        logger.error("Scheduler: what led to it is recorded: scaler_scheduler replay %s", kept)
+        logger.error("Scheduler: to repeat the failure: scaler_scheduler replay %s", kept)
     else:
-        logger.error("Scheduler: what led to it is not recorded; start it with --record FILE to find out more")
+        logger.error("Scheduler: the failure was not recorded; start the scheduler with --record FILE to find out more")
 
 
 def _write_addresses(path: str, *addresses: str) -> None:
@@ -153,7 +153,7 @@ def _write_addresses(path: str, *addresses: str) -> None:
 
 @contextlib.contextmanager
 def _at(option: str, path: Optional[str]) -> Iterator[None]:
-    """An error with a path that the user chose names the option that says it."""
+    """Name the option in errors about a path that the user chose."""
     try:
         yield
     except OSError as error:
@@ -163,9 +163,9 @@ def _at(option: str, path: Optional[str]) -> Iterator[None]:
 
 
 def _open_spill(options: argparse.Namespace, directory: ObjectDirectory) -> None:
-    """Make the directory on disk.
+    """Create the directory on disk.
 
-    Raises OSError when it cannot be made where the user wants it; elsewhere, one does without.
+    Raises OSError when the directory that the user chose cannot be created; the default one is optional.
     """
     try:
         with _at("--object-spill-directory", options.object_spill_directory):
@@ -173,7 +173,7 @@ def _open_spill(options: argparse.Namespace, directory: ObjectDirectory) -> None
     except OSError as error:
         if options.object_spill_directory is not None:
             raise
-        logger.warning("Scheduler: objects stay in memory, there is no directory for them on disk: %s", error)
+        logger.warning("Scheduler: objects stay in memory, their directory on disk cannot be created: %s", error)
 
 
 def _object_memory_limit_bytes(options: argparse.Namespace, directory: ObjectDirectory) -> int:
@@ -205,7 +205,8 @@ def _settings(options: argparse.Namespace, monitor: StatusPublisher, files: Obje
         object_spill_directory=files.directory.spill.path if files.directory.spill is not None else "",
         implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language),
         scheduler_id=os.urandom(16),
-        # Somewhere in the lower half of all numbers: a peer may still have ids of objects of a scheduler before this.
+        # A random start in the lower half of all numbers, because peers may still have object ids of an earlier
+        # scheduler.
         last_session=int.from_bytes(os.urandom(3), "big") >> 1,
         object_directory=files.directory.path,
         object_directory_token=files.directory.token,

@@ -1,4 +1,4 @@
-"""What is the scheduler's own in its recordings; the file is that of all cores (`scaler_protocol.recording`).
+"""The scheduler's part of its recordings; all cores share the file format (`scaler_protocol.recording`).
 
 CoreInputs ──▶ SchedulerRecorder ──▶ FileRecorder ──▶ FILE ──▶ Recording ──▶ scheduler_replay
 """
@@ -23,7 +23,7 @@ _KINDS_OF_A_PEER = (InputKind.PEER_GONE, InputKind.CONGESTION)
 
 
 class SchedulerRecorder:
-    """Records everything from the core's first input on.
+    """Records all inputs of a core from the first one on.
 
     Parameters:
         path: of the file, which is replaced if there is one.
@@ -50,7 +50,7 @@ class SchedulerRecorder:
             self._file.add(InputKind.FRAMES, now, _frames_body(peer, list(map(len, frames)), content))
 
     def on_input(self, kind: InputKind, now: float, arguments: Sequence[Any]) -> None:
-        """Anything else happened."""
+        """Any other input."""
         if self._file.is_open:
             self._file.add(kind, now, _arguments_body(arguments))
 
@@ -73,7 +73,7 @@ def _as_json(settings: Settings) -> Dict[str, Any]:
 
 
 def settings_of(header: Header) -> Settings:
-    """What a recorded core was made with. Raises RecordingError."""
+    """The settings of a recorded core. Raises RecordingError."""
     settings = dict(header.settings)
     try:
         settings["implementation"] = m.Implementation(**settings["implementation"])

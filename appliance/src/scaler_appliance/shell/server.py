@@ -1,13 +1,13 @@
 """The running scheduler: drives the core from its socket, its clock and its signals.
 
-    something arrived ─▶ read every connection that has something ─▶ core.on_message … ─▶ core.tick ─▶ perform effects
+    something arrived ─▶ read all ready connections ─▶ core.on_message … ─▶ core.tick ─▶ perform effects
 
 Rules:
 - All connections are read before anything is placed: bursts make batches.
-- Everything that happens reaches the core by `CoreInputs`. What a peer does wrong costs that peer its session.
-- An exception out of the core, or one that no environment explains while its effects are performed, is a fault of ours:
-  the state is not to be trusted any more. Nothing is sent after it, and `run` raises BrokenInvariantError. Whoever
-  supervises the program starts it again, and clients submit again what is unfinished.
+- All inputs reach the core through `CoreInputs`. A peer's fault ends only that peer's session.
+- An exception from the core, or one in performing its effects that the environment does not explain, is a bug of ours:
+  the state can no longer be trusted. Nothing is sent after it, and `run` raises BrokenInvariantError. The program's
+  supervisor restarts it, and clients resubmit unfinished tasks.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Server:
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_stopping = False
         self._gone: List[bytes] = []
-        self._congestion: Dict[bytes, bool] = {}  # what is new, by peer
+        self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
         self._service_manager = ServiceManager(os.environ)
@@ -91,14 +91,14 @@ class Server:
         }
 
     def take_signals(self) -> None:
-        """From now on signals stop it. To be called before its address is published: a signal may follow at once."""
+        """Handle signals. To be called before its address is published, because a signal may follow at once."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
 
     async def run(self, exit_when_stdin_closes: bool) -> None:
-        """Serve until a client's, a signal's or the parent's request to stop has been carried out.
+        """Serve until stopped by a client, a signal or the parent process.
 
-        Raises BrokenInvariantError after a fault of ours.
+        Raises BrokenInvariantError after a bug of ours.
         """
         self._loop.set_exception_handler(self._on_callback_error)
         self._loop.add_reader(self._peers.fileno(), self._drain)
@@ -114,17 +114,17 @@ class Server:
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
-        """A message could not be delivered; the core gets to know when the effects at hand are done."""
+        """A message could not be delivered; the core is notified after the current effects."""
         self._gone.append(peer)
 
     def congestion(self, peer: bytes, is_congested: bool) -> None:
-        """A peer leaves much unread, or has read most of it; the core gets to know before it decides again."""
+        """A peer leaves many bytes unread, or has read most of them; the core is notified before its next decision."""
         self._congestion[peer] = is_congested
 
     # Input ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Serve as long as something comes every moment, so that the event loop costs nothing while there is work."""
+        """Serve while messages keep arriving, so that the event loop costs nothing while there is work."""
         if self._stopped.done():
             return
         take_in = self._inputs.frames
@@ -156,7 +156,7 @@ class Server:
             self._reporter.report(self._loop.time())
         except BrokenInvariantError:
             raise
-        except Exception:  # monitors are no reason to stop
+        except Exception:  # an error in monitoring must not stop the scheduler
             logger.exception("Scheduler: internal error; monitors miss a publication")
 
     def _on_signal(self, name: str) -> None:
@@ -182,7 +182,7 @@ class Server:
     # Output ---------------------------------------------------------------------------------------------------------
 
     def _settle(self, now: float) -> None:
-        """Let the core decide on what came in, and perform what it decides, until nothing is left."""
+        """Let the core decide, and perform its effects, until there are no more."""
         if self._congestion:
             self._report_congestion(now)
         effects = self._inputs.tick(now)
@@ -202,8 +202,8 @@ class Server:
     def _perform(self, effect: Effect) -> None:
         try:
             self._performers[type(effect)](effect)
-        except OSError:  # the effects after it do not depend on it
-            logger.exception("Scheduler: this is left undone: %.200r", effect)
+        except OSError:  # later effects do not depend on it
+            logger.exception("Scheduler: this effect could not be performed: %.200r", effect)
         except BrokenInvariantError:
             raise
         except Exception as error:
@@ -223,14 +223,14 @@ class Server:
         self._ended_sessions.add(effect.session)
 
     def _sweep_files(self) -> None:
-        """Remove files of sessions that ended, of which the core knows no object: never announced, or too late."""
+        """Remove files of ended sessions that belong to no object of the core: never announced, or too late."""
         if self._ended_sessions:
             sessions, self._ended_sessions = self._ended_sessions, set()
             for object_id in self._files.of_sessions(sessions):
                 if self._objects.find(object_id) is None:
                     self._files.remove(object_id)
             self._sweeps_left = SWEEPS
-        if self._sweeps_left:  # directories of killed peers: their connection may end before they let go of the lock
+        if self._sweeps_left:  # directories of killed peers: their connection may end before they release the lock
             self._sweeps_left -= 1
             self._files.sweep_abandoned()
 
@@ -245,11 +245,11 @@ class Server:
                 why = os.strerror(errno.ENOSPC)
                 self._inputs.call(InputKind.OBJECT_SPILL_FAILED, self._loop.time(), effect.object_id, why)
         except OSError as error:
-            logger.error("Scheduler: object %016x cannot be kept: %s", effect.object_id, error)
+            logger.error("Scheduler: object %016x cannot be stored: %s", effect.object_id, error)
             self._inputs.call(InputKind.OBJECT_UNREADABLE, self._loop.time(), effect.object_id)
 
     def _spill(self, effect: SpillObject) -> None:
-        if self._files.is_on_disk(effect.object_id):  # its maker had no room for it in memory
+        if self._files.is_on_disk(effect.object_id):  # its creator had no room for it in memory
             self._inputs.call(InputKind.OBJECT_SPILLED, self._loop.time(), effect.object_id)
         else:
             self._files.copy_to_disk(effect.object_id)

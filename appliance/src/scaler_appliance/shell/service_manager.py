@@ -1,12 +1,12 @@
-"""Notifies a service manager such as systemd that the scheduler is ready, that it still works, that it stops.
+"""Notifies a service manager such as systemd that the scheduler is ready, works, or stops.
 
     NOTIFY_SOCKET, WATCHDOG_USEC ──▶ READY=1 … WATCHDOG=1 … STOPPING=1
 
 Rules:
-- Without NOTIFY_SOCKET nothing is said, and nothing is different.
-- It never waits: what the service manager has no room for now is said at a later turn; no failure stops the scheduler.
-- WATCHDOG=1 is sent right after the scheduler's work was done, and by no thread or timer of its own. A
-  scheduler whose loop stands still, or fails at each turn, is silent, so that the service manager replaces it.
+- Without NOTIFY_SOCKET it does nothing.
+- It never waits: a notification that cannot be sent now is sent at a later turn. Failures never stop the scheduler.
+- WATCHDOG=1 is sent right after the scheduler has done its work, not by a separate thread or timer. If the scheduler's
+  loop hangs, or fails at each turn, it is not sent, so that the service manager replaces the scheduler.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ logger = logging.getLogger("scaler")
 
 
 class ServiceManager:
-    """The one that has started this process, or none.
+    """The service manager that started this process, if any.
 
     Parameters:
-        environment: says how to notify it.
+        environment: the variables that say how to notify it.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -41,15 +41,15 @@ class ServiceManager:
             self._address = ""
         if environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             limit = environment.get("WATCHDOG_USEC", "0")
-            # Thrice within the limit, so that one sign of life may come late.
+            # Three times within the limit, so that one notification may be late.
             self._watchdog_interval_seconds = int(limit) * MICROSECONDS / 3 if limit.isdigit() else 0.0
 
     def ready(self, status: str) -> None:
-        """Peers are served from now on."""
+        """The scheduler is ready."""
         self._say("READY=1", f"STATUS={status}")
 
     def working(self, now: float) -> None:
-        """The scheduler has just done a turn of its work; cheap to call at each."""
+        """The scheduler has just done a turn of its work; cheap enough to call at each one."""
         if self._watchdog_interval_seconds and now >= self._last_sign_of_life + self._watchdog_interval_seconds:
             self._last_sign_of_life = now
             self._say("WATCHDOG=1")

@@ -1,12 +1,11 @@
-"""Copies object files from memory to disk, while the scheduler goes on.
+"""Copies object files from memory to disk, while the scheduler continues.
 
     loop ── object id ──▶ thread: copy, piece by piece ── outcome ──▶ loop: put a link in the file's place
 
 Rules:
-- The thread makes copies, and deletes what is on disk, which takes long as well; it touches nothing else. Whether a
-  copy is still wanted, and what takes the file's place, is decided on the loop: an object that is removed meanwhile
-  leaves nothing behind.
-- One copy at a time: a disk is not made faster by more.
+- The thread only makes copies and deletes files on disk, which also takes long. The event loop decides whether a copy
+  is still wanted and replaces the file, so that an object that is removed in the meantime leaves no files.
+- One copy at a time, because more would not make a disk faster.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Copied(NamedTuple):
     """The outcome for one object."""
 
     object_id: int
-    name: str  # of the whole copy in the directory on disk; empty: there is none
-    error: Optional[OSError]  # none, and no copy: it was not wanted any more
+    name: str  # of the complete copy in the directory on disk; empty: there is none
+    error: Optional[OSError]  # None without a copy: it was no longer wanted
 
 
 class Spiller:
@@ -52,7 +51,7 @@ class Spiller:
         self._put(object_id)
 
     def delete(self, path: str) -> None:
-        """Delete a file on disk, when what was asked for before is done."""
+        """Delete a file on disk, after earlier requests."""
         self._put(path)
 
     def _put(self, what: Union[int, str]) -> None:
@@ -62,11 +61,11 @@ class Spiller:
             self._thread.start()
 
     def forget(self, object_id: int) -> None:
-        """An object is removed: its copy is not wanted, if it is being made or will be."""
+        """An object is removed: its copy is no longer wanted."""
         self._wanted.discard(object_id)
 
     def close(self) -> None:
-        """Stop, in the middle of a file if need be; a disk that does not answer is not waited for."""
+        """Stop, if necessary in the middle of a file, without waiting for a disk that does not respond."""
         self._wanted.clear()
         self._queue.put(None)
         if self._thread is not None:

@@ -1,9 +1,10 @@
-"""Where monitors learn about the scheduler: the only module of the appliance that needs libzmq.
+"""The socket that publishes to monitors: the only module of the scheduler that needs libzmq.
 
 Rules:
-- Publishing never blocks: what a monitor does not take is dropped, on purpose.
-- A monitor can say that it wants a topic, or no longer; nothing else that it sends is heeded, nor read if it is long.
-- The socket's file is its owner's alone from the moment on that it is there.
+- Publishing never blocks: what a monitor does not read is dropped, on purpose.
+- A monitor can subscribe to a topic and unsubscribe; its other messages are ignored, and not even read if they are
+  long.
+- Only its owner can access the socket's file, from the moment it is created.
 - A scheduler that was killed leaves its monitor's socket file behind; the next one to start removes it.
 """
 
@@ -29,7 +30,7 @@ _DEFAULT_NAME = re.compile(r"[0-9a-z.]+_\d+_monitor")
 
 
 class Interest(NamedTuple):
-    """What monitors want."""
+    """The subscriptions of monitors."""
 
     has_status: bool
     has_runs: bool
@@ -49,7 +50,7 @@ class StatusPublisher:
         except OSError as error:
             raise _cannot_listen(address, error) from error
         self._context = zmq.Context(io_threads)
-        self._topics: Set[bytes] = set()  # wanted, as far as they may concern us
+        self._topics: Set[bytes] = set()  # subscribed ones that match ours
         self._publisher = self._context.socket(zmq.XPUB)
         self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)  # report every new subscriber, not only the first
         self._publisher.setsockopt(zmq.SNDHWM, UNSENT_MESSAGES)
@@ -68,7 +69,7 @@ class StatusPublisher:
         self.address = self._publisher.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def interest(self) -> Interest:
-        """What monitors want now."""
+        """The current subscriptions of monitors."""
         # SCL-MON-006
         is_new = False
         for _ in range(REQUESTS_AT_ONCE):
@@ -82,7 +83,7 @@ class StatusPublisher:
             if is_wanted == b"\1":
                 self._topics.add(topic)
                 is_new |= STATUS.startswith(topic)
-            elif is_wanted == b"\0":  # it has no subscriber any more
+            elif is_wanted == b"\0":  # its last subscriber has gone
                 self._topics.discard(topic)
         has_status, has_runs = (any(map(topic.startswith, self._topics)) for topic in (STATUS, RUNS))
         return Interest(has_status, has_runs, is_new)
@@ -104,11 +105,11 @@ class StatusPublisher:
 
 def _cannot_listen(address: str, error: OSError | zmq.ZMQError) -> OSError:
     reason = os.strerror(error.errno or 0)  # libzmq's own text repeats the address
-    return OSError(f"cannot listen at {address}: {reason}; --monitor-address says where monitors connect to")
+    return OSError(f"cannot listen at {address}: {reason}; choose another --monitor-address")
 
 
 def sweep_abandoned(directory: str) -> None:
-    """Remove this user's sockets of monitors from a directory if no process listens at them any more."""
+    """Remove this user's stale monitor sockets from a directory."""
     for entry in os.scandir(directory) if os.path.isdir(directory) else ():
         try:
             if _DEFAULT_NAME.fullmatch(entry.name) and _is_abandoned(entry):

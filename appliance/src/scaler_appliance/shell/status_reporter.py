@@ -1,12 +1,12 @@
-"""What the scheduler publishes for monitors, once a second, and what publishing costs.
+"""Publishes the scheduler's status for monitors, once a second, and measures the cost.
 
     StatusPublisher.interest() ──▶ subscribers? ──no──▶ nothing is built, recorded or sent
                                          └──yes─▶ core.take_status(…), core.take_runs(…) ──▶ StatusPublisher.publish(…)
 
 Rules:
 - A new subscriber to `status` makes the next publication a snapshot, for all. Snapshots take at most SNAPSHOT_SHARE of
-  the time, however often a subscriber comes.
-- Figures about this process come from the operating system's own files; nothing here decides anything.
+  the time, however often subscribers come.
+- Figures about this process come from the operating system's files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StatusReporter:
     """Publishes for one scheduler.
 
     Parameters:
-        inputs: by which the core's changes are taken.
+        inputs: of the core, to take its changes.
         address: where clients and workers connect.
         sent, received: how many messages of each name were, kept by the sender and the receiver.
         now: the core's clock.
@@ -64,7 +64,7 @@ class StatusReporter:
         self._next_snapshot = now
 
     def report(self, now: float) -> None:
-        """Publish what changed, if there are subscribers; to be called once a second."""
+        """Publish changes, if there are subscribers; to be called once a second."""
         begin = time.thread_time()
         interest = self._monitor.interest()
         self._snapshot_is_due = interest.has_status and (self._snapshot_is_due or interest.is_new)
@@ -105,7 +105,7 @@ class StatusReporter:
         self._last_sample, self._last_cpu_seconds = now, cpu_seconds
 
     def _add_figures(self, status: m.SchedulerStatus) -> None:
-        """What the core does not know."""
+        """The figures of the process, which the core does not have."""
         status.unix_microseconds = int(time.time() * 1e6)
         status.started_unix_microseconds = self._started
         status.address = self._address
@@ -123,7 +123,7 @@ def _counts(counter: Counter[str]) -> List[m.Count]:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not say."""
+    """Resident memory of this process; 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -5,8 +5,8 @@
     keys ────────────────▶ View ─────────────────────┘
 
 Rules:
-- `view`, `rows`, `sections` and `frame` compute and do nothing else: what is shown follows from a cluster, a view and a
-  size. Only `screen` knows a terminal, only `program` a socket, a clock and signals.
-- Whatever a peer calls itself goes through `text.safe` before it is measured or shown.
-- Formatting is for what is visible; of the rest, there is at most a sort key.
+- `view`, `rows`, `sections` and `frame` are pure: what is shown follows from a cluster, a view and a size. Only
+  `screen` uses a terminal, only `top_program` a socket, a clock and signals.
+- Names from peers pass through `text.safe` before they are measured or shown.
+- Only visible rows are formatted; other rows have at most a sort key.
 """

@@ -1,9 +1,9 @@
-"""A frame: all that is on the screen, as lines, from a cluster, a view and a size.
+"""A frame: the whole screen as lines, from a cluster, a view and a size.
 
     scheduler  | task_manager | ...        sections.py
     ------------------------------
     Shortcuts: worker[n] agt_cpu[C] ...
-    what is to be known: silence, pause, filter, why tasks wait
+    notices: silence, pause, filter, why tasks wait
     Total 7 worker(s) ...
             worker agt_cpu ... ITL | client_manager
     ...    rows.py                 | ...   panel.py
@@ -11,8 +11,8 @@
 Rules:
 - No line is wider than the size, none has a line break, and there are no more lines than fit; a size without a height
   has room for all.
-- Figures that have stopped, because the scheduler is silent or the view is paused, are dim.
-- What is left out where a terminal is narrow goes in the order of _SACRIFICES; the column that is sorted by stays.
+- Figures are dim if they are stale, because the scheduler is silent or the view is paused.
+- In a narrow terminal, columns are left out in the order of _SACRIFICES; the sort column stays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_NAME_COLUMNS = 48
 MOST_REASONS = 3
 LEAST_LINES_FOR_SECTIONS = 12
 
-# Columns in the order in which they go; the panel beside them went before.
+# Columns in the order in which they are left out, after the panel beside them.
 _SACRIFICES = ("ITL", "agt_rss", "agt_cpu", "lag", "free", "queued", "rss", "sent", "cpu")
 _MORE_SHORTCUTS = "reverse[r] filter[/] pause[space] help[?] quit[q]"
 
@@ -46,13 +46,13 @@ class Size(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the figures come from, and since when not.
+    """Where the figures come from, and how old they are.
 
     Attributes:
-        silent_seconds: since the last publication, or since the beginning where there was none.
+        silent_seconds: since the last publication, or since the start if there was none.
         is_connected: the scheduler is not overdue.
-        paused_seconds: since the view was paused; 0 where it is not.
-        reason: why nothing is heard, if that is known.
+        paused_seconds: since the view was paused; 0 if it is not.
+        reason: why nothing is received, if that is known.
     """
 
     address: str
@@ -76,7 +76,7 @@ def render(cluster: ClusterModel, view: View, source: Source, size: Size, arrang
     """The frame of a cluster in this view.
 
     Parameters:
-        arranged: what `arrange` has made of the cluster and the view, if that is known already.
+        arranged: the result of `arrange` for the cluster and the view, if it was called before.
     """
     if view.shows_help:
         return Frame(_whole(_help(), size), Extent(0, 0))
@@ -97,7 +97,7 @@ def _whole(lines: Sequence[Line], size: Size) -> List[Line]:
 
 
 def _help() -> List[Line]:
-    lines = [line("keys; any key goes back. scaler_top -h has all of this, too", TITLE), line("")]
+    lines = [line("keys; press any key to go back. scaler_top -h shows all of this, too", TITLE), line("")]
     lines += [line(f"{keys:>18}  {meaning}") for keys, meaning in KEYS]
     lines += [line(""), line(ROWS_MEANING, TITLE), line("")]
     lines += [line(f"{column.title:>18}  {column.meaning}") for column in COLUMNS]
@@ -110,7 +110,7 @@ def _help() -> List[Line]:
 
 
 def _above(cluster: ClusterModel, view: View, source: Source, size: Size, matching: int) -> List[Line]:
-    """All lines above the table, as few as the height asks for."""
+    """All lines above the table, shortened to the height."""
     notices = _notices(cluster, view, source, size.lines is None)
     total = _total(cluster, view, matching)
     room = 1000 if size.lines is None else size.lines
@@ -131,7 +131,7 @@ def _shortcuts(columns: int) -> Line:
 
 
 def _notices(cluster: ClusterModel, view: View, source: Source, shows_all_reasons: bool) -> List[Line]:
-    """What is needed to read the figures right."""
+    """The notices that are needed to interpret the figures."""
     lines = []
     if cluster.scheduler is None:
         lines.append(
@@ -140,20 +140,18 @@ def _notices(cluster: ClusterModel, view: View, source: Source, shows_all_reason
         if source.reason:
             lines.append(line(text.safe(source.reason), NOTICE))
         elif source.silent_seconds > 5:
-            lines.append(line("Is it the monitor address, which the scheduler prints when it starts?", NOTICE))
+            lines.append(line("Check that this is the monitor address, which a scheduler logs when it starts", NOTICE))
     elif not source.is_connected:
         silent = text.duration(source.silent_seconds)
-        lines.append(
-            line(f"waiting for {text.safe(source.address)}, silent for {silent}: figures are from then", NOTICE)
-        )
+        lines.append(line(f"waiting for {text.safe(source.address)}, silent for {silent}: the figures are old", NOTICE))
         if source.reason:
             lines.append(line(text.safe(source.reason), NOTICE))
     if view.is_paused:
-        lines.append(line(f"paused for {text.duration(source.paused_seconds)}; space goes on", NOTICE))
+        lines.append(line(f"paused for {text.duration(source.paused_seconds)}; press space to continue", NOTICE))
     if view.is_typing:
         lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("_", NOTICE)))
     elif view.wanted:
-        lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("  (Esc drops it)", FAINT)))
+        lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("  (Esc clears it)", FAINT)))
     reasons = cluster.waiting_reasons
     shown = reasons if shows_all_reasons else reasons[:MOST_REASONS]
     lines += [line(f"tasks wait: {text.safe(reason)}", NOTICE) for reason in shown]
@@ -175,7 +173,7 @@ def _total(cluster: ClusterModel, view: View, matching: int) -> Line:
     if leaving:
         words += f"; {text.count(leaving)} leaving"
     congested = sum(worker.is_congested for worker in cluster.workers.values())
-    return (Span(words), Span(f"; {text.count(congested)} do not read what they are sent" if congested else "", NOTICE))
+    return (Span(words), Span(f"; {text.count(congested)} do not read their messages" if congested else "", NOTICE))
 
 
 # The table, and what stands beside it ---------------------------------------------------------------------------------
@@ -210,7 +208,7 @@ def _below(cluster: ClusterModel, view: View, rows: List[Row], columns: int, mos
 
 
 def _columns_beside(columns: int, table: int, name: int, wanted: int) -> int:
-    """How wide the panel is; 0: there is no room for it. Names of workers give some of theirs."""
+    """The width of the panel, taken partly from the names of workers; 0 if there is no room for it."""
     room = columns - table - len(SEPARATOR)
     if room < wanted:
         room += max(0, min(name - USUAL_NAME_COLUMNS, wanted - room))

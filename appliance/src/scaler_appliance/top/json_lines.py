@@ -1,8 +1,8 @@
 """A cluster as JSON, for programs: what `scaler_top --json` prints, one object on a line for each publication.
 
 Rules:
-- SCHEMA changes when a key goes, or means something else; keys may be added without. docs/monitoring.md lists them, and
-  a test compares.
+- SCHEMA changes when a key is removed or changes its meaning; keys may be added without that. docs/monitoring.md lists
+  them, and a test compares.
 - Units stand in the keys, as everywhere; processor time is in percent of one core.
 """
 
@@ -24,7 +24,7 @@ SCHEMA = 1
 
 
 def describe(cluster: ClusterModel, address: str) -> Dict[str, Any]:
-    """All that is known of a cluster, as plain values. There must have been a publication."""
+    """The state of a cluster as plain values, after a first publication."""
     scheduler = cluster.scheduler
     assert scheduler is not None
     return {

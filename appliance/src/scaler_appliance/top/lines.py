@@ -1,6 +1,6 @@
 """Lines of a frame: pieces of text, each with a style.
 
-Rule: a style is what something means; what it looks like, the screen knows.
+Rule: a style is a meaning; the screen decides how it looks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def width_of(content: Line) -> int:
 
 
 def clip(content: Line, columns: int) -> Line:
-    """What of a line fits."""
+    """The part of a line that fits."""
     spans: List[Span] = []
     for span in content:
         room = columns - sum(text.width(each.text) for each in spans)
@@ -47,11 +47,11 @@ def clip(content: Line, columns: int) -> Line:
 
 
 def padded(content: Line, columns: int) -> Line:
-    """A line filled with blanks, or clipped, to that width."""
+    """A line padded or clipped to that width."""
     missing = columns - width_of(content)
     return (*content, Span(" " * missing)) if missing > 0 else clip(content, columns)
 
 
 def stopped(content: Line) -> Line:
-    """The line with its figures as those of a moment that is over; notices stay as they are."""
+    """The line with its figures dimmed, because they are old; notices stay as they are."""
     return tuple(span if span.style == NOTICE else span._replace(style=STOPPED) for span in content)

@@ -1,8 +1,8 @@
-"""What stands beside the workers: which clients have how many tasks, and which functions.
+"""The panel beside the workers: the clients and functions with the most tasks.
 
 Rules:
-- Those with the most tasks come first; how many there is no room for is said.
-- A client that is nameless is shown by process and host; functions of the same name stay apart, as their clients are.
+- Those with the most tasks come first; the number of omitted ones is shown.
+- A client without a name is shown by process and host; functions of the same name of different clients are separate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Entry(NamedTuple):
 
 
 def panel(cluster: ClusterModel, columns: int, most_lines: int) -> List[Line]:
-    """Lines of at most that width. Of the lines, clients may take up to half, and what functions leave."""
+    """Lines of at most that width. Clients may use half of the lines, and those that functions do not need."""
     clients = sorted(cluster.clients.values(), key=lambda each: (-each.tasks, each.session))
     functions = [each for each in cluster.functions.values() if not each.has_gone]
     functions.sort(key=lambda each: (-(each.running + each.waiting), -each.finished_per_second, each.number))
@@ -66,7 +66,7 @@ def _function(function: FunctionRecord) -> _Entry:
 def _table(
     title: str, headings: Sequence[str], entries: List[_Entry], columns: int, most_lines: int, of: int = 0
 ) -> List[Line]:
-    """A title, and the entries below it; `of`: how many there are in truth."""
+    """A title, and the entries below it; `of`: the total number of entries."""
     shown = entries[: max(0, most_lines - 1)]
     hidden = max(of, len(entries)) - len(shown)
     if hidden and shown:

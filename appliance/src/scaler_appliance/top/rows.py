@@ -1,10 +1,10 @@
-"""The table of workers: what a row is, what its columns are, and which rows come first.
+"""The table of workers: its rows, its columns, and their order.
 
 Rules:
 - A row is a processor with its agent. `worker` begins with the processor's id; cpu, rss and ITL are the processor's
-  own, and all others its agent's, which stand in each of its rows. A worker that has no processor yet has a row too.
-- Rows that are equal by what they are sorted by stay in one order, so that the table does not flicker.
-- There may be a hundred thousand rows: they are sorted as plain tuples, and become rows when they are seen.
+  own, and all others its agent's, which are repeated in each of its rows. A worker without processors has one row, too.
+- Rows with equal sort keys keep their order, so that the table does not flicker.
+- There may be a hundred thousand rows: they are sorted as plain tuples, and only visible ones become rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Such as 15940|host|3c9409c0, as long as it may be."""
+        """The name, such as 15940|host|3c9409c0, shortened to the width."""
         return f"{self.process_id}|{text.safe(self.worker.host)}|{text.safe(self.worker.name)}"
 
 
@@ -86,7 +86,7 @@ COLUMNS: Tuple[Column, ...] = (
         "m",
         lambda worker, processor, queued: -1 if processor is None else processor.resident_bytes,
         lambda row: "-" if row.processor is None else text.size(row.processor.resident_bytes),
-        "memory of the processor, likewise",
+        "memory of the processor",
     ),
     Column(
         "free",
@@ -107,7 +107,7 @@ COLUMNS: Tuple[Column, ...] = (
         "d",
         lambda worker, processor, queued: queued,
         lambda row: text.count(row.queued),
-        "of these, those that have no slot yet",
+        "those of them without a slot yet",
     ),
     Column(
         "lag",
@@ -128,12 +128,12 @@ COLUMNS: Tuple[Column, ...] = (
 BY_TITLE: Dict[str, Column] = {column.title: column for column in COLUMNS}
 BY_KEY: Dict[str, Column] = {column.key: column for column in COLUMNS if column.key}
 SORTABLE: Tuple[str, ...] = tuple(column.title for column in BY_KEY.values())
-# What columns were called in earlier generations.
+# The names of columns in earlier generations.
 OTHER_TITLES = {"working": "sent", "w": "sent", "name": "worker"}
 
 
 class Rows:
-    """The rows whose name has `wanted` in it, the largest by `sort`, a title of a column, first; names from A to Z."""
+    """The rows whose name contains `wanted`, sorted by the column `sort`: the largest first, but names from A to Z."""
 
     def __init__(self, cluster: ClusterModel, sort: str, is_reversed: bool, wanted: str) -> None:
         order = BY_TITLE[sort].order

@@ -1,10 +1,10 @@
-"""The terminal: keys in, frames out. The only module that knows blessed.
+"""The terminal: keys in, frames out. The only module that uses blessed.
 
 Rules:
-- However this ends, by a key, a signal or an error, the terminal is left as it was found.
-- Only lines that have changed are written, each at its own place: a name whose width the terminal sees otherwise than
-  we do cannot move what is below it.
-- Nothing waits for anything but `wait`, which a key, a signal, the feed or the time ends.
+- The terminal is always restored: after a key, a signal or an error.
+- Only changed lines are written, each at its own position, so that a name whose width the terminal computes differently
+  cannot move the lines below it.
+- Only `wait` waits: for a key, a signal, the feed or a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaler_appliance.top.frame import Size
 from scaler_appliance.top.lines import BAD, FAINT, NOTICE, PLAIN, SORTED, STOPPED, TITLE, Line
 
 ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
-# DEC's, which descriptions of terminals often forget, and all terminals obey or ignore.
+# A DEC sequence that terminal descriptions often lack, and that all terminals support or ignore.
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGTSTP)
 QUITTING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -34,15 +34,15 @@ class ReadableSource(Protocol):
 
 
 class MissingPackageError(Exception):
-    """A package is not installed that only the live view needs."""
+    """A package that only the live view needs is not installed."""
 
 
 class NoTerminalError(Exception):
-    """There is no terminal that frames could be shown on; the message says why, and what to do."""
+    """There is no usable terminal; the message says why, and what to do."""
 
 
 class Signals:
-    """Signals as something to wait for, for a `with` block."""
+    """Signals that `wait` can wait for; a context manager."""
 
     def __init__(self) -> None:
         self._received: Set[int] = set()
@@ -69,7 +69,7 @@ class Signals:
         return self._reader.fileno()
 
     def take(self) -> Set[int]:
-        """Those that came since it was last asked."""
+        """The signals since the last call."""
         with contextlib.suppress(BlockingIOError):
             while self._reader.recv(4096):
                 pass
@@ -85,13 +85,13 @@ class Screen:
 
     def __init__(self) -> None:
         if not sys.stdout.isatty():
-            raise NoTerminalError("the output is no terminal; --once prints one frame, --json figures for programs")
+            raise NoTerminalError("the output is not a terminal; --once prints one frame, --json figures for programs")
         if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
             raise NoTerminalError(
-                f"TERM={os.environ.get('TERM', '')} is no terminal that frames can be drawn on; --once prints one"
+                f"TERM={os.environ.get('TERM', '')} is not a terminal that can show frames; --once prints one"
             )
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-        # NO_COLOR is about colours, but blessed would place no cursor either.
+        # NO_COLOR should only disable colours, but blessed would also not move the cursor.
         without_colors = os.environ.pop("NO_COLOR", "")
         try:
             import blessed
@@ -116,7 +116,7 @@ class Screen:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """Take the terminal over, and give it back as it was."""
+        """Take over the terminal, and restore it afterwards."""
         terminal = self._terminal
         self._shown = []
         with terminal.cbreak():
@@ -129,7 +129,7 @@ class Screen:
 
     @property
     def size(self) -> Size:
-        # A terminal that does not know its size, such as a serial line, says that it has none.
+        # A terminal of unknown size, such as a serial line, reports 0.
         return Size(self._terminal.width or 80, self._terminal.height or 24)
 
     def show(self, lines: List[Line], size: Size) -> None:
@@ -143,7 +143,7 @@ class Screen:
         for number in range(size.lines):
             content = painted[number] if number < len(painted) else ""
             if number >= len(self._shown) or content != self._shown[number]:
-                # Cleared first: behind a full line, the cursor still stands on its last character.
+                # Cleared first, because after a full line the cursor is still on its last character.
                 parts.append(f"{self._terminal.move_xy(0, number)}{self._terminal.clear_eol}{content}")
         self._shown = painted + [""] * (size.lines - len(painted))
         self._write("".join(parts))
@@ -169,7 +169,7 @@ class Screen:
         return [sys.stdin.fileno()] if sys.stdin is not None and sys.stdin.isatty() else []
 
     def pressed_keys(self) -> Iterator[str]:
-        """All keys that were pressed, by name if they have one."""
+        """The pressed keys, by name if they have one."""
         if not self._keyboard():
             return
         while True:
@@ -180,5 +180,5 @@ class Screen:
 
 
 def suspend() -> None:
-    """Stop this process as Ctrl-Z does, until it is continued."""
+    """Suspend this process like Ctrl-Z, until it is continued."""
     os.kill(os.getpid(), signal.SIGSTOP)

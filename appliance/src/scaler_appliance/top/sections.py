@@ -1,8 +1,8 @@
-"""The upper part: sections of figures side by side, and what goes first where there is little room.
+"""The upper part: sections of figures side by side, and what is left out if there is little room.
 
 Rules:
-- Each figure is a total or of now; beside a total stands how much of it came in the last second, where there is room.
-- Of messages, the most frequent come first, so that those that are cut are the rarest.
+- Each figure is a total or a current value; a total has its increase in the last second beside it, if there is room.
+- The most frequent messages come first, so that the rarest are cut off.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scaler_appliance.top.lines import BAD, FAINT, PLAIN, TITLE, Line, Span
 
 SEPARATOR = " | "
 
-# States of tasks in the order in which people look for them; these are there always, any other when it has happened.
+# Task states in their usual order; these are always shown, any others once they have occurred.
 TASK_STATES = ("unassigned", "running", "success", "failed", "canceled")
 _NOW = ("unassigned", "running")
 _BAD = ("failed", "lost")
@@ -23,7 +23,7 @@ _BAD = ("failed", "lost")
 _WITHOUT_RATES = ("scheduler", "object_manager")
 _LEAST_RATE_COLUMNS = 7
 
-# What is left out, one after the other, until the rest fits: of a section its rates, or all of it.
+# What is left out, one after the other, until the rest fits: the rates of a section, or the whole section.
 _RATES_OF, _ALL_OF = "rates", "all"
 _SACRIFICES: Tuple[Tuple[str, str], ...] = (
     (_RATES_OF, "scheduler_received"),
@@ -37,20 +37,20 @@ _SACRIFICES: Tuple[Tuple[str, str], ...] = (
 
 
 MEANINGS: Tuple[Tuple[str, str], ...] = (
-    ("cpu, rss, up", "processor time of the scheduler, of one core; its memory; how long it runs"),
+    ("cpu, rss, up", "processor time of the scheduler, of one core; its memory; how long it has been running"),
     ("clients, slots", "clients that are connected; tasks that all workers can run at once"),
     ("unassigned", "tasks that wait for a worker"),
     ("waiting", "tasks of graphs that wait for other tasks"),
     ("running", "tasks at workers: those that run, and those that workers hold ready"),
-    ("success, failed,", "what became of tasks since the scheduler started; beside it, how many of them came"),
-    ("canceled, lost", "each second lately; lost: with their worker or processor"),
-    ("stale", "results of tasks that had an outcome already"),
+    ("success, failed,", "outcomes of tasks since the scheduler started; beside them, how many there were"),
+    ("canceled, lost", "per second recently; lost: with their worker or processor"),
+    ("stale", "results of tasks that already had an outcome"),
     ("objects, bytes", "objects that the scheduler keeps, their size, and how much of it is on disk"),
-    ("scheduler_sent", "how many messages of which kind it sent, and received (scheduler_received)"),
+    ("scheduler_sent", "messages that it sent, and received (scheduler_received), by kind"),
     ("client_manager", "clients: tasks without an outcome, tasks that ended"),
-    ("func_to_num_tasks", "functions: tasks that wait or are at workers, tasks that end a second, their median"),
+    ("func_to_num_tasks", "functions: unfinished tasks, tasks that end per second, their median duration"),
 )
-"""What stands above the table and beside it."""
+"""The figures above the table and beside it, with their meanings."""
 
 
 class Figure(NamedTuple):
@@ -66,7 +66,7 @@ class Section(NamedTuple):
 
 
 def sections(cluster: ClusterModel) -> List[Section]:
-    """All sections; without figures where no scheduler was heard yet."""
+    """All sections; without figures before the first publication."""
     return [
         Section("scheduler", _scheduler(cluster)),
         Section("task_manager", _tasks(cluster)),
@@ -141,7 +141,7 @@ def _widths(section: Section, with_rates: bool) -> Tuple[int, int, int]:
     """Of names, values and rates."""
     names = max([text.width(section.title), *(text.width(figure.name) for figure in section.figures)])
     values = max([0, *(len(figure.value) for figure in section.figures)])
-    # A rate that comes and goes moves nothing: the column is there where there can be one.
+    # The column for rates is always there, so that rates that come and go do not move other columns.
     can_have = with_rates and section.title not in _WITHOUT_RATES
     rates = max([_LEAST_RATE_COLUMNS, *(len(figure.rate) for figure in section.figures)]) if can_have else 0
     return names, values, rates
@@ -154,7 +154,7 @@ def _width(shown: Sequence[Section], rates: set[str]) -> int:
 
 
 def _block(section: Section, with_rates: bool, most_lines: int) -> List[Line]:
-    """A section's lines, all as wide as each other."""
+    """A section's lines, all of the same width."""
     names, values, rates = _widths(section, with_rates)
     total = names + 1 + values + (1 + rates if rates else 0)
     title = text.right(section.title, names)

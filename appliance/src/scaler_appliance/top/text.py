@@ -1,9 +1,8 @@
-"""Text as wide as it looks, and figures as short as they can be read.
+"""Text with its width on screen, and figures in short form.
 
 Rules:
-- Names come from users and peers: what a terminal would obey, or what would turn the direction of writing, is made
-  visible instead.
-- A width is a number of terminal columns; it is known for what `safe` returns only.
+- Names come from users and peers: control sequences and direction marks are made visible instead.
+- A width is a number of terminal columns; it is only defined for results of `safe`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _INVISIBLE = "\N{REPLACEMENT CHARACTER}"
 
 @lru_cache(maxsize=4096)
 def safe(text: str) -> str:
-    """The text on one line and harmless: control characters, lone surrogates and marks of direction are replaced."""
+    """The text on one line: control characters, lone surrogates and direction marks are replaced."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(map(_safe_character, unicodedata.normalize("NFC", text)))
@@ -52,7 +51,7 @@ def _character_width(character: str) -> int:
 
 
 def fit(text: str, columns: int) -> str:
-    """The text, cut where it is wider; a `+` then tells so."""
+    """The text, shortened to the width; a `+` marks where it was cut."""
     if width(text) <= columns:
         return text
     if columns <= 0:
@@ -61,7 +60,7 @@ def fit(text: str, columns: int) -> str:
 
 
 def clip(text: str, columns: int) -> str:
-    """As much of the text as there is room for; a wide character that would be halved is left out."""
+    """The part of the text that fits; a wide character that would be halved is left out."""
     if len(text) <= columns and _PLAIN.fullmatch(text):
         return text
     used = 0
@@ -73,13 +72,13 @@ def clip(text: str, columns: int) -> str:
 
 
 def left(text: str, columns: int) -> str:
-    """Cut or filled up to that width, at the left."""
+    """Shortened or padded to that width, aligned to the left."""
     fitting = fit(text, columns)
     return fitting + " " * (columns - width(fitting))
 
 
 def right(text: str, columns: int) -> str:
-    """Cut or filled up to that width, at the right."""
+    """Shortened or padded to that width, aligned to the right."""
     fitting = fit(text, columns)
     return " " * (columns - width(fitting)) + fitting
 

@@ -1,5 +1,5 @@
-"""The options of `scaler_top`: one table, from which its help, its section of a configuration file, its variables and
-its part of the documentation are made (see `scaler_protocol.programs.options`)."""
+"""The options of `scaler_top`: one table that defines its help, its section of a configuration file, its environment
+variables and its documentation (see `scaler_protocol.programs.options`)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from scaler_protocol.programs.options import (
 
 _DESCRIPTION = """\
 Show what a Scaler cluster does, as top shows a machine: the scheduler, how many tasks are where, messages, and each
-worker's processors, anew each second. It only listens: it slows nothing down, and stays while the scheduler is
-restarted.
+worker's processors, updated each second. It only listens, so it slows nothing down, and keeps running
+while the scheduler is restarted.
 
   scaler_top                                        the scheduler that you started last on this machine
   scaler_top ipc:///tmp/127.0.0.1_2345_monitor      the one that printed this address when it started
@@ -59,9 +59,9 @@ TOP = Program(
         Option(
             "address",
             Address(),
-            "where the scheduler publishes its status: ipc:///tmp/HOST_PORT_monitor, unless it was told otherwise",
+            "where the scheduler publishes its status: by default ipc:///tmp/HOST_PORT_monitor",
             metavar="MONITOR_ADDRESS",
-            default_text="that of the scheduler that the environment names to clients, else of the file's [scheduler],"
+            default_text="that of the scheduler in SCALER_ADDRESS, else of the file's [scheduler],"
             " else of the newest scheduler of this user on this host",
             is_required=True,
             find=find_monitor,
@@ -69,21 +69,21 @@ TOP = Program(
         Option(
             "-s --sort",
             _Column(SORTABLE),
-            "largest first by that column; by worker, from A to Z",
+            "sort by this column, largest first; worker from A to Z",
             default="cpu",
         ),
-        Option("-r --reverse", Switch(has_negation=False), "sort the other way round", default=False),
-        Option("-f --filter", Kind(), "only workers with that in their name, host or process id"),
+        Option("-r --reverse", Switch(has_negation=False), "sort in reverse order", default=False),
+        Option("-f --filter", Kind(), "only workers with this text in their name, host or process id"),
         Option(
             "-i --interval --interval-seconds",
             Seconds(0, is_minimum_excluded=True),
-            "at least so long between two frames, or two objects of --json; the scheduler has news each second",
+            "minimum time between two frames, or two objects of --json; the scheduler publishes every second",
             default=1.0,
         ),
         Option(
             "--once",
             Switch(has_negation=False),
-            "print one frame with all rows as plain text, then end",
+            "print one frame with all rows as plain text, and exit",
             default=False,
             group="without a terminal",
             is_command_line_only=True,
@@ -91,7 +91,7 @@ TOP = Program(
         Option(
             "--json",
             Switch(has_negation=False),
-            "print a JSON object a line; docs/monitoring.md describes its schema 1",
+            "print one JSON object per line; docs/monitoring.md describes schema 1",
             default=False,
             group="without a terminal",
             is_command_line_only=True,
@@ -99,7 +99,7 @@ TOP = Program(
         Option(
             "--timeout --timeout-seconds",
             Seconds(0, is_minimum_excluded=True),
-            "--once waits so long for a scheduler, then ends with code 1",
+            "how long --once waits for a scheduler before it exits with code 1",
             default=10.0,
             group="without a terminal",
         ),

@@ -1,4 +1,4 @@
-"""The program `scaler_top`: its command line, what it listens to, and when it shows what it heard."""
+"""The program `scaler_top`: its command line, its subscription, and when it shows frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scaler_appliance.top.watch import Viewer
 
 RATES_COME_WITHIN_SECONDS = 2.5  # after the first publication
 COLUMNS_WITHOUT_TERMINAL = 160
-TICK_SECONDS = 1.0  # what counts seconds on the screen moves by itself
+TICK_SECONDS = 1.0  # for counters of seconds on the screen
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
-        # Whoever read the output has enough of it; nor shall the interpreter flush what is left.
+        # The reader has closed the pipe; the interpreter must not flush the rest, either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     finally:
@@ -67,7 +67,7 @@ def _print_once(options: argparse.Namespace, feed: Feed, view: View) -> int:
         print(
             f"scaler_top: nothing was published at {options.address} within {options.timeout_seconds:g} s:"
             f" {why_silent(options.address)}."
-            " Does the scheduler run, and is that its monitor address, which it prints when it starts?",
+            " check that the scheduler runs, and that this is its monitor address, which it prints when it starts",
             file=sys.stderr,
         )
         return 1
@@ -82,7 +82,7 @@ def _print_once(options: argparse.Namespace, feed: Feed, view: View) -> int:
 
 
 def _wait_for_figures(feed: Feed, timeout_seconds: float) -> bool:
-    """Wait for a first publication, and a little for a second, with which come rates; whether there was any."""
+    """Wait for a first publication, and briefly for a second one, which has rates; returns whether there was any."""
     deadline = time.monotonic() + timeout_seconds
     while not feed.cluster.rates:
         rest = deadline - time.monotonic()
@@ -102,7 +102,7 @@ def _print_json(options: argparse.Namespace, feed: Feed) -> int:
         feed.poll(TICK_SECONDS)
         feed.receive()
         scheduler = feed.cluster.scheduler
-        # A little early is early enough: publications come each second, more or less.
+        # A little early, because publications come only about every second.
         if scheduler is not None and scheduler is not published and time.monotonic() >= next_at:
             print(json.dumps(describe(feed.cluster, feed.address)), flush=True)
             published, next_at = scheduler, time.monotonic() + options.interval_seconds - TICK_SECONDS / 2

@@ -1,8 +1,8 @@
-"""What of a cluster is shown, and what keys change about it.
+"""Which part of a cluster is shown, and how keys change that.
 
 Rules:
-- `press` is a pure function: a view, a key and how much there is to scroll, to the next view.
-- Every key that does something stands in KEYS, which is what the help shows.
+- `press` is a pure function of a view, a key and the extent of the rows, which returns the next view.
+- Every key is listed in KEYS, which the help shows.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ MOST_FILTER_CHARACTERS = 100
 
 
 class View(NamedTuple):
-    """What is shown.
+    """The view.
 
     Attributes:
-        sort: the title of the column that rows are sorted by.
+        sort: the title of the sort column.
         is_reversed: the smallest first, names from Z to A.
-        wanted: rows whose name has this in it are shown.
-        offset: how many rows are scrolled away above.
+        wanted: only rows whose name contains this are shown.
+        offset: how many rows were scrolled off the top.
         is_typing: keys go to the filter.
-        wanted_before: the filter as it was before it was typed at.
-        is_paused: nothing new is shown.
+        wanted_before: the filter before it was edited.
+        is_paused: no updates are shown.
     """
 
     sort: str = "cpu"
@@ -56,10 +56,10 @@ KEYS: Tuple[Tuple[str, str], ...] = (
     ("up down, k j", "scroll by a row"),
     ("page up/down, b", "scroll by a page"),
     ("home end, g G", "go to the first row, to the last"),
-    ("/", "only workers with that in their name; Enter keeps it, Esc drops it"),
-    ("space", "pause, and go on"),
-    ("? h", "this help; any key leaves it"),
-    ("q, Ctrl-C", "quit (earlier versions sorted by queued with q, which is d)"),
+    ("/", "only workers with this text in their name; Enter keeps it, Esc clears it"),
+    ("space", "pause, and continue"),
+    ("? h", "this help; any key closes it"),
+    ("q, Ctrl-C", "quit (in earlier versions q sorted by queued, which is now d)"),
 )
 
 _Scroll = Callable[[int, Extent], int]
@@ -117,7 +117,7 @@ def _command(view: View, key: str) -> View:
 
 
 def _type(view: View, key: str) -> View:
-    """A key while the filter is typed: rows follow each of them."""
+    """A key while the filter is typed; the rows are filtered after each one."""
     if key in ("KEY_ENTER", "\n", "\r"):
         return view._replace(is_typing=False)
     if key == "KEY_ESCAPE":

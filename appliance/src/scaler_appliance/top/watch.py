@@ -1,8 +1,8 @@
-"""A viewer of a cluster: what is known of it, the view, and the frame that follows.
+"""A viewer of a cluster: its state, the view, and the resulting frame.
 
 Rules:
-- No terminal and no signal: keys come in by name, frames go out as lines.
-- A pause stops what is seen, not what is heard: figures of that moment are kept, and the newest are there afterwards.
+- No terminal and no signals: keys are passed in by name, frames are returned as lines.
+- A pause freezes the display but not the subscription: the newest figures are shown after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Entity = TypeVar("Entity")
 
 
 class Heard(Protocol):
-    """What a Feed tells."""
+    """The used part of a Feed."""
 
     address: str
     cluster: ClusterModel
@@ -34,7 +34,7 @@ class Heard(Protocol):
 
 
 class Viewer:
-    """One person's view of what a feed hears."""
+    """A user's view of a feed."""
 
     def __init__(self, feed: Heard, view: View, clock: Callable[[], float] = time.monotonic) -> None:
         self.view = view
@@ -54,7 +54,7 @@ class Viewer:
             self._frozen, self._frozen_at = frozen(self._feed.cluster), self._clock()
 
     def frame(self, size: Size) -> Frame:
-        """What is to be seen now."""
+        """The current frame."""
         paused_seconds = self._clock() - self._frozen_at if self._frozen is not None else 0.0
         feed = self._feed
         source = Source(feed.address, feed.age_seconds(), feed.is_connected(), paused_seconds, feed.silence_reason())
@@ -65,7 +65,7 @@ class Viewer:
         return result
 
     def _arrange(self, cluster: ClusterModel) -> Rows:
-        """The rows, which are put in order again when there is news, or another order is asked for: not to scroll."""
+        """The rows, which are sorted again after a publication or a change of the order, but not to scroll."""
         made_for = (cluster, cluster.scheduler, self.view.sort, self.view.is_reversed, self.view.wanted)
         if self._arranged is None or self._arranged_for != made_for:
             self._arranged, self._arranged_for = arrange(cluster, self.view), made_for
@@ -73,7 +73,7 @@ class Viewer:
 
 
 def frozen(cluster: ClusterModel) -> ClusterModel:
-    """A copy that later publications leave as it is; they replace lists and dictionaries, and change entities."""
+    """A copy that later publications do not change: they replace lists and dictionaries, and change entities."""
     result = copy.copy(cluster)
     result.workers = _copied(cluster.workers)
     result.clients = _copied(cluster.clients)

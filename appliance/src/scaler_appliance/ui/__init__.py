@@ -4,9 +4,9 @@
                                           └────▶ metrics, health
 
 Rules:
-- The scheduler is only listened to. The one exception is an action that an operator asks for, where that is allowed.
-- What a page shows is a pure function of the state and the query: sorted, filtered and cut here, so that a browser gets
-  what it shows however large the cluster is. A page without viewers costs nothing.
-- Everything that is kept is bounded; a browser that reads slowly gets fewer events.
-- Names, texts and failures come from peers that are not trusted: they are data, here and in the page.
+- It only listens to the scheduler. The only exception is an action that an operator requests, if actions are allowed.
+- What a page shows is a pure function of the state and the query: it is sorted, filtered and cut here, so that a
+  browser gets only what it shows however large the cluster is. A page without viewers costs nothing.
+- All state is bounded; a browser that reads slowly gets fewer events.
+- Names, texts and failures come from untrusted peers: they are data, here and in the page.
 """

@@ -1,12 +1,12 @@
-"""Who may look: every request passes here before anything else sees it.
+"""Access control: every request is checked here first.
 
-    without a token (loopback only):  the Host header must be one of ours, since a page of another site may make its own
+    without a token (loopback only):  the Host header must be one of ours, because another site may make its own
                                       name point to 127.0.0.1 (DNS rebinding)
     with a token:                     Authorization: Bearer TOKEN, or the cookie that ?token=TOKEN has set
 
 Rules:
-- A token is compared in constant time, appears in no log, and leaves the address bar at once.
-- Every answer has the headers that keep a page to itself.
+- A token is compared in constant time, is never logged, and disappears from the address bar at once.
+- Every response has the headers that isolate the page from other sites.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """The application, with access to it checked.
+    """The application with access control.
 
     Parameters:
-        application: what those get who may look.
-        token: what they have to know; None: nothing, if they come by one of our names.
-        hosts: more names that are ours, beside those of loopback.
+        application: serves allowed requests.
+        token: required in requests; None: none is required under one of our host names.
+        hosts: our host names, in addition to those of loopback.
     """
 
     def __init__(self, application: Application, token: Optional[str], hosts: Iterable[str] = ()) -> None:
@@ -72,14 +72,14 @@ class Guard:
             await _answer(send_guarded, *refusal)
 
     def _refusal(self, scope: Scope) -> Optional[Tuple[int, str, Dict[str, str]]]:
-        """Status, text and headers of the answer to who is not let through (yet); None for who is."""
+        """Status, text and headers of the response to a request that is not allowed; None if it is."""
         if scope["path"] in OPEN_PATHS:
             return None
         if self._token is None:
             if self._is_ours(_values(scope, b"host")):
                 return None
             text = (
-                "This server answers to names of this machine only. To reach it by another one, start it with"
+                "This server answers only to names of this machine. To use another name, start it with"
                 " --allowed-host NAME, or with a token.\n"
             )
             return 403, text, {}
@@ -106,10 +106,10 @@ class Guard:
         return any(hmac.compare_digest(token.encode("utf-8", "replace"), wanted) for token in tokens)
 
     def _entrance(self, scope: Scope, parameters: List[Tuple[str, str]]) -> Tuple[int, str, Dict[str, str]]:
-        """Sets the cookie, and goes on to the same address without the token.
+        """Sets the cookie, and forwards to the same address without the token.
 
-        By a page of ours: after a redirect, a browser that comes from another site, such as a notebook, would not send
-        a strict cookie along.
+        This uses a page, because after a redirect from another site, such as a notebook, a browser would not send a
+        strict cookie.
         """
         rest = [(name, value) for name, value in parameters if name != TOKEN_PARAMETER]
         last = scope["path"].rpartition("/")[2]
@@ -121,7 +121,7 @@ class Guard:
         text = (
             "<!doctype html><meta charset=utf-8><title>Scaler</title>"
             f'<meta http-equiv="refresh" content="0;url={html.escape(target)}">'
-            f'<a href="{html.escape(target)}">Go on</a>'
+            f'<a href="{html.escape(target)}">Continue</a>'
         )
         return 200, text, {"set-cookie": cookie, "content-type": "text/html; charset=utf-8"}
 

@@ -1,10 +1,10 @@
-"""What an operator asks of the scheduler: that a worker leaves.
+"""An operator's request to the scheduler: that a worker leaves.
 
     POST ─▶ connect as a client ─Hello─▶ Welcome ─WorkerShutdown─▶ WorkerShutdownResponse ─▶ answer
 
 Rules:
-- A connection is made for one question and closed after it: nothing is held in between.
-- Every question ends within ANSWER_TIMEOUT_SECONDS, in what the scheduler said or in an ActionError.
+- A connection is made for one request and closed after it.
+- Every request ends within ANSWER_TIMEOUT_SECONDS, with the scheduler's answer or an ActionError.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _READ_BYTES = 64 * 1024
 
 
 class ActionError(Exception):
-    """The scheduler did not do it; the message says why."""
+    """The action failed; the message says why."""
 
 
 class NotAllowedError(ActionError):
@@ -45,7 +45,7 @@ class NotAllowedError(ActionError):
 
 
 async def shut_down_worker(address: str, session: int, is_draining: bool) -> str:
-    """Ask the scheduler that one worker leaves; returns what it says to that.
+    """Ask the scheduler to let one worker leave; returns its answer.
 
     Parameters:
         address: where clients connect.
@@ -59,8 +59,8 @@ async def shut_down_worker(address: str, session: int, is_draining: bool) -> str
         answer = await asyncio.wait_for(_ask(address, question), ANSWER_TIMEOUT_SECONDS)
     except asyncio.TimeoutError:
         raise ActionError(
-            f"the scheduler at {address} did not answer within {ANSWER_TIMEOUT_SECONDS:.0f} s; it may be of a version"
-            " that cannot shut single workers down"
+            f"the scheduler at {address} did not answer within {ANSWER_TIMEOUT_SECONDS:.0f} s; its version may not"
+            " support shutting down single workers"
         ) from None
     except OSError as error:
         why = why_not_connected(parse_address(address), error)
@@ -73,7 +73,7 @@ async def shut_down_worker(address: str, session: int, is_draining: bool) -> str
 
 
 def reachable(address: str, monitor_address: str) -> str:
-    """Where a scheduler is connected to, which names itself by where it listens: maybe on every interface."""
+    """The address to connect to, for a scheduler that may listen on every interface."""
     try:
         own, monitor = parse_address(address), parse_address(monitor_address)
     except AddressError:

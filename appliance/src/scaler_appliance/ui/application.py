@@ -1,11 +1,11 @@
-"""What is at which address.
+"""The routes of the web application.
 
     /            the page            /events?page=…   a page's body, live
     /static/…    its files           /api/PAGE?…      the same, once
     /metrics     for Prometheus      /api/tasks/C/T   one task
     /healthz /livez /readyz          POST /api/workers/SESSION/drain, stop
 
-Rule: an address turns a request into arguments and a result into a response; what is shown is made elsewhere.
+Rule: a route turns a request into arguments and a result into a response; other modules make the content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scaler_appliance.ui.watching import Watch
 
 MAXIMUM_STREAMS = 200
 ACTION_HEADER = "x-scaler-ui"
-"""Which a form or a link of another site cannot send."""
+"""A header that forms and links of other sites cannot send."""
 
 Asker = Callable[[str, int, bool], Awaitable[str]]
 
@@ -51,13 +51,13 @@ def make_application(
     ask_to_shut_down: Asker = shut_down_worker,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Guard:
-    """The whole of it.
+    """The web application.
 
     Parameters:
-        token, hosts: who may look, see `Guard`.
+        token, hosts: for access control, see `Guard`.
         files: the page's; by default the package's.
-        ask_to_shut_down: how the scheduler is asked that a worker leaves.
-        clock: what the making of bodies is measured with.
+        ask_to_shut_down: asks the scheduler to let a worker leave.
+        clock: measures how long making bodies takes.
     """
     files = files or PageFiles(own_folder())
     handlers = _Handlers(state, watch, files, ask_to_shut_down, clock)
@@ -103,7 +103,7 @@ class _Handlers:
     async def page(self, request: Request) -> Response:
         try:
             page = page_named(request.path_params["page"])
-        except QueryError as error:  # here it is an address
+        except QueryError as error:  # here the query is part of the path
             raise HTTPException(404, str(error)) from None
         return _json(Events(self._state, page, Query(request.query_params)).next())
 
@@ -111,7 +111,7 @@ class _Handlers:
         numbers = Query(request.path_params)
         found = task(self._state, numbers.whole("client", 0), numbers.whole("task", 0))
         if found is None:
-            raise HTTPException(404, "nothing is known of this task (any more)")
+            raise HTTPException(404, "this task is unknown, or no longer kept")
         return _json(found)
 
     async def shut_down(self, request: Request) -> Response:
@@ -126,11 +126,11 @@ class _Handlers:
             raise HTTPException(403, f"the header {ACTION_HEADER}: 1 is missing")
         scheduler = self._state.cluster.scheduler
         if scheduler is None or not self._state.feed.is_connected():
-            raise HTTPException(503, "the scheduler is not heard right now")
+            raise HTTPException(503, "the scheduler is silent at the moment")
         if scheduler.is_protected:
             raise HTTPException(409, "the scheduler is protected: it was started without --no-protected")
         if session not in self._state.cluster.workers:
-            raise HTTPException(404, "there is no such worker (any more)")
+            raise HTTPException(404, "this worker does not exist, or has left")
         address = reachable(scheduler.address, self._state.feed.address)
         try:
             message = await self._ask_to_shut_down(address, session, action == "drain")

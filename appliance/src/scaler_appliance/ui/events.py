@@ -1,10 +1,10 @@
 """Server-sent events: to each browser the page that it shows, about once a second.
 
 Rules:
-- An event is made when the one before has left: a browser that reads slowly gets fewer, and nothing gathers for it.
-- A body that takes long to make comes less often, so that no browser takes more than a small share of the time; the
-  head comes each second, since that is how a page knows that it is connected.
-- A stream ends when its browser goes, or this program.
+- An event is made when the previous one has been sent: a browser that reads slowly gets fewer, and no events queue up.
+- A body that takes long to make is sent less often, so that no browser takes more than a small share of the time. The
+  head is sent every second, because it shows a page that it is connected.
+- A stream ends with its browser's connection, or with this program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 
 LARGEST_SHARE = 0.1
-"""Of one core's time that bodies of one browser may take."""
+"""The share of one core that bodies for one browser may take."""
 
 RETRY_MILLISECONDS = 1000
 
@@ -35,16 +35,16 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def to_json(value: Any) -> bytes:
-    """JSON without spaces, in ASCII: whatever texts hold, it is one line and well-formed."""
+    """JSON without spaces, in ASCII: always one well-formed line."""
     return _encode(value).encode("ascii")
 
 
 class Events:
-    """What one browser gets.
+    """The events of one browser.
 
     Parameters:
         page, query: what it shows.
-        clock: seconds, never going back.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Events:
         self._not_before = 0.0
 
     def next(self) -> Dict[str, Any]:
-        """Head and body of this moment. Raises QueryError."""
+        """The current head and body. Raises QueryError."""
         began = self._clock()
         body = None
         if began >= self._not_before:
@@ -69,7 +69,7 @@ class Events:
 
 
 class EventStream:
-    """The response that tells them: an ASGI application for one request.
+    """The response with the events: an ASGI application for one request.
 
     Parameters:
         first: the event that is sent at once.
@@ -100,7 +100,7 @@ class EventStream:
 
 
 async def _send_part(send: Send, data: bytes) -> None:
-    """Returns when there is room for more."""
+    """Sends; returns when there is room for more."""
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 

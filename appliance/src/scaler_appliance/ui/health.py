@@ -1,6 +1,6 @@
 """Is this program alive, is the cluster healthy, is it ready: for probes.
 
-Rule: an answer reads figures that are there, and makes nothing.
+Rule: an answer only reads existing figures.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ class Health(NamedTuple):
 
 
 def live(late_seconds: float) -> Health:
-    """Whether this program does its work: its loop came round so many seconds ago."""
+    """Whether this program works, from the number of seconds since its last loop iteration."""
     reasons: List[str] = []
     if late_seconds > LOOP_LATE_AFTER_SECONDS:
-        reasons.append(f"the status was last looked at {late_seconds:.1f} s ago")
+        reasons.append(f"the status was last updated {late_seconds:.1f} s ago")
     return _health(reasons, {})
 
 
 def healthy(state: UiState) -> Health:
-    """Whether the scheduler is heard."""
+    """Whether the scheduler publishes."""
     return _health(_silence(state), _figures(state))
 
 
 def ready(state: UiState, workers: int) -> Health:
-    """Whether the scheduler is heard and has so many workers."""
+    """Whether the scheduler publishes and has at least this many workers."""
     reasons = _silence(state)
     present = len(state.cluster.workers)
     if not reasons and present < workers:
@@ -47,7 +47,7 @@ def _silence(state: UiState) -> List[str]:
     why = [reason] if reason else []
     if state.cluster.scheduler is None:
         return [
-            f"no scheduler has been heard at {state.feed.address} for {age}: does it run, with this monitor address?",
+            f"nothing was received from {state.feed.address} for {age}: is this the scheduler's monitor address?",
             *why,
         ]
     return [f"the scheduler at {state.feed.address} has been silent for {age}", *why]

@@ -1,11 +1,11 @@
-"""Figures for Prometheus, read when they are asked for.
+"""Metrics for Prometheus, computed on request.
 
 Rules:
-- Names and units as Prometheus' practices want them; what is listed in METRICS stays as it is.
-- The number of series is bounded, whatever users call their functions and hosts: what is beyond is `other`.
-- A counter never goes down but where it starts from 0: a function that comes into the list, or leaves it, takes nothing
-  from `other` and adds nothing to it that was counted before.
-- While the scheduler is silent there are no figures of it, rather than old ones: only `scaler_up` says 0.
+- Names and units follow Prometheus' conventions; those listed in METRICS are stable.
+- The number of series is bounded, however many functions and hosts there are: the remaining ones are `other`.
+- A counter never decreases except for a restart from 0: when a function enters or leaves the list, earlier counts do
+  not move from or to `other`.
+- While the scheduler is silent, its metrics are omitted rather than stale; only `scaler_up` is 0.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ OTHER = "other"
 
 FIRST_OCTAVE = 6  # of microseconds: the first bucket is up to 64 µs
 LAST_OCTAVE = 32  # more than an hour
-EVICTION_RATIO = 2.0  # a function takes the place of another when it has been busy for so many times as long
+EVICTION_RATIO = 2.0  # a function replaces another when it has been busy for this many times as long
 
-_NO_OUTCOMES = ("unassigned", "waiting", "running", "stale")  # which the scheduler tells beside totals of outcomes
+_NO_OUTCOMES = ("unassigned", "waiting", "running", "stale")  # published together with totals of outcomes
 
 
-class _Tally:
-    """What has been counted for one name."""
+class _Totals:
+    """The totals of one name."""
 
     __slots__ = ("finished", "failed", "busy_microseconds", "octaves")
 
@@ -56,8 +56,8 @@ class _Tally:
         self.busy_microseconds += busy_microseconds
 
 
-class _Seen:
-    """What a function's figures were when they were last counted."""
+class _LastSeen:
+    """A function's figures when they were last counted."""
 
     __slots__ = ("finished", "failed", "busy_microseconds", "durations")
 
@@ -66,10 +66,10 @@ class _Seen:
         self.durations: Dict[int, int] = {}
 
 
-class FunctionTallies:
-    """Counts by function name, for a bounded number of names and `other`.
+class FunctionTotals:
+    """Totals by function name, for a bounded number of names and `other`.
 
-    Whatever was counted stays where it was counted: what a function did while it was not listed stays in `other`.
+    Counts stay where they were counted: those of a function while it was not listed stay in `other`.
     """
 
     def __init__(self, listed: int = FUNCTIONS_LISTED) -> None:
@@ -78,12 +78,12 @@ class FunctionTallies:
         self.clear()
 
     def clear(self) -> None:
-        self.tallies: Dict[str, _Tally] = {}
-        self.other = _Tally()
-        self._seen: Dict[int, _Seen] = {}
+        self.totals: Dict[str, _Totals] = {}
+        self.other = _Totals()
+        self._seen: Dict[int, _LastSeen] = {}
 
     def count(self, generation: int, functions: Dict[int, FunctionRecord]) -> None:
-        """Take in what has been done since the last time."""
+        """Count the changes since the last call."""
         if generation != self._generation:
             self._generation = generation
             self.clear()
@@ -93,26 +93,26 @@ class FunctionTallies:
         for number, function in functions.items():
             seen = self._seen.get(number)
             if seen is None:
-                seen = self._seen[number] = _Seen()
+                seen = self._seen[number] = _LastSeen()
             if function.finished != seen.finished or function.durations is not seen.durations:
-                self._add(self.tallies.get(_label(function.name), self.other), function, seen)
+                self._add(self.totals.get(_label(function.name), self.other), function, seen)
 
     def _choose(self, functions: Iterable[FunctionRecord]) -> None:
-        """Whose counts are listed: those that were busy for longest."""
+        """Choose which functions are listed: those that were busy longest."""
         busy: Dict[str, int] = {}
         for function in functions:
             name = _label(function.name)
             busy[name] = busy.get(name, 0) + function.busy_microseconds
-        for name in sorted(busy.keys() - self.tallies.keys(), key=lambda name: (-busy[name], name)):
-            if len(self.tallies) >= self._listed:
-                least = min(self.tallies, key=lambda name: busy.get(name, 0))
+        for name in sorted(busy.keys() - self.totals.keys(), key=lambda name: (-busy[name], name)):
+            if len(self.totals) >= self._listed:
+                least = min(self.totals, key=lambda name: busy.get(name, 0))
                 if busy[name] <= EVICTION_RATIO * busy.get(least, 0):
                     break
-                del self.tallies[least]
-            self.tallies[name] = _Tally()
+                del self.totals[least]
+            self.totals[name] = _Totals()
 
-    def _add(self, tally: _Tally, function: FunctionRecord, seen: _Seen) -> None:
-        tally.add(
+    def _add(self, totals: _Totals, function: FunctionRecord, seen: _LastSeen) -> None:
+        totals.add(
             max(0, function.finished - seen.finished),
             max(0, function.failed - seen.failed),
             max(0, function.busy_microseconds - seen.busy_microseconds),
@@ -121,7 +121,7 @@ class FunctionTallies:
         for bucket, tasks in function.durations.items():
             more = tasks - before.get(bucket, 0)
             if more > 0:
-                tally.octaves[_octave(bucket)] += more
+                totals.octaves[_octave(bucket)] += more
         seen.finished, seen.failed, seen.busy_microseconds = (
             function.finished,
             function.failed,
@@ -129,14 +129,14 @@ class FunctionTallies:
         )
         seen.durations = function.durations
 
-    def items(self) -> List[Tuple[str, _Tally]]:
-        """By label; `other` comes when it has something."""
-        listed = sorted(self.tallies.items())
+    def items(self) -> List[Tuple[str, _Totals]]:
+        """The totals by label, with `other` if it is not empty."""
+        listed = sorted(self.totals.items())
         return [*listed, (OTHER, self.other)] if self.other.finished else listed
 
 
 def _octave(bucket: int) -> int:
-    """The place of a bucket of quarter octaves: bucket b ends at 2^((b + 1) / 4) microseconds."""
+    """The index of the octave for a bucket of quarter octaves: bucket b ends at 2^((b + 1) / 4) microseconds."""
     end = -(-(bucket + 1) // BUCKETS_AN_OCTAVE)
     return min(max(end, FIRST_OCTAVE), LAST_OCTAVE + 1) - FIRST_OCTAVE
 
@@ -151,23 +151,23 @@ class StateCollector(Collector):
 
     def __init__(self, state: UiState) -> None:
         self._state = state
-        self._functions = FunctionTallies()
+        self._functions = FunctionTotals()
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
         state, scheduler = self._state, self._state.cluster.scheduler
-        build = InfoMetricFamily("scaler_build", "Versions: of the user interface, and of the scheduler where known.")
+        build = InfoMetricFamily("scaler_build", "Versions of the user interface, and of the scheduler if known.")
         labels = {"version": __version__, "python": platform.python_version()}
         is_up = scheduler is not None and state.feed.is_connected()
         if scheduler is not None:
             labels["scheduler_version"] = scheduler.implementation.version
         build.add_metric((), labels)
         yield build
-        yield _gauge("scaler_up", "Whether the scheduler is heard.", int(is_up))
+        yield _gauge("scaler_up", "Whether the scheduler publishes its status.", int(is_up))
         yield _gauge(
-            "scaler_status_age_seconds", "Since when nothing was heard of the scheduler.", state.feed.age_seconds()
+            "scaler_status_age_seconds", "Time since the last status of the scheduler.", state.feed.age_seconds()
         )
         if is_up:
             yield from self._scheduler()
@@ -223,12 +223,12 @@ class StateCollector(Collector):
         yield _gauge("scaler_tasks_running", "Tasks that are at workers.", cluster.tasks.get("running", 0))
         yield CounterMetricFamily(
             "scaler_stale_results",
-            "Results of tasks that had run again elsewhere, or were cancelled, by then.",
+            "Results of tasks that already had an outcome.",
             value=cluster.tasks.get("stale", 0),
         )
         yield _gauge(
             "scaler_waiting_reasons",
-            "Reasons why tasks wait that cannot run; the text is in the user interface.",
+            "Reasons why tasks cannot run; the user interface shows their texts.",
             len(cluster.waiting_reasons),
         )
         yield _gauge("scaler_clients", "Clients that are connected.", len(cluster.clients))
@@ -239,7 +239,7 @@ class StateCollector(Collector):
         assert scheduler is not None
         yield _gauge("scaler_workers", "Workers that are connected.", len(workers))
         yield _gauge("scaler_slots", "Tasks that all workers can run at once.", scheduler.slots)
-        yield _gauge("scaler_slots_busy", "Of these, those that have a task.", sum(worker.busy for worker in workers))
+        yield _gauge("scaler_slots_busy", "Slots with a task.", sum(worker.busy for worker in workers))
         yield _gauge(
             "scaler_worker_cpu_ratio",
             "Processor time of all workers, as a share of one core.",
@@ -250,32 +250,32 @@ class StateCollector(Collector):
         )
         yield _gauge(
             "scaler_worker_tasks_queued",
-            "Of the tasks at workers, those that have no slot yet.",
+            "Tasks at workers without a slot yet.",
             sum(worker.waiting for worker in workers),
         )
         yield _gauge(
             "scaler_worker_latency_seconds",
-            "The longest that messages of the scheduler take to a worker now.",
+            "The highest current latency of messages from the scheduler to a worker.",
             max((worker.latency_microseconds for worker in workers), default=0) / 1e6,
         )
         yield _gauge(
             "scaler_workers_congested",
-            "Workers that do not read as fast as they are sent.",
+            "Workers that read more slowly than messages are sent to them.",
             sum(worker.is_congested for worker in workers),
         )
         yield _gauge("scaler_workers_leaving", "Workers that drain.", sum(worker.is_leaving for worker in workers))
 
     def _hosts(self) -> Iterator[Metric]:
-        """Those with the most slots."""
+        """Metrics of the hosts with the most slots."""
         families = [
             (key, factor, GaugeMetricFamily(f"scaler_host_{name}", text, labels=["host"]))
             for key, factor, name, text in (
                 ("workers", 1.0, "workers", "Workers of a host."),
-                ("slots", 1.0, "slots", "Tasks that these can run at once."),
-                ("busy", 1.0, "slots_busy", "Of these, those that have a task."),
+                ("slots", 1.0, "slots", "Tasks that its workers can run at once."),
+                ("busy", 1.0, "slots_busy", "Slots of its workers with a task."),
                 ("cpu", 0.01, "cpu_ratio", "Processor time of its workers, as a share of one core."),
                 ("rss", 1.0, "resident_memory_bytes", "Resident memory of its workers."),
-                ("free", 1.0, "free_memory_bytes", "Memory that it has left."),
+                ("free", 1.0, "free_memory_bytes", "Free memory of a host."),
             )
         ]
         for host in hosts(self._state, HOSTS_LISTED):
@@ -293,20 +293,20 @@ class StateCollector(Collector):
         durations = HistogramMetricFamily(
             "scaler_function_duration_seconds", "How long tasks of a function took.", labels=["function"]
         )
-        for name, tally in self._functions.items():
-            tasks.add_metric([name, "success"], tally.finished - tally.failed)
-            tasks.add_metric([name, "failed"], tally.failed)
-            durations.add_metric([name], _buckets(tally), tally.busy_microseconds / 1e6)
+        for name, totals in self._functions.items():
+            tasks.add_metric([name, "success"], totals.finished - totals.failed)
+            tasks.add_metric([name, "failed"], totals.failed)
+            durations.add_metric([name], _buckets(totals), totals.busy_microseconds / 1e6)
         yield tasks
         yield durations
 
 
-def _buckets(tally: _Tally) -> List[Tuple[str, float]]:
+def _buckets(totals: _Totals) -> List[Tuple[str, float]]:
     buckets: List[Tuple[str, float]] = []
     below = 0
-    for place, count in enumerate(tally.octaves):
+    for place, count in enumerate(totals.octaves):
         below += count
-        is_last = place == len(tally.octaves) - 1
+        is_last = place == len(totals.octaves) - 1
         buckets.append(("+Inf" if is_last else f"{2.0 ** (place + FIRST_OCTAVE) / 1e6!r}", below))
     return buckets
 
@@ -316,7 +316,7 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 class Metrics:
-    """What `/metrics` answers."""
+    """The response of `/metrics`."""
 
     def __init__(self, state: UiState) -> None:
         self._registry = CollectorRegistry()
@@ -327,5 +327,5 @@ class Metrics:
         return generate_latest(self._registry)
 
     def value(self, name: str, labels: Optional[Dict[str, str]] = None) -> Optional[float]:
-        """Of one series; None when there is none."""
+        """The value of one series; None if it does not exist."""
         return self._registry.get_sample_value(name, labels or {})

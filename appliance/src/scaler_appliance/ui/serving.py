@@ -1,8 +1,8 @@
-"""The HTTP server: a socket, uvicorn, and an orderly and quick end.
+"""The HTTP server: a socket, uvicorn, and a quick and orderly shutdown.
 
 Rules:
-- The socket listens before anything else begins: a port that is taken is reported before a link is.
-- A request to stop ends streams of events first, so that none is waited for; a browser that does not read gets one
+- The socket listens before anything else begins, so that a port in use is reported before a link is printed.
+- Shutdown first ends streams of events, so that it does not wait for them; a browser that does not read gets one
   second.
 """
 
@@ -40,14 +40,14 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        hint = "" if port == 0 else "; another --port may be free, and --port 0 takes any that is"
+        hint = "" if port == 0 else "; use another --port, or --port 0 for any free one"
         raise OSError(f"cannot listen at {host}:{port}: {error.strerror}{hint}") from error
     listener.setblocking(False)
     return listener
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us."""
+    """A uvicorn server that does not handle signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -55,12 +55,12 @@ class _Server(uvicorn.Server):
 
 
 class Serving:
-    """Serves until it is asked to stop.
+    """Serves until asked to stop.
 
     Parameters:
         application: an ASGI application.
         listener: of `listen`.
-        on_stop: called once when it is; it ends streams of events.
+        on_stop: called once then; it ends streams of events.
     """
 
     def __init__(self, application: Any, listener: socket.socket, on_stop: Callable[[], None]) -> None:
@@ -94,9 +94,9 @@ class Serving:
             loop.add_signal_handler(number, self.stop)
 
     async def run(self, work: Awaitable[None], exit_when_stdin_closes: bool = False) -> None:
-        """Serve, beside other work, until asked to stop: by a signal, by `stop`, or by the end of standard input.
+        """Serve, concurrently with other work, until stopped by a signal, by `stop`, or by the end of standard input.
 
-        Raises whatever the other work does.
+        Raises the exceptions of the other work.
         """
         loop = asyncio.get_running_loop()
         if exit_when_stdin_closes:

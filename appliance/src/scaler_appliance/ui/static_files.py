@@ -1,7 +1,7 @@
 """The page's own files, from the package, served by Starlette.
 
-Rule: browsers keep files and ask each time whether they changed. The entity tag of a file follows the version of this
-package as well as its time and size: files of reproducible builds all have the same time.
+Rule: browsers cache files and revalidate them each time. A file's entity tag depends on the version of this package as
+well as on its time and size, because files of reproducible builds all have the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from scaler_appliance import __version__
 
-_TYPES = {  # those that some systems do not know, or know by other names
+_TYPES = {  # types that some systems lack, or know by other names
     ".js": "text/javascript",
     ".md": "text/plain",
     ".svg": "image/svg+xml",
@@ -28,7 +28,7 @@ _TYPES = {  # those that some systems do not know, or know by other names
 
 
 def own_folder() -> str:
-    """Where the package has its files."""
+    """The folder of the package's files."""
     return str(resources.files("scaler_appliance.ui") / "static")
 
 
@@ -36,7 +36,7 @@ class PageFiles(StaticFiles):
     """All files below a folder.
 
     Parameters:
-        folder: which there need not be: a build may have no pages.
+        folder: may be missing, because a build may have no pages.
     """
 
     def __init__(self, folder: Union[str, os.PathLike[str]]) -> None:
@@ -44,13 +44,13 @@ class PageFiles(StaticFiles):
         self.is_there = os.path.isdir(folder)
 
     def lookup_path(self, path: str) -> Tuple[str, Optional[os.stat_result]]:
-        """Where a file is; older versions of Starlette fail at names that no file can have."""
+        """The path of a file; older versions of Starlette fail for names that no file can have."""
         return ("", None) if "\0" in path else super().lookup_path(path)
 
     def file_response(
         self, full_path: Any, stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """The file, or that it has not changed."""
+        """The file, or the response that it has not changed."""
         origin = f"{__version__} {stat_result.st_mtime} {stat_result.st_size}"
         tag = hashlib.sha256(origin.encode()).hexdigest()[:32]
         headers = {"Cache-Control": "no-cache", "ETag": f'"{tag}"'}

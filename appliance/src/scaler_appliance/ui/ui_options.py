@@ -1,7 +1,7 @@
-"""The options of `scaler_ui`: one table, from which its help, its section of a configuration file, its variables and
-its page of the documentation are made (see `scaler_protocol.programs.options`).
+"""The options of `scaler_ui`: one table that defines its help, its section of a configuration file, its environment
+variables and its documentation (see `scaler_protocol.programs.options`).
 
-Rule: a token is in a file or in the environment, and never an option: others may read command lines.
+Rule: a token is in a file or in the environment, never an option, because other users can read command lines.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class _Host(Kind):
 
 
 def given_token(token_file: Optional[str]) -> Optional[str]:
-    """The token that is in the file, or else in the environment; None when there is none.
+    """The token from the file, or else from the environment; None when there is none.
 
-    Raises OSError when the file cannot be read, and ValueError when what is there is no good token.
+    Raises OSError when the file cannot be read, and ValueError when the token is invalid.
     """
     if token_file is not None:
         with open(token_file, encoding="utf-8") as opened:
@@ -55,7 +55,7 @@ def given_token(token_file: Optional[str]) -> Optional[str]:
 def _checked(token: str, where: str) -> str:
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         raise ValueError(
-            f"{where}: a token has at least {SHORTEST_TOKEN} printable ASCII characters, such as those of"
+            f"{where}: a token must have at least {SHORTEST_TOKEN} printable ASCII characters, such as the output of"
             " `python3 -c 'import secrets; print(secrets.token_urlsafe())'`"
         )
     return token
@@ -75,7 +75,7 @@ UI = Program(
     name="scaler_ui",
     section="ui",
     description="Show a Scaler cluster in the browser, and its figures to Prometheus (at /metrics) and to scripts (at"
-    " /api/workers and the like). It listens to what the scheduler publishes, and may be started before it.",
+    " /api/workers and others). It subscribes to the scheduler, and may be started before it.",
     epilog="Without an address it shows the scheduler that you started last on this host. A scheduler logs its monitor"
     " address when it starts:  scaler_ui ipc:///tmp/127.0.0.1_2345_monitor",
     version=lambda: f"scaler_ui {__version__}, {platform.python_implementation()} {platform.python_version()}",
@@ -86,7 +86,7 @@ UI = Program(
             Address(),
             "where the scheduler publishes its status: ipc:///path or tcp://HOST:PORT",
             metavar="MONITOR_ADDRESS",
-            default_text="that of the scheduler that the environment names to clients, else of the file's [scheduler],"
+            default_text="that of the scheduler in SCALER_ADDRESS, else of the file's [scheduler],"
             " else of the newest scheduler of this user on this host",
             is_required=True,
             find=find_monitor,
@@ -94,14 +94,14 @@ UI = Program(
         Option(
             "--host",
             _Host(),
-            "which interface to listen at; 0.0.0.0: all. Others than loopback addresses need a token",
+            "the interface to listen at; 0.0.0.0: all. Addresses other than loopback require a token",
             default="127.0.0.1",
             group="the page",
         ),
         Option(
             "--port",
             Whole(0, maximum=LAST_PORT),
-            "0: any free one",
+            "the port to listen at; 0: any free one",
             default=8081,
             group="the page",
             metavar="PORT",
@@ -109,21 +109,21 @@ UI = Program(
         Option(
             "--token-file",
             ExistingFile(),
-            f"viewers must present the token in this file, or in the environment as {TOKEN_VARIABLE}",
-            default_text="made, and printed in a link, where one is needed",
+            f"a file with the token that viewers must present; the variable {TOKEN_VARIABLE} may contain it instead",
+            default_text="generated, and printed in a link, if one is required",
             group="the page",
         ),
         Option(
             "--allowed-host",
             Words(_Host(), is_repeated=True),
-            "a name by which browsers come through a proxy, where no token is needed; may be given several times",
+            "a host name that browsers use through a proxy, if no token is required; may be given several times",
             default=[],
             group="the page",
         ),
         Option(
             "--allow-actions",
             Switch(),
-            "let who looks drain and stop workers, if the scheduler is not protected",
+            "allow viewers to drain and stop workers, if the scheduler is not protected",
             default=False,
             group="the page",
         ),
@@ -138,9 +138,9 @@ UI = Program(
     ],
     earlier=[
         Earlier("--gui-address", becomes=("host", "port")),
-        Earlier("-bi --broadcast-interval-seconds", why="pages get changes as they come"),
+        Earlier("-bi --broadcast-interval-seconds", why="pages are updated as changes arrive"),
         Earlier("-tl --task-log-max-size", why="the page keeps what fits in its memory"),
-        Earlier("-sri --status-report-interval-seconds", why="the scheduler says how often it publishes"),
+        Earlier("-sri --status-report-interval-seconds", why="the scheduler decides how often it publishes"),
         *EARLIER_LOGGING,
         *EARLIER_SECURITY,
     ],

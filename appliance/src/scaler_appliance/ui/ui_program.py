@@ -1,7 +1,7 @@
 """The command line of `scaler_ui`.
 
-Rules: every option, as the table in `ui_options` has it, does what it says. Exit codes: 0 stopped as asked, 1 failed to
-start, 2 wrong command line or configuration. A token is in no log.
+Rules: every option of the table in `ui_options` does what its help says. Exit codes: 0 stopped on request, 1 failed to
+start, 2 wrong command line or configuration. A token is never logged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         what = " and ".join(missing)
-        print(f"scaler_ui: it needs {what}: pip install 'scaler-appliance[ui]'", file=sys.stderr)
+        print(f"scaler_ui: {what} not installed: pip install 'scaler-appliance[ui]'", file=sys.stderr)
         return 1
     try:
         token = given_token(options.token_file)
@@ -58,7 +58,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
-    # Only now, so that -h and errors of the command line are printed at once.
+    # Imported late, so that -h and errors of the command line are printed at once.
     from scaler_appliance.feed.status_feed import Feed
     from scaler_appliance.ui.application import make_application
     from scaler_appliance.ui.serving import Serving, listen
@@ -97,14 +97,14 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
 
 
 def _log_for_uvicorn() -> None:
-    """Its own lines go where ours go."""
+    """Send uvicorn's log to ours."""
     logging.getLogger("uvicorn").handlers = logger.handlers
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def _warn_about(token_file: Optional[str]) -> None:
     if token_file is not None and os.stat(token_file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        logger.warning("scaler_ui: others may read %s: chmod 600 %s", token_file, token_file)
+        logger.warning("scaler_ui: other users can read %s: chmod 600 %s", token_file, token_file)
 
 
 def _url(host: str, port: int) -> str:
@@ -113,7 +113,7 @@ def _url(host: str, port: int) -> str:
 
 
 def _write_link(path: str, link: str) -> None:
-    """It may hold the token. Whole at once: who waits for the file finds it complete."""
+    """Write the link, which may contain the token, atomically, so that a waiting program finds it complete."""
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe, say
         with open(path, "w", encoding="utf-8") as pipe:
             pipe.write(f"{link}\n")

@@ -1,8 +1,8 @@
-"""What is known right now, as every page, metric and probe reads it.
+"""The current state, which every page, metric and probe reads.
 
 Rules:
-- No socket in here; a test makes a state of plain figures.
-- Processor time is in percent of one core, here and in all that browsers get.
+- No socket here; a test can make a state of plain figures.
+- Processor time is in percent of one core, here and in all output for browsers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scaler_appliance.feed.task_history import TaskHistory
 from scaler_appliance.ui.pages.figure_history import FigureHistory
 
 SCHEMA = 1
-"""Of all JSON: one more when a key goes, or means something else."""
+"""The version of all JSON: increased when a key is removed or changes its meaning."""
 
 
 class Watched(Protocol):
-    """What `monitoring.feed.Feed` offers."""
+    """The used part of `feed.status_feed.Feed`."""
 
     address: str
     cluster: ClusterModel
@@ -34,10 +34,10 @@ class Watched(Protocol):
 
 
 class UiState:
-    """Everything that pages are made from.
+    """Everything that pages show.
 
     Parameters:
-        feed: what the scheduler says.
+        feed: the scheduler's status.
         actions_allowed: whether browsers may drain and stop workers.
         unix_time: the wall clock.
     """
@@ -65,7 +65,7 @@ class UiState:
         return self.feed.task_log
 
     def sample(self) -> None:
-        """Take the figures of this moment into the history."""
+        """Add the current figures to the history."""
         cluster, scheduler = self.cluster, self.cluster.scheduler
         if scheduler is None or not self.feed.is_connected():
             self.history.gap(self.unix_time())
@@ -94,7 +94,7 @@ class UiState:
         return rates.get("task.success", 0.0) + failed, failed
 
     def head(self) -> Dict[str, Any]:
-        """What every page shows."""
+        """The head, which every page shows."""
         cluster, scheduler = self.cluster, self.cluster.scheduler
         finished, failed = self.finished_and_failed_per_second()
         rates = {"finished": finished, "failed": failed, **cluster.rates}
@@ -149,7 +149,7 @@ class UiState:
 
 
 def resident_bytes(worker: WorkerRecord) -> int:
-    """Of the agent and its processors."""
+    """The sum over the agent and its processors."""
     return worker.resident_bytes + sum([processor.resident_bytes for processor in worker.processors])
 
 
@@ -159,7 +159,7 @@ def cpu_permille(worker: WorkerRecord) -> int:
 
 
 def hosts(state: UiState, limit: int) -> List[Dict[str, Any]]:
-    """Workers taken together by host, those with the most slots first."""
+    """Workers grouped by host, those with the most slots first."""
     by_host: Dict[str, Dict[str, Any]] = {}
     for worker in state.cluster.workers.values():
         host = by_host.get(worker.host)

@@ -1,8 +1,9 @@
-"""The status stream in the event loop: what arrives is taken in, sampled once a second, and sent to browsers.
+"""The status stream in the event loop: received, sampled once a second, and sent to browsers.
 
     socket ─readable─▶ feed.receive() ─▶ tick: sample, wake every stream of events
 
-Rule: a tick follows what the scheduler says, and comes without it too: that nothing is heard is news as well.
+Rule: a tick follows each publication, and also comes without one, because browsers must learn that the scheduler is
+silent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ logger = logging.getLogger("scaler")
 
 
 class ReadableFeed(Watched, Protocol):
-    """What of `monitoring.feed.Feed` concerns its socket."""
+    """The part of `feed.status_feed.Feed` for its socket."""
 
     def fileno(self) -> int: ...
 
@@ -29,11 +30,11 @@ class ReadableFeed(Watched, Protocol):
 
 
 class Watch:
-    """Keeps a state up to date, and wakes who waits for news.
+    """Keeps a state up to date, and wakes waiting streams of events.
 
     Attributes:
-        is_closing: streams of events are to end.
-        turned_at: when the loop last came round, on the monotonic clock.
+        is_closing: whether streams of events must end.
+        turned_at: when the loop last ran, on the monotonic clock.
     """
 
     def __init__(self, feed: ReadableFeed, state: UiState) -> None:
@@ -52,7 +53,7 @@ class Watch:
         loop.add_reader(descriptor, self._receive)
         try:
             while True:
-                self._receive()  # the descriptor tells of something once only
+                self._receive()  # the descriptor is edge-triggered
                 self.tick()
                 await asyncio.sleep(SHORTEST_TICK_SECONDS)
                 self._has_news.clear()
@@ -73,7 +74,7 @@ class Watch:
         return len(self._subscribers)
 
     def tick(self) -> None:
-        """Take a sample, and wake who waits."""
+        """Take a sample, and wake waiting streams."""
         self.turned_at = time.monotonic()
         self._state.sample()
         self._wake()
@@ -88,7 +89,7 @@ class Watch:
             event.set()
 
     def subscribe(self) -> asyncio.Event:
-        """An event that each tick sets, and the end of this program; the waiter clears it."""
+        """An event that each tick sets, and the end of this program sets; the waiter clears it."""
         event = asyncio.Event()
         self._subscribers.add(event)
         return event

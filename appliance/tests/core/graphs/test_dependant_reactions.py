@@ -356,7 +356,7 @@ def test_a_missing_object_is_told_before_anything_is_waited_for(harness: Harness
     ],
     ids=["too few", "too many counts", "uncounted", "itself", "a later one", "one twice"],
 )
-def test_predecessors_that_make_no_sense_cost_the_session(harness: Harness, client: Client, columns: Any) -> None:
+def test_invalid_predecessors_end_the_session(harness: Harness, client: Client, columns: Any) -> None:
     client.submit([0])
     client.send(*task([1], **columns))
     client.take_refusal(m.RefusalReason.MALFORMED)

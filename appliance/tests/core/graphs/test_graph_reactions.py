@@ -258,7 +258,7 @@ def test_cancelling_a_node_cancels_what_depends_on_it(harness: Harness, client: 
     tasks = taken(worker)
     client.cancel(3)
     assert client.take_confirms() == {3: Cancelled.CANCELLED, 4: Cancelled.CANCELLED}
-    assert list(worker.take(m.TaskCancel).ids) == [tasks[b"1"]], "nobody needs it any more"
+    assert list(worker.take(m.TaskCancel).ids) == [tasks[b"1"]], "it is no longer needed"
     worker.confirm(tasks[b"1"], Cancelled.CANCELLED)
     worker.finish([tasks[b"2"]])
     run(worker)

@@ -17,7 +17,7 @@ def ask(client: Client, task_id: int) -> str:
 
 
 def wait(harness: Harness, seconds: int) -> None:
-    """Seconds pass, in which everybody gives signs of life."""
+    """Let seconds pass, during which all peers send heartbeats."""
     for _ in range(seconds):
         for peer in list(harness.peers.values()):
             harness.core.on_message(harness.now, peer.name, m.HeartbeatEcho())
@@ -115,7 +115,7 @@ def test_a_task_at_a_worker(harness: Harness) -> None:
     assert ask(client, 0) == "the task is at worker 2 (here, process 7): it runs, or is next in line there"
     client.submit([1, 2])
     assert ask(client, 2) == (
-        "the task is at worker 2 (here, process 7), one of 3 on 2 slots: it runs or stands in line"
+        "the task is at worker 2 (here, process 7), one of 3 on 2 slots: it runs or waits in line"
     )
     client.cancel(2)
     assert ask(client, 2) == "the task is being cancelled: worker 2 (here, process 7) has not answered yet"
@@ -140,7 +140,7 @@ def test_a_client_that_does_not_take_its_results(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     client.congest()
     client.submit([0])
-    assert ask(client, 0) == "the task waits because its client does not take the results that are ready for it"
+    assert ask(client, 0) == "the task waits because its client does not read the results that are ready for it"
     wait(harness, 10)
     assert len(take_warnings(client)) == 1
     assert not worker.inbox
@@ -152,7 +152,7 @@ def test_a_worker_that_is_connected_and_takes_nothing(harness: Harness) -> None:
     client.submit([0])
     wait(harness, 10)
     (warning,) = take_warnings(client)
-    assert "it is leaving, or reads no messages" in warning
+    assert "it is leaving, or does not read messages" in warning
 
 
 def test_a_suspect_is_said_to_be_one(harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""What a client is told of the cluster."""
+"""Information about the cluster for clients."""
 
 from __future__ import annotations
 

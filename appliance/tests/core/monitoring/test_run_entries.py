@@ -135,7 +135,7 @@ def test_runs_that_follow_closely_are_one_entry(watched: Harness) -> None:
     assert sum(counts) == 100 and 5 <= len(counts) <= 6
 
 
-def test_while_nobody_watches_nothing_is_kept(harness: Harness) -> None:
+def test_without_subscribers_no_runs_are_kept(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     client.submit([1])
     worker.finish(worker.take_tasks())
@@ -154,7 +154,7 @@ def note(runs: RunEntries, worker: int, status: int = 0, processor: int = 0, now
         runs.omit(1)
 
 
-def test_under_load_some_workers_are_told_of_and_all_of_theirs() -> None:
+def test_under_load_some_workers_are_published_with_all_their_runs() -> None:
     runs = RunEntries()
     workers = ENTRIES_AT_MOST * 3
     for second in range(2):
@@ -167,7 +167,7 @@ def test_under_load_some_workers_are_told_of_and_all_of_theirs() -> None:
         assert told.omitted_runs == told.omitted_tasks
 
 
-def test_when_the_load_is_gone_all_workers_are_told_of_again() -> None:
+def test_when_the_load_is_gone_all_workers_are_published_again() -> None:
     runs = RunEntries()
     for worker in range(ENTRIES_AT_MOST * 3):
         note(runs, worker)
@@ -175,7 +175,7 @@ def test_when_the_load_is_gone_all_workers_are_told_of_again() -> None:
     assert [runs.take(0.0, b"", 0).one_worker_of for _ in range(4)] == [4, 2, 1, 1]
 
 
-def test_failures_are_told_of_all_workers_up_to_a_number() -> None:
+def test_failures_of_all_workers_are_published_up_to_a_number() -> None:
     runs = RunEntries()
     for worker in range(ENTRIES_AT_MOST * 3):
         note(runs, worker)
@@ -206,7 +206,7 @@ def test_one_worker_with_more_runs_than_can_be_told_is_told_in_larger_pieces() -
     assert set(busy.values()) == {rounds * 10_000}
 
 
-def test_more_processors_than_there_may_be_entries_are_all_told_of() -> None:
+def test_more_processors_than_there_may_be_entries_are_all_published() -> None:
     runs = RunEntries()
     for processor in range(ENTRIES_AT_MOST + 10):
         note(runs, 3, processor=processor)

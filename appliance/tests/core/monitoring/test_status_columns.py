@@ -1,4 +1,4 @@
-"""What monitors are told of the state: increments that come to what a snapshot says, and cost what changed."""
+"""The published state: increments add up to a snapshot, and their cost follows the changes."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def peers(harness: Harness) -> Tuple[Client, Worker]:
 
 def test_a_snapshot_tells_all_and_an_increment_what_changed(harness: Harness) -> None:
     client, worker = peers(harness)
-    bystander = harness.worker()
+    other_worker = harness.worker()
     monitor = Monitor(harness)
     client.submit([1, 2])
     status = monitor.look()
     assert not status.is_snapshot
     assert list(status.clients.sessions) == [client.session] and not status.new_clients
-    assert sorted(status.workers.sessions) == [worker.session, bystander.session]
+    assert sorted(status.workers.sessions) == [worker.session, other_worker.session]
     worker.finish(worker.take_all_tasks(), busy_microseconds=1000)
     status = monitor.look()
     assert list(status.workers.sessions) == [worker.session]
     assert monitor.model.tables["workers"][worker.session][1:6] == (0, 0, 1, 1, 0)
     assert monitor.tasks() == {"running": 1, "success": 1}
-    bystander.finish(bystander.take_all_tasks())
+    other_worker.finish(other_worker.take_all_tasks())
     monitor.look()
     assert monitor.tasks() == {"success": 2}
     assert not monitor.look().workers.sessions, "nothing happened"
@@ -93,7 +93,7 @@ def _function(client: Client, number: int, name: str) -> Tuple[m.ObjectInstructi
     return instruction, b"f"
 
 
-def test_functions_that_nobody_needs_are_told_of_up_to_a_number(harness: Harness) -> None:
+def test_a_limited_number_of_unused_functions_is_published(harness: Harness) -> None:
     client, worker = peers(harness)
     monitor = Monitor(harness)
     for number in range(MAXIMUM_IDLE_FUNCTIONS + 3):
@@ -113,7 +113,7 @@ def test_durations_are_counted_by_quarter_octaves(microseconds: float, bucket: i
     assert bucket_of(microseconds) == bucket
 
 
-def test_what_came_and_went_between_two_publications_is_told_of_once(harness: Harness) -> None:
+def test_what_came_and_went_between_two_publications_is_published_once(harness: Harness) -> None:
     monitor = Monitor(harness)
     client, worker = peers(harness)
     client.submit([1])
@@ -127,7 +127,7 @@ def test_what_came_and_went_between_two_publications_is_told_of_once(harness: Ha
     assert not monitor.look().clients_gone, "once"
 
 
-def test_while_nobody_watches_what_ended_leaves_no_trace(harness: Harness) -> None:
+def test_without_subscribers_ended_entries_are_not_kept(harness: Harness) -> None:
     monitor = Monitor(harness)
     harness.core.watch(False, False)
     for _ in range(3):
@@ -145,7 +145,7 @@ def test_while_nobody_watches_what_ended_leaves_no_trace(harness: Harness) -> No
     assert not monitor.model.tables["clients"]
 
 
-def test_heartbeats_tell_of_processors_and_what_they_run(harness: Harness) -> None:
+def test_heartbeats_report_processors_and_what_they_run(harness: Harness) -> None:
     client, worker = peers(harness)
     monitor = Monitor(harness)
     client.submit([7])
@@ -155,7 +155,7 @@ def test_heartbeats_tell_of_processors_and_what_they_run(harness: Harness) -> No
     monitor.look()
     first, second = monitor.model.tables["processors"][worker.session]
     assert first[1:3] == (1, 2) and first[6:] == (client.session, 7, 1, 5)
-    assert second[6:] == (0, 0, 0, 0), "an instance that nobody gave it is of no interest"
+    assert second[6:] == (0, 0, 0, 0), "an instance that it was never sent is ignored"
     worker.send(m.Heartbeat())
     monitor.look()
     assert worker.session not in monitor.model.tables["processors"]
@@ -234,7 +234,7 @@ def test_a_task_that_waits_for_others_has_a_processor_beside_the_one_in_its_slot
     assert processors(monitor, worker) == [(True, 1), (True, 0)]
 
 
-def test_a_worker_is_told_whether_anybody_watches(harness: Harness) -> None:
+def test_a_worker_learns_whether_there_are_monitors(harness: Harness) -> None:
     client, worker = peers(harness)
     for is_watched in (False, True, False):
         harness.core.watch(is_watched, is_watched)
@@ -247,7 +247,7 @@ def test_a_worker_is_told_whether_anybody_watches(harness: Harness) -> None:
     assert worker.take(m.HeartbeatEcho).is_watched
 
 
-def test_large_objects_are_told_of_one_by_one(harness: Harness) -> None:
+def test_large_objects_are_published_individually(harness: Harness) -> None:
     monitor = Monitor(harness)
     client = harness.client()
     client.create(1, b"small")
@@ -316,7 +316,7 @@ def test_names_are_told_in_part_if_they_are_long(harness: Harness) -> None:
     assert function.name == "n" * 256
 
 
-def test_of_very_many_workers_some_are_told_of_and_then_the_others(harness: Harness) -> None:
+def test_very_many_workers_are_published_in_turn(harness: Harness) -> None:
     workers = [harness.worker() for _ in range(5)]
     monitor = Monitor(harness)
     with pytest.MonkeyPatch.context() as patch:

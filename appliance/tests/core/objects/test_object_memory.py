@@ -209,7 +209,7 @@ def test_without_a_limit_everything_stays() -> None:
     harness.nothing_else_was_sent()
 
 
-def test_what_a_worker_made_leaves_as_well_and_nobody_is_told(harness: Harness) -> None:
+def test_objects_of_workers_are_spilled_without_notifications(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     client.submit([0])
     instances = worker.take_tasks()

@@ -259,7 +259,7 @@ def test_bytes_that_no_object_has_are_missing(harness: Harness, offset: int) -> 
     harness.nothing_else_was_sent()
 
 
-def test_an_object_lives_while_tasks_need_it_and_every_holder_is_told_of_its_end(harness: Harness) -> None:
+def test_an_object_lives_while_tasks_need_it_and_every_holder_is_notified_of_its_end(harness: Harness) -> None:
     client = harness.client()
     workers = [harness.worker(), harness.worker(), harness.worker()]
     function = client.create(1, b"code")
@@ -302,7 +302,7 @@ def test_a_large_result_becomes_its_clients_object(harness: Harness) -> None:
     harness.nothing_else_was_sent()
 
 
-def test_a_large_result_that_nobody_waits_for_is_removed(harness: Harness) -> None:
+def test_an_unwanted_large_result_is_removed(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     client.submit([0])
     instances = worker.take_tasks()

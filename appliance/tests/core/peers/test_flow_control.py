@@ -32,7 +32,7 @@ def test_the_welcome_says_what_a_client_may_have_in_flight() -> None:
     assert (limits.tasks_in_flight, limits.bytes_in_flight) == (7, 70)
 
 
-def test_a_client_is_told_of_releases_seldom_and_before_it_would_stop_for_want_of_them() -> None:
+def test_releases_are_reported_rarely_and_before_a_client_would_have_to_stop() -> None:
     harness = Harness(client_tasks_in_flight=80)
     client, worker = harness.client(), harness.worker(slots=100)
     client.submit(range(80))
@@ -234,13 +234,13 @@ def test_a_client_that_keeps_large_results_untaken_gets_no_more_made() -> None:
     assert len(worker.take_all_tasks()) == 1
 
 
-@pytest.mark.parametrize("hungry", [False, True])
-def test_a_worker_that_does_not_read_gets_nothing_until_it_does(harness: Harness, hungry: bool) -> None:
+@pytest.mark.parametrize("is_below_target", [False, True])
+def test_a_worker_that_does_not_read_gets_nothing_until_it_does(harness: Harness, is_below_target: bool) -> None:
     client, worker = harness.client(), harness.worker(slots=2)
     client.submit([0])
     worker.finish(worker.take_tasks(), busy_microseconds=10_000)
     client.take_results()
-    if hungry:
+    if is_below_target:
         client.submit([1, 2])
         worker.take_all_tasks()
     worker.congest()

@@ -70,7 +70,7 @@ def test_a_version_refusal_names_both_sides(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("message", [m.Heartbeat(), m.Task(), m.TaskResult(), m.ObjectInstruction()])
-def test_whoever_has_not_said_hello_is_told_to(harness: Harness, message: m.Member) -> None:
+def test_a_peer_without_a_hello_is_asked_for_one(harness: Harness, message: m.Member) -> None:
     peer = harness.unregistered_peer()
     peer.send(message)
     assert "Hello" in peer.take_refusal(Reason.NOT_GREETED)
@@ -126,7 +126,7 @@ def test_a_second_hello_starts_a_new_session_and_ends_the_old_ones_tasks(harness
     harness.nothing_else_was_sent()
 
 
-def test_bytes_that_are_no_message_cost_the_session_and_nobody_elses(harness: Harness) -> None:
+def test_malformed_bytes_end_only_their_senders_session(harness: Harness) -> None:
     client, other = harness.client(), harness.client()
     harness.core.on_peer_error(harness.now, client.name, PeerError(Reason.MALFORMED, "junk"))
     harness.tick()
@@ -206,7 +206,7 @@ def test_an_unprotected_scheduler_stops_when_all_have_left() -> None:
     harness.nothing_else_was_sent()
 
 
-def test_a_shutdown_without_workers_tells_every_client_before_it_stops_and_lets_nobody_in(harness: Harness) -> None:
+def test_a_shutdown_without_workers_notifies_all_clients_before_it_stops_and_accepts_no_peers(harness: Harness) -> None:
     clients, late = [harness.client(), harness.client()], harness.unregistered_peer()
     harness.core.shut_down(harness.now, "signal")
     late.send(hello(m.Role.CLIENT))

@@ -85,7 +85,7 @@ def test_a_worker_is_found_by_its_name_if_that_is_its_own(harness: Harness) -> N
     harness.nothing_else_was_sent()
 
 
-@pytest.mark.parametrize(("session", "name"), [(99, ""), (0, "nobody"), (0, "")])
+@pytest.mark.parametrize(("session", "name"), [(99, ""), (0, "unknown"), (0, "")])
 def test_a_worker_that_is_not_there_is_named(harness: Harness, session: int, name: str) -> None:
     client = harness.client()
     response = ask(client, session or 0, name)

@@ -77,8 +77,9 @@ def test_who_joins_when_nothing_waits_takes_from_the_queue_of_another(newcomers:
     assert seconds <= 1.1 * ideal_seconds(cluster.durations, [0.0] + [1.2] * newcomers)
 
 
-def test_work_is_moved_when_a_slot_is_free_and_not_only_now_and_then() -> None:
-    """Half of the tasks take longer than all before: whoever is done with the short ones gets some of the others'."""
+def test_work_is_moved_when_a_slot_becomes_free_and_not_only_periodically() -> None:
+    """Half of the tasks take longer than all before: workers that are done with short ones get some of the long
+    ones."""
     cluster = VirtualCluster([0.001] * 500 + [0.1, 0.001] * 20)
     cluster.join()
     cluster.join()
@@ -92,5 +93,5 @@ def test_the_end_of_many_short_tasks_is_not_worth_a_message() -> None:
     cluster.join()
     cluster.submit(range(5000))
     cluster.run()
-    assert cluster.harness.now < 1.0, "nobody has looked at everybody meanwhile"
+    assert cluster.harness.now < 1.0, "there was no periodic rebalancing of all workers"
     assert cluster.requests == 0

@@ -135,7 +135,7 @@ def test_capabilities_are_counted_and_come_back_with_the_result(harness: Harness
     harness.nothing_else_was_sent()
 
 
-def test_an_amount_next_to_nothing_limits_nobody_and_stops_nobody(harness: Harness) -> None:
+def test_a_tiny_amount_does_not_limit_tasks(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(slots=2, gpu=1)
     client.submit([0], options=options(gpu=5e-324))
     client.submit([1], options=options(gpu=1))
@@ -161,7 +161,7 @@ def test_a_worker_whose_capability_is_in_use_does_not_hide_one_that_has_it_free(
     harness.nothing_else_was_sent()
 
 
-def test_tasks_that_nobody_can_run_block_nobody_and_are_reported_once(harness: Harness) -> None:
+def test_tasks_that_no_worker_can_run_block_no_others_and_are_reported_once(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     client.submit(range(10), options=options(priority=5, quantum=2))
     client.submit([10])
@@ -216,7 +216,7 @@ def test_classes_that_are_empty_do_not_exist(harness: Harness) -> None:
 # Nested tasks ---------------------------------------------------------------------------------------------------
 
 
-def test_a_processor_that_waits_for_nested_tasks_lends_its_slot(harness: Harness) -> None:
+def test_a_processor_that_waits_for_nested_tasks_frees_its_slot(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(slots=2, queue_size=1)
     client.submit(range(2))
     parents = worker.take_all_tasks()
@@ -235,8 +235,8 @@ def test_a_processor_that_waits_for_nested_tasks_lends_its_slot(harness: Harness
     harness.nothing_else_was_sent()
 
 
-def test_a_nested_task_is_sent_although_its_worker_holds_enough_of_its_parents_like(harness: Harness) -> None:
-    """Else the lent slot would go to the next parent, the one lent by that to the next: a process for each."""
+def test_a_nested_task_is_sent_although_its_worker_holds_enough_siblings_of_its_parent(harness: Harness) -> None:
+    """Otherwise the freed slot would go to the next parent, and its slot to the next one: a process for each."""
     client, worker = harness.client(), harness.worker()
     measure(client, worker, 10_000_000)
     client.submit(range(1, 10))
@@ -254,7 +254,7 @@ def test_a_nested_task_is_sent_although_its_worker_holds_enough_of_its_parents_l
     harness.nothing_else_was_sent()
 
 
-def test_slots_that_were_lent_are_taken_back(harness: Harness) -> None:
+def test_freed_slots_are_used_again_by_their_tasks(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(queue_size=1)
     client.submit(range(3))
     (parent,) = worker.take_tasks()
@@ -270,7 +270,7 @@ def test_slots_that_were_lent_are_taken_back(harness: Harness) -> None:
     harness.nothing_else_was_sent()
 
 
-def test_a_worker_whose_lent_slots_were_taken_back_is_not_idle(harness: Harness) -> None:
+def test_a_worker_whose_blocked_tasks_resumed_is_not_idle(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     client.submit(range(2))
     worker.take_tasks()

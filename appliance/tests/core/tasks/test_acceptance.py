@@ -81,7 +81,7 @@ def _malformed() -> Dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", _malformed())
-def test_a_malformed_batch_costs_its_client_the_session_and_nobody_else(harness: Harness, name: str) -> None:
+def test_a_malformed_batch_ends_only_its_clients_session(harness: Harness, name: str) -> None:
     (message, payload), reason = _malformed()[name]
     client, other, worker = harness.client(), harness.client(), harness.worker()
     client.submit([0])

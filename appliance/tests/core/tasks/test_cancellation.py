@@ -160,7 +160,7 @@ def test_a_task_given_back_meanwhile_is_cancelled_by_it(harness: Harness) -> Non
     harness.nothing_else_was_sent()
 
 
-def test_a_worker_that_disowns_an_open_instance_breaks_the_protocol(harness: Harness) -> None:
+def test_a_worker_that_denies_having_an_open_instance_breaks_the_protocol(harness: Harness) -> None:
     client, worker, instances = running(harness)
     client.cancel(0)
     asked(worker)
@@ -170,7 +170,7 @@ def test_a_worker_that_disowns_an_open_instance_breaks_the_protocol(harness: Har
     harness.nothing_else_was_sent()
 
 
-def test_a_worker_may_drop_what_nobody_asked_it_to_drop_as_cancelled_only(harness: Harness) -> None:
+def test_a_worker_may_drop_a_task_without_a_request_only_as_cancelled(harness: Harness) -> None:
     """The answer to a forced cancel that came after an unforced one was answered: both are answered."""
     client, worker, instances = running(harness)
     worker.confirm(instances, Cancelled.RUNNING)

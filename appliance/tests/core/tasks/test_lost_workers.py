@@ -170,7 +170,7 @@ def test_tasks_given_back_go_first_in_their_order(harness: Harness) -> None:
     harness.nothing_else_was_sent()
 
 
-def test_tasks_given_back_beside_an_id_that_nobody_had_run_elsewhere(harness: Harness) -> None:
+def test_tasks_given_back_together_with_an_unknown_id_run_elsewhere(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(slots=2)
     client.submit(range(2))
     given = worker.take_all_tasks()[0]
@@ -209,7 +209,7 @@ def test_work_sent_ahead_is_asked_back_when_slots_are_free_elsewhere(harness: Ha
     harness.nothing_else_was_sent()
 
 
-def test_no_worker_is_asked_for_what_nobody_else_can_run(harness: Harness) -> None:
+def test_no_worker_is_asked_for_tasks_that_no_other_can_run(harness: Harness) -> None:
     client, gpu = harness.client(), harness.worker(gpu=0)
     client.submit([0, 1], options=options(gpu=0))
     gpu.take_tasks()

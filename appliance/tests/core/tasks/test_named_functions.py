@@ -58,7 +58,7 @@ def test_workers_that_list_nothing_take_anything(harness: Harness) -> None:
     harness.nothing_else_was_sent()
 
 
-def test_what_nobody_serves_waits_and_blocks_nobody_until_somebody_does(harness: Harness) -> None:
+def test_a_function_that_no_worker_serves_waits_without_blocking_others(harness: Harness) -> None:
     client, python = harness.client(), worker_that(harness, codecs=["cloudpickle"], functions=["python:*"])
     client.submit([0, 1], function_name="example.org/thumbnail", codec="json", options=options(priority=9))
     client.submit([2], function_name="python:math:sqrt", codec="cloudpickle")

@@ -58,7 +58,7 @@ def test_a_browser_gets_the_history_once_and_then_what_is_new() -> None:
     assert all(len(values) == 1 for values in body["series"].values())
 
 
-def test_a_browser_that_was_away_for_long_or_has_much_gets_all_anew() -> None:
+def test_a_browser_that_was_away_for_long_or_has_many_samples_gets_all_again() -> None:
     state, feed = told_state(steps=2)
     _, cursor = overview(state, query())
     told = []

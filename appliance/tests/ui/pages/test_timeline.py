@@ -164,7 +164,7 @@ def test_failures_that_no_processor_had_have_one_lane_together() -> None:
     assert [tasks for lane, tasks in zip(body["runs"]["lane"], body["runs"]["count"]) if not lane] == [3]
 
 
-def test_what_the_scheduler_did_not_tell_of_is_no_idle_time() -> None:
+def test_what_the_scheduler_omitted_is_not_idle_time() -> None:
     state, feed = told_state(workers=4, slots=1)
     _, runs = feed.scheduler.step()
     runs.one_worker_of = 4
@@ -178,7 +178,7 @@ def test_what_the_scheduler_did_not_tell_of_is_no_idle_time() -> None:
     assert end == round(feed.scheduler.now, 3) and 0 < end - start <= 2
 
 
-def test_only_lanes_in_view_are_told_of() -> None:
+def test_only_visible_lanes_are_sent() -> None:
     state, _ = told_state(workers=50)
 
     body, _ = stream(state, query(lanes_offset=10, lanes_limit=4))
@@ -228,7 +228,7 @@ def test_a_worker_that_leaves_keeps_its_lane_until_it_is_out_of_the_window() -> 
     assert gone not in {lane["worker"] for lane in body["lanes"]}
 
 
-def test_a_worker_that_comes_gets_a_lane_without_all_being_told_anew() -> None:
+def test_a_new_worker_gets_a_lane_without_a_reset() -> None:
     state, feed = told_state(workers=3)
     _, cursor = stream(state, query())
     new = feed.scheduler.add_worker()
@@ -253,7 +253,7 @@ def test_a_lane_with_a_past_that_comes_into_view_is_told_with_it() -> None:
     assert [lane["worker"] for lane in body["lanes"]] == [1001, 1002]
 
 
-def test_a_restart_of_the_scheduler_begins_anew() -> None:
+def test_a_restart_of_the_scheduler_resets_the_page() -> None:
     state, feed = told_state()
     _, cursor = stream(state, query(**FINE))
     feed.restart(PlayedScheduler(workers=2, seed=9, started=START + 100))

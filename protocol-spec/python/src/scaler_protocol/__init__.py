@@ -9,13 +9,13 @@ Rules of this package: pure Python, nothing beyond the standard library, no thre
 from the schema (`tools/generate.py`); the schema is the contract, this package is one reading.
 
     wire/       bytes and messages: the codec, the generated messages, ZMTP        no I/O
-    session/    what every peer does in a session, ids, fetching objects           no I/O
+    session/    sessions of peers, ids, fetching objects                           no I/O
     host/       addresses, sockets, shared memory, spilled files, discovery
     programs/   the option table, logging and start-up of command-line programs
     recording/  recordings of cores: the file, what writes it, repeating it
 
 Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`, `recording` imports none.
-An implementation of a peer needs the first two alone.
+An implementation of a peer needs only the first two.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from scaler_protocol.wire.errors import InvalidFieldError, MalformedMessageError
 __version__ = "1.0.0"
 
 MAXIMUM_HEADER_BYTES = 64 * 1024 * 1024
-"""Of a message's first frame: everybody waits while a scheduler decodes it. That of a graph of a million tasks with one
-predecessor each has 28 MB, and takes some 20 ms; the worst that fits takes two seconds."""
+"""The limit of a message's first frame, because all peers wait while a scheduler decodes it. That of a graph of a
+million tasks with one predecessor each has 28 MB and takes about 20 ms; the worst case takes two seconds."""
 
 __all__ = [
     "MAXIMUM_HEADER_BYTES",

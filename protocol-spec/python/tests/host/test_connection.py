@@ -119,7 +119,7 @@ def test_nothing_to_read_is_no_message(pair: Tuple[Connection, Connection]) -> N
 
 
 def test_the_local_socket_is_used_where_its_owner_listens() -> None:
-    address = parse_address("tcp://127.0.0.1:1")  # nobody else listens at this port
+    address = parse_address("tcp://127.0.0.1:1")  # no other program listens at this port
     name = local_socket_name(address)
     if name is None:
         pytest.skip("this system has no abstract namespace")

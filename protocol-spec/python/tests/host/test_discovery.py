@@ -64,7 +64,7 @@ def test_what_is_announced_is_found_until_it_is_closed(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_nobody_else_can_look_into_the_folder(folder: Path) -> None:
+def test_other_users_cannot_read_the_folder(folder: Path) -> None:
     before = os.umask(0)
     try:
         with Announcement(SCHEDULER, ADDRESS) as announcement:
@@ -111,7 +111,7 @@ def test_a_killed_program_is_not_found_and_its_file_is_removed(
     assert list(folder.iterdir()) == []
 
 
-def test_a_process_id_that_is_in_use_again_deceives_nobody(folder: Path) -> None:
+def test_an_entry_whose_process_id_is_reused_is_ignored(folder: Path) -> None:
     with Announcement(SCHEDULER, ADDRESS) as announcement:
         copy = folder / "scheduler-of-a-killed-process.json"
         copy.write_bytes(Path(announcement.path).read_bytes())  # with the id of this process, which is alive
@@ -190,9 +190,7 @@ def test_a_program_without_the_runtime_directory_is_found_by_one_that_has_it(
             assert find_scheduler().address == "tcp://127.0.0.1:1"
 
 
-def test_a_runtime_directory_that_is_somebody_elses_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_users_runtime_directory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SCALER_RUN_DIRECTORY")
     (tmp_path / "runtime").mkdir(mode=0o777)
     (tmp_path / "runtime").chmod(0o777)

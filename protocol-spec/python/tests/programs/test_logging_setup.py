@@ -75,7 +75,7 @@ def test_another_format_or_level_is_refused() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_lines_that_cannot_be_written_are_told_once_and_nobody_minds(capfd: pytest.CaptureFixture[str]) -> None:
+def test_lines_that_cannot_be_written_are_reported_once_without_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     logger = setup_logging(["/dev/full"], "INFO")
     logger.info("one")
     logger.info("two")

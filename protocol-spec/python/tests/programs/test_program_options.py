@@ -113,7 +113,7 @@ def test_values_of_one_reading_are_not_those_of_the_next() -> None:
     assert read()[0].tags == ["a"]
 
 
-def test_a_value_can_be_found_when_nobody_gives_one(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_can_be_found_if_none_is_given(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def find(sections: Mapping[str, Any]) -> Optional[Tuple[str, str]]:
         if "scheduler" not in sections:
             raise ConfigurationError("there is none")

@@ -1,4 +1,4 @@
-"""Unknown options and variables: what somebody may have meant."""
+"""Unknown options and variables: suggestions."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Peer:
         self.now = end
 
     def started(self) -> Peer:
-        """It has looked for a scheduler once, in vain."""
+        """Its first attempt to connect failed."""
         self.session.start(self.now)
         self.session.on_connect_failed(self.now, "connection refused")
         self.take()
@@ -217,7 +217,7 @@ def test_messages_are_the_owners_within_a_session_only() -> None:
 
 
 @pytest.mark.parametrize("session", [0, 1 << 24])
-def test_whoever_grants_an_impossible_session_is_not_a_scheduler(session: int) -> None:
+def test_a_peer_that_grants_an_impossible_session_is_not_a_scheduler(session: int) -> None:
     peer = Peer().greeting()
     peer.hear(m.Welcome(session=session))
     ended = only(Ended, peer.take())

@@ -173,7 +173,7 @@ def test_a_column_of_bytes_takes_only_bytes(values: Any) -> None:
 
 
 def test_a_message_too_long_for_the_format_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_SEGMENT_WORDS_LIMIT", 100)  # in truth it takes 4 GiB
+    monkeypatch.setattr(wire, "_SEGMENT_WORDS_LIMIT", 100)  # the real limit is 4 GiB
     with pytest.raises(InvalidFieldError, match=r"TaskCancel.* cannot be sent: .* bytes does not fit"):
         encode(m.TaskCancel(ids=range(100)))
 

@@ -5,12 +5,12 @@
     a module    ─┘
 
 Rules:
-- The digest is that of names and contents alone: the same code has the same digest wherever and whenever it is packed.
-- What is no source is left out: compiled files, hidden files and folders, virtual environments, caches. All other files
-  come along, also data.
-- Code that cannot run elsewhere as it is, or that nobody can mean to send, is refused, and it is said why.
-- A file is read again when its size, its time of change or its identity is another, and for a moment after each change:
-  clocks of file systems tick slowly.
+- The digest covers names and contents only: the same code has the same digest wherever and whenever it is packed.
+- Compiled files, hidden files and folders, virtual environments and caches are left out. All other files are packed,
+  including data.
+- Code that cannot run on other machines, or that was probably not meant to be sent, is refused with the reason.
+- A file is read again when its size, modification time or identity differs, and for a moment after each change, because
+  the clocks of file systems are coarse.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MAXIMUM_FILES = 10_000
 MAXIMUM_BYTES = MAXIMUM_ARCHIVE_BYTES
 
 ATTEMPTS = 3
-"""How often files are read that are being replaced meanwhile."""
+"""How often to read files that are being replaced at the same time."""
 
 SETTLED_SECONDS = 0.1
-"""A file that changed so short a time before it was read may have changed again without showing it."""
+"""A file that changed less than this before it was read may change again with the same modification time."""
 
 Uploadable = Union[str, "os.PathLike[str]", types.ModuleType]
 
@@ -103,7 +103,7 @@ class CodeSource:
         """Pack the files again if one may have changed; returns whether one has.
 
         Parameters:
-            is_thorough: read them all, whatever the file system says.
+            is_thorough: read all files, even if the file system reports no change.
 
         Raises ModuleUploadError when they are gone, or cannot be shipped any more.
         """
@@ -115,14 +115,14 @@ class CodeSource:
             try:
                 self.archive = self._pack(listing)
                 break
-            except ModuleUploadError:  # a file has gone that was there a moment ago: it is being replaced
+            except ModuleUploadError:  # a file that was there a moment ago is gone: it is being replaced
                 if attempt == ATTEMPTS - 1:
                     raise
         return self.archive.digest != before.digest
 
     def _is_settled(self) -> bool:
         newest = max((file.stamp[0] for file in self._listing), default=0)
-        # A file system whose clock is ahead shall not have us read its files for ever.
+        # A file system whose clock is ahead must not make us read its files again and again.
         return abs(self._read_at - newest / 1e9) > SETTLED_SECONDS
 
     def _list(self) -> List[_File]:

@@ -1,7 +1,7 @@
 """Client: the interface that users program against.
 
 Rules: this module and `submission` turn calls into payloads and futures; what is in flight lives in `shell` and `core`.
-Bad arguments fail here, at once, with a named error; nothing that cannot be sent ever reaches the scheduler.
+Invalid arguments fail here, at once, with a named error; what cannot be sent never reaches the scheduler.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from scaler_protocol.host.addresses import AddressError, parse_address
 from scaler_protocol.host.discovery import DiscoveryError, address_given_or_found, link_to
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
-MINIMUM_INTERVAL_SECONDS = 0.001  # as it travels, in milliseconds
-MAXIMUM_SECONDS = 1e6  # of what is waited for, far from what the system can count
+MINIMUM_INTERVAL_SECONDS = 0.001  # the protocol counts in milliseconds
+MAXIMUM_SECONDS = 1e6  # for waits: far below what the system can represent
 LEAVE_TIMEOUT_SECONDS = 1.0
 
 _shared_shells: Dict[Tuple[Any, ...], ClientShell] = {}
@@ -64,7 +64,7 @@ class Client(Submitter):
         connect_timeout_seconds: how long to wait for a scheduler at the address.
         stream_output: what tasks print comes here: True prints it, a function is called with each `TaskOutput`, in a
             thread of the client.
-        modules: Python code that the workers shall import as it is here, as names of modules and packages, paths, or
+        modules: Python code that workers import as it is here, given as names of modules and packages, paths, or
             modules; see `upload`.
 
     Durations are a number of seconds or a text such as "30s", "250ms" or "5min".
@@ -202,12 +202,12 @@ class Client(Submitter):
         """Ship Python code to the workers, once to each, for what is submitted through this client from now on.
 
         Tasks import it instead of what their worker has installed under the same names. What was uploaded before stays,
-        and is shipped anew if it has changed; `upload()` does that alone.
+        and is shipped again if it has changed; `upload()` without arguments does only that.
 
         Parameters:
             modules: names of modules or packages, as `import` finds them here; paths of Python files, of packages, or
-                of folders that contain such; or imported modules. All files of a package come along, but for compiled
-                and hidden ones, caches and virtual environments.
+            of folders that contain them; or imported modules. All files of a package are shipped, except compiled and
+            hidden ones, caches and virtual environments.
 
         Raises:
             ModuleUploadError: there is no such code; or it cannot be shipped, because a part of it is compiled for
@@ -218,11 +218,12 @@ class Client(Submitter):
         self._shell.code.upload(modules)
 
     def restart_processors(self) -> None:
-        """Let what is submitted through this client from now on run in processors that have run nothing before.
+        """Run what is submitted through this client from now on in processors that have not run any task before.
 
-        That is for what no reload reaches: an extension module that was built anew, a package that was upgraded, or
-        what earlier tasks have left in memory. What runs is not disturbed, and neither are other clients. Processors
-        that are not needed any more end when they are idle. What a worker's `--preload` imported stays as it is.
+        Use it for changes that reloading cannot reach: an extension module that was rebuilt, a package that was
+        upgraded, or state that earlier tasks left in memory. Running tasks and other clients are not disturbed.
+        Processors that are no longer needed exit when they are idle. What a worker's `--preload` imported stays as it
+        is.
 
         Raises DisconnectedError when this client is disconnected.
         """
@@ -253,12 +254,12 @@ class Client(Submitter):
         self.disconnect()
 
     def shutdown_worker(self, worker: Union[int, str], drain: bool = True) -> None:
-        """Let one worker leave the cluster, unless the scheduler is protected.
+        """Make one worker leave the cluster, unless the scheduler is protected.
 
         Parameters:
             worker: its session number, or its name if no other has the same.
-            drain: the worker finishes the tasks that it runs, and returns those that it has not begun; otherwise it
-                stops at once, and what it runs is run again elsewhere. Either way it is not restarted.
+            drain: the worker finishes its running tasks and gives back those that have not started; otherwise it stops
+            at once, and its running tasks run again elsewhere. Either way it is not restarted.
 
         Returns when the worker has been asked, not when it has left.
 
@@ -287,7 +288,7 @@ class Client(Submitter):
         if cancelled:
             warn_of_cancelled(cancelled)
 
-    # Travelling into tasks ------------------------------------------------------------------------------------------
+    # Being passed to tasks ------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> Dict[str, Any]:
         return {
@@ -301,7 +302,7 @@ class Client(Submitter):
         }
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        """A client that arrives in a process shares one connection with all its like that arrived there before."""
+        """All copies of a client that arrive in one process share one connection."""
         state = dict(state)
         code_roots = state.pop("code_roots", [])
         if nesting.code is not None:
@@ -326,7 +327,7 @@ class Client(Submitter):
             ("scheduler", self._address),
             ("implementation", f"{shell.welcome.implementation.name} {shell.welcome.implementation.version}"),
             ("state", self._state()),
-            ("slots", shell.slots or ""),  # none has been heard of yet
+            ("slots", shell.slots or ""),  # empty until the first heartbeat
             ("user interface", Link(link_to(shell.welcome.monitor_address) if is_local else "")),
         ]
         return card("Client", rows)
@@ -348,9 +349,7 @@ def _waiting(timeout_seconds: Duration) -> float:
 def _checked_serializer(serializer: Optional[Serializer]) -> Optional[Serializer]:
     for name in ("serialize", "deserialize") if serializer is not None else ():
         if not callable(getattr(serializer, name, None)):
-            raise ArgumentTypeError(
-                f"serializer must have a method {name}(), which {type(serializer).__name__} has not"
-            )
+            raise ArgumentTypeError(f"serializer must have a method {name}(), but {type(serializer).__name__} does not")
     return serializer
 
 

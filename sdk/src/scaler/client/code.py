@@ -6,11 +6,11 @@
               another stamp ─▶ functions are serialised again ─▶ note_for(function) ─▶ sent, if that makes a difference
 
 Rules:
-- What is paid at each submit is `stamp`: a look at an empty queue and a comparison, and with `modules` a look at the
-  clock. Files are looked at as often as costs a tenth of the time at most.
+- Each submit pays for `stamp`: a check of an empty queue and a comparison, and with `modules` one read of the clock.
+  Files are checked only as often as costs at most a tenth of the time.
 - An archive is an object of this client. It is sent when the first function needs it, and deleted when no function that
-  names it and no unfinished task of such a function is left here.
-- Inside a task the code that the task runs with is the client's own: its functions run with the same.
+  names it, and no unfinished task of such a function, is left here.
+- Inside a task, a client uses the code that the task runs with: functions that it submits run with the same code.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from scaler.values.code_notes import MAXIMUM_NUMBER, CodeNote, Parts, add_note
 from scaler.values.source_versions import versions
 
 LOOKING_SHARE = 0.1
-"""What looking for changed files may cost, as a share of the time in between."""
+"""The share of the time that looking for changed files may take."""
 
 _pickled_by_value: AbstractSet[str] = getattr(cloudpickle.cloudpickle, "_PICKLE_BY_VALUE_MODULES", frozenset())
 """The names that `cloudpickle.register_pickle_by_value` was called with, as long as they are registered."""
 
 
 class SentArchive:
-    """An archive in the cluster, for as long as something here refers to this."""
+    """An archive in the cluster, which lives as long as this object is referenced."""
 
     __slots__ = ("digest", "object_id", "_unneeded")
 
@@ -85,7 +85,7 @@ class ClientCode:
         self._pending = versions.pending
         self._digests = self._digests_now()
         self._excluded = self._top_names()  # modules that travel in archives
-        self.on_changed: Callable[[], None] = lambda: None  # no function that was serialised before is right any more
+        self.on_changed: Callable[[], None] = lambda: None  # called when all functions have to be serialised again
         versions.start()
         self._module_number = versions.number
 
@@ -103,7 +103,7 @@ class ClientCode:
         self._lock = threading.RLock()
 
     def stamp(self) -> int:
-        """Another number than before when a function may have to be serialised again because of its code.
+        """A number that changes when a function may have to be serialised again because of its code.
 
         Raises ModuleUploadError when code that this client ships is gone.
         """
@@ -135,7 +135,7 @@ class ClientCode:
         return [source.archive.digest for source in self._sources]
 
     def _changed(self) -> None:
-        """The archives are others."""
+        """The set of archives has changed."""
         self._number += 1
         self._digests = self._digests_now()
         self._inherited = None
@@ -147,7 +147,7 @@ class ClientCode:
         return frozenset(name for source in self._sources for name in source.archive.top_names)
 
     def upload(self, uploads: Sequence[Uploadable]) -> None:
-        """Ship more code, and what has changed of the code that is shipped already.
+        """Ship more code, and the changed parts of the code that is already shipped.
 
         Raises ModuleUploadError when there is no such code, or it cannot be shipped.
         """
@@ -161,7 +161,7 @@ class ClientCode:
             self._look(is_thorough=True)
 
     def renew(self) -> None:
-        """From now on functions run in processors that have run nothing before."""
+        """From now on functions run in processors that have not run any task before."""
         with self._lock:
             self._generation = os.urandom(8).hex()
             self._number += 1
@@ -170,7 +170,8 @@ class ClientCode:
     # Notes ----------------------------------------------------------------------------------------------------------
 
     def note(self, parts: Parts) -> Tuple[SentArchive, ...]:
-        """Append to a serialised function what code it needs; returns the archives, which it has to keep.
+        """Append a note to a serialised function about the code it needs; returns the archives, which the function must
+        keep.
 
         Raises what sending an archive raises.
         """
@@ -202,13 +203,13 @@ class ClientCode:
         return sent
 
     def keep(self, object_id: int, archives: Tuple[SentArchive, ...]) -> None:
-        """A function was sent: as long as its object is needed here, so are the archives."""
+        """A function was sent: its archives are needed as long as its object is."""
         kept = self._find(object_id)
         if kept is not None:
             kept.needs = archives
 
     def delete_unneeded(self) -> None:
-        """Let the scheduler forget archives that no function needs any more."""
+        """Delete archives that no function needs any more."""
         while self._unneeded:
             self._delete(self._unneeded.popleft())
 

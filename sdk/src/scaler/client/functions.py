@@ -1,15 +1,14 @@
-"""Which functions the scheduler has already: each is serialised and sent again only when it has changed.
+"""The functions that the scheduler already has: each is serialised and sent again only when it has changed.
 
 Rules:
 - A function is known by identity while it lives and what it captures stays the same (`scaler.values.captures`), and
   by the digest of its serialised form: two equal lambdas are one object.
-- It dies with its last use: when the function object here is gone, the scheduler is told, and keeps it only until the
-  tasks that need it are done. Of functions that have changed, the small ones used most recently are kept, since many
-  change back and forth.
+- When the function object here is gone, its copy at the scheduler is deleted, once the tasks that need it are done. Of
+  functions that have changed, the small ones used most recently are kept, because many change back and forth.
 - It is serialised again when the code changes that it needs to be imported (`scaler.client.code`).
-- A callable that allows no weak reference is known by digest only; of those the most recently used are kept.
-- A record may be deleted at any moment by another thread, which submits the same function with other captures. Whoever
-  submits with one looks at `is_deleted` afterwards, and asks the shell whether the task was taken.
+- A callable without support for weak references is known by digest only; the most recently used ones are kept.
+- A record may be deleted at any moment by another thread, which submits the same function with other captures. So a
+  thread that submits with a record checks `is_deleted` afterwards, and asks the shell whether the task was accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from scaler.values.source_versions import versions
 
 logger = logging.getLogger("scaler")
 
-# What `find` asks at every submission is at hand here.
+# Looked up once, because `find` runs at every submission.
 _modules: Dict[str, Any] = sys.modules
 _looked_for = versions.pending
 
@@ -67,13 +66,13 @@ class FunctionRecord:
         self.takes_profiling = takes_profiling  # has a parameter named `profiling`
         self.fewest, self.most = ANY_ARITY  # positional arguments that it takes
         self.is_small = is_small
-        self.is_deleted = False  # the scheduler has been told, or is about to be, that it is not used any more
+        self.is_deleted = False  # its deletion was sent to the scheduler, or is about to be
         self.code_stamp = 0  # when it was serialised last
         self.uses = 0  # live function objects here, plus one while it is among the recent
 
 
 class _SlowCaptures:
-    """Captures that take long to compare: says so once, when a function has been submitted often."""
+    """Captures that take long to compare: logs a warning once, after a function has been submitted often."""
 
     def __init__(self, captures: Captures, name: str, seconds: float) -> None:
         self._captures = captures
@@ -96,11 +95,11 @@ class _SlowCaptures:
 class _Known(NamedTuple):
     reference: weakref.ref[Any]  # of the function, or of the object whose method it is
     record: FunctionRecord
-    captures: Union[Captures, _SlowCaptures, None]  # None: it has to be serialised to know what it is now
+    captures: Union[Captures, _SlowCaptures, None]  # None: only serialising it shows whether it has changed
 
 
 _Key = Union[int, Tuple[int, int]]
-"""The identity of a function; of a method, which is made anew at each access, those of its object and function."""
+"""The identity of a function; for a method, which is a new object at each access, those of its object and function."""
 
 
 _ModuleFunction = Tuple[FunctionRecord, str, Dict[str, Any], str, types.ModuleType, int]
@@ -115,7 +114,7 @@ class FunctionRegistry:
     Parameters:
         serializer: the user's, or None.
         send: called with the parts of a new function; returns its object id.
-        delete: called with the object id of a function that is not used any more.
+        delete: called with the object id of a function that is no longer used.
         code: what functions need to be imported; None: what every client's do.
     """
 
@@ -201,8 +200,8 @@ class FunctionRegistry:
             return record
 
     def _trusted(self, captures: Captures, function: Callable[..., Any]) -> Union[Captures, _SlowCaptures, None]:
-        """Captures that tell of all that serialising has read: not of what a user's Serializer reads, and not when
-        another thread has changed something meanwhile."""
+        """Captures that cover everything that serialising has read; None with a user's Serializer, or if another thread
+        has made a change in the meantime."""
         if self._serializer is not None and not isinstance(captures, Reference):
             return None
         begin = time.perf_counter()
@@ -228,7 +227,7 @@ class FunctionRegistry:
             self._hold_recent(record)
             return
         before = self._known.get(key)
-        record.uses += 1  # first: when Ctrl-C comes in between, it is kept for too long, and not for too short
+        record.uses += 1  # first, so that Ctrl-C in between keeps the function too long rather than too short
         self._known[key] = _Known(reference, record, captures)
         named = self._module_function(record, captures)
         if named is not None:
@@ -243,7 +242,7 @@ class FunctionRegistry:
     def _module_function(
         self, record: FunctionRecord, captures: Union[Captures, _SlowCaptures, None]
     ) -> Optional[_ModuleFunction]:
-        """What tells at the least cost that a function of a module is what it was; None for any other."""
+        """The cheapest way to check that a function of a module is unchanged; None for any other function."""
         if not isinstance(captures, Reference) or "." in captures.name or self._code.ships_code:
             return None
         module = _modules.get(captures.module)
@@ -273,7 +272,7 @@ class FunctionRegistry:
             self._release(record)
 
     def forget_all(self) -> None:
-        """Know no function any more: all are to be serialised again, with other code."""
+        """Forget all functions: they have to be serialised again, with different code."""
         with regained(self._lock):
             known = [*(each.record for each in self._known.values()), *self._recent.values()]
             self._in_modules.clear()
@@ -283,8 +282,8 @@ class FunctionRegistry:
                 self._release(record)
 
     def forget_dead(self) -> None:
-        """Tell the scheduler of functions that do not exist here any more. Called by the I/O thread, which must not
-        wait, and which Ctrl-C does not reach; whoever has the lock looks for itself."""
+        """Delete functions at the scheduler that no longer exist here. Called by the I/O thread, which must not wait
+        and which Ctrl-C does not interrupt; a thread that holds the lock does it by itself."""
         if self._dead and self._lock.acquire(blocking=False):
             try:
                 self._forget_dead()
@@ -292,7 +291,7 @@ class FunctionRegistry:
                 self._lock.release()
 
     def _forget_dead(self) -> None:
-        """The lock is held."""
+        """The caller holds the lock."""
         while self._dead:
             key, reference = self._dead.popleft()
             known = self._known.get(key)
@@ -311,7 +310,7 @@ class FunctionRegistry:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """How errors and monitors call a function. Never fails, whatever the function makes of its attributes."""
+    """The name of a function in errors and monitors. Never fails, whatever the function's attributes do."""
     try:
         function = getattr(function, "function", function)  # of a chunk of `map`
         name = getattr(function, "__qualname__", None)
@@ -323,6 +322,6 @@ def function_name(function: Callable[..., Any]) -> str:
 def _takes_profiling(function: Callable[..., Any]) -> bool:
     try:
         parameters: List[inspect.Parameter] = list(inspect.signature(function).parameters.values())
-    except Exception:  # no signature, or one of the user's making
+    except Exception:  # no signature, or a custom one that fails
         return True  # cannot be known: the keyword is the function's
     return any(p.name == "profiling" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)

@@ -1,8 +1,8 @@
 """ScalerFuture: a `concurrent.futures.Future` that costs little when there are 100 000 of them.
 
 Rules:
-- A result is kept as bytes until somebody asks for it, and is loaded in that somebody's thread, never in the client's
-  I/O thread: loading runs user code.
+- A result is kept as bytes until it is asked for, and is loaded in the thread that asks, never in the client's I/O
+  thread: loading runs user code.
 - All futures of a client share one condition, so that a batch of results takes one lock and one notification
   (`shell.future_internals`).
 """
@@ -55,8 +55,8 @@ class ScalerFuture(FutureWithSharedCondition[R]):
     """
 
     _client: Owner
-    _is_unwanted = False  # somebody asked to cancel it at some time
-    _keeps_content = False  # of its result, when that is loaded: other tasks may need it
+    _is_unwanted = False  # its cancellation was requested at some time
+    _keeps_content = False  # the bytes of its result after loading: other tasks may need them
     _stands_for_its_result = True  # in the arguments of a task
     _named: Optional[NamedFunction] = None  # if it is called by name: its result is in a codec that all languages read
 
@@ -94,18 +94,17 @@ class ScalerFuture(FutureWithSharedCondition[R]):
 
     @accepts_earlier("ScalerFuture.cancel")
     def cancel(self, timeout_seconds: Optional[Duration] = None, *, force: bool = True) -> bool:
-        """Cancel the task, also when it runs already: its process is stopped, and other tasks are not touched.
+        """Cancel the task, even if it is already running: its process is stopped, and other tasks are not affected.
 
         Waits until the task has been stopped, at most `timeout_seconds`. If there is no answer by then, because a
-        worker or the scheduler is out of reach, the future is cancelled here, and whatever the task still does is
-        ignored.
+        worker or the scheduler is unreachable, the future is cancelled here, and the task's later outcome is ignored.
 
         Parameters:
             timeout_seconds: such as 5 or "500ms". By default CANCEL_TIMEOUT_SECONDS, or 0 in a thread that runs an
                 event loop, which must not wait.
-            force: False leaves a task alone that runs already, or whose worker does not answer in time.
+            force: False leaves a task alone that is already running, or whose worker does not answer in time.
 
-        Returns True when the future is cancelled now; False when it has an outcome, or runs and was not forced.
+        Returns True if the future is now cancelled; False if it has an outcome, or is running and `force` is False.
         """
         if self.done():
             return self.cancelled()
@@ -133,7 +132,7 @@ class ScalerFuture(FutureWithSharedCondition[R]):
             if self._named is None:
                 return load_value(payload, self._client._shell.serializer), None
             return self._named.neutral_codec.load_result(payload), None
-        except KeyboardInterrupt:  # of the user, who waits for it: the result can be asked for again
+        except KeyboardInterrupt:  # from the user who waits for it: the result can be asked for again
             raise
         except BaseException as error:
             return None, _not_loadable(error)
@@ -147,7 +146,7 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         return reduce_future(self)
 
     def __await__(self) -> Generator[Any, None, R]:
-        # Not by `asyncio.wrap_future`: there a task that raises StopIteration is waited for until the end of time.
+        # Not by `asyncio.wrap_future`: it waits for ever if a task raises StopIteration.
         loop = asyncio.get_running_loop()
         outcome_is_known: asyncio.Future[None] = loop.create_future()
 
@@ -155,7 +154,7 @@ class ScalerFuture(FutureWithSharedCondition[R]):
             try:
                 loop.call_soon_threadsafe(_set_done, outcome_is_known)
             except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
+                pass  # the loop is closed, and with it the waiting coroutine
 
         self.add_done_callback(wake)
         try:
@@ -182,7 +181,7 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         return card(type(self).__name__, rows)
 
     def _outcome(self) -> str:
-        """In words, without loading anything, for that would run user code."""
+        """A description, without loading anything, because that would run user code."""
         if not self.done():
             return "running"
         if self.cancelled():

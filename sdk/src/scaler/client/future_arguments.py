@@ -5,9 +5,9 @@
                                      └── f is not done ──▶ a place for its result, and a predecessor of g
 
 Rules:
-- Whatever pickling reaches may hold a future: lists, dictionaries, attributes. A task gets the value in its place.
+- A future may be anywhere that pickling reaches: in lists, dictionaries, attributes. The task gets its result instead.
 - Nothing is loaded and nothing is waited for here.
-- A future means something to its own client alone, and only in arguments: elsewhere it is refused by name.
+- Only the future's own client accepts it, and only in arguments: elsewhere it is refused with a named error.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def dump_with_futures(
     serializer: Optional[Serializer],
     references: List[ObjectReference],
 ) -> Tuple[Parts, List[Any]]:
-    """As `dump_arguments`; returns the futures, too, whose results the task has to wait for."""
+    """Like `dump_arguments`; also returns the futures whose results the task has to wait for."""
     needed = NeededFutures(shell)
     if serializer is not None:
         args, kwargs = needed.stand_in(args), needed.stand_in(kwargs)
@@ -121,11 +121,11 @@ def dump_with_futures(
 
 
 def dependency_error(future: Any, cause: Optional[Any], payload: bytes) -> DependencyError:
-    """What a future raises whose task needed, directly or through others, one that failed.
+    """The exception of a future whose task needed, directly or through others, a task that failed.
 
     Parameters:
         cause: the future of that task, if it is known.
-        payload: the failure, as it came.
+        payload: the failure, as received.
     """
     if cause is None:
         failed, error = "a task that it needs", load_failure(payload)

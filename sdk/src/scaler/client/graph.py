@@ -173,7 +173,7 @@ class _Builder:
         self._client = client
         self._graph = graph
         self._order = order
-        self._data: Dict[Any, Any] = {}  # what stands for data in arguments: itself, or a reference
+        self._data: Dict[Any, Any] = {}  # data as it appears in arguments: the value itself, or a reference
         self._results: List[ResultOf] = []
         self._held: Dict[int, FunctionRecord] = {}  # by object id
         self._known: Dict[int, FunctionRecord] = {}  # by identity of functions
@@ -184,7 +184,8 @@ class _Builder:
         self._dependencies: Dict[int, List[int]] = {}  # by position; most need none
 
     def add_all(self) -> None:
-        """Make functions and payloads, in order. What most nodes look like is done here, the rest in `_add`."""
+        """Make functions and payloads, in order. The most common kinds of nodes are handled here, the others in
+        `_add`."""
         known = self._known
         payloads, records = self._payloads, self._records
         is_short = self._client._serializer is None
@@ -238,7 +239,7 @@ class _Builder:
         self._payloads.append(payload)
 
     def _resolve(self, value: Any, needed: Dict[int, int], has_calls: List[bool]) -> Any:
-        """An argument with what keys stand for in the place of keys."""
+        """An argument with its keys replaced by what they stand for."""
         if is_key(self._graph, value):
             position = self._order.find(value)
             if position is None:
@@ -286,7 +287,7 @@ class _Builder:
     def _hold_function(self, function: Callable[..., Any]) -> FunctionRecord:
         if isinstance(function, NamedFunction):
             raise ArgumentTypeError(
-                f"{function.name} is called by name, which nodes of graphs cannot be: submit it by itself"
+                f"{function.name} is called by name, which graph nodes do not support: submit it by itself"
             )
         functions = self._client._shell.functions
         record = functions.find(function) or self._client._register(function)
@@ -350,7 +351,7 @@ class _Builder:
         shell.check_open()
         kept = [shell.kept_object(object_id) for object_id in self._held]
         run = GraphRun(columns, payload, kept)
-        shell.hand_over(SubmitGraph(run, sorted(set(columns.dependencies)), targets))
+        shell.post(SubmitGraph(run, sorted(set(columns.dependencies)), targets))
         return futures
 
     def _check_size(self, payload_bytes: int) -> None:
@@ -370,7 +371,7 @@ class _Builder:
             )
 
     def let_go(self) -> None:
-        """The scheduler alone holds what was made for the graph now."""
+        """Release what was made for the graph: from now on only the scheduler holds it."""
         shell = self._client._shell
         for record in self._held.values():
             shell.functions.let_go(record)

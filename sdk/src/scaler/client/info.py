@@ -1,6 +1,6 @@
-"""What the scheduler says of its cluster.
+"""The size and load of a cluster, as its scheduler reports them.
 
-Rules: the scheduler counts, and an answer lists a bounded number of workers; the client adds nothing of its own.
+Rules: the scheduler counts, and an answer lists a bounded number of workers; the client adds nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class WorkerInfo:
     """One worker, as the scheduler sees it.
 
     Attributes:
-        session: the scheduler's number of it, never used twice.
-        name: which it was given, or chose.
+        session: its number at the scheduler, never used twice.
+        name: given by the user, or chosen by the worker.
         host: where it runs.
         process_id: of its agent.
         slots: how many tasks it runs at once.
@@ -41,7 +41,7 @@ class ClusterInfo:
         scheduler: the name of its implementation.
         version: of the implementation.
         language: what it is written in and runs on, such as `Python 3.9.16 (PyPy)`.
-        uptime_seconds: how long it runs.
+        uptime_seconds: for how long it has been running.
         clients: how many are connected.
         worker_count: how many workers are connected.
         slots: how many tasks they run at once, all together.

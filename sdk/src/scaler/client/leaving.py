@@ -1,4 +1,4 @@
-"""What the end of a client's `with` block says about tasks that it cancelled."""
+"""The warning about tasks that the end of a client's `with` block cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_THE_USERS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, ExitStack
 
 
 def warn_of_cancelled(count: int) -> None:
-    """Warn at the user's `with` statement that its end has cancelled so many tasks."""
+    """Warn at the user's `with` statement that its end has cancelled `count` tasks."""
     tasks = "1 unfinished task was" if count == 1 else f"{count} unfinished tasks were"
     warnings.warn(
         f"{tasks} cancelled because the client's `with` block ended: wait for the futures before it ends, for example"

@@ -4,8 +4,8 @@ Rules:
 - Items are cut into chunks; one chunk is one task, one pickle there and one back.
 - The size of a chunk follows the measured duration of an item: about TARGET_SECONDS of work, and never so much that
   the last chunks leave slots idle. The first chunks are single items, because nothing is known yet.
-- Items that together refer to more objects than a task can are cut into smaller chunks from there on.
-- With a time limit or at most once, a chunk is a single item: these hold for the user's calls, not for our chunks.
+- If the items of a chunk refer to more objects than a task can, chunks are smaller from there on.
+- With a time limit or `at_most_once`, a chunk is a single item, because these options apply to the user's calls.
 - An item that fails fails the map with its own exception, which says which item it was; a lost worker costs its
   chunks, which run again elsewhere, not the call.
 """
@@ -95,13 +95,13 @@ class Chunk:
 
 
 def _was_raised_by_call(error: TypeError) -> bool:
-    """Whether it was the call that failed, not what the function did."""
+    """Whether the call itself failed, rather than the function."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def add_note(error: BaseException, note: str) -> None:
     """Append a note to an exception, as `add_note` of Python 3.11 does, also where its class allows no new attributes,
-    as frozen data classes do not. A note that cannot be added is not worth the exception."""
+    as frozen data classes do not. Does nothing if a note cannot be added."""
     try:
         error.__dict__["__notes__"] = [*error.__dict__.get("__notes__", ()), note]
     except BaseException:
@@ -136,7 +136,7 @@ class _Map:
         self._record = record
         self._items = items
         client._shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
-        # What may end a whole task, or must not run twice, concerns one item only where that is the task.
+        # Options that may end a task or forbid running it twice apply to one item only if the task is that item.
         is_fragile = client._options.timeout or client._options.at_most_once
         self._maximum_items = 1 if is_fragile else MAXIMUM_CHUNK_ITEMS
         self._next = 0
@@ -190,7 +190,7 @@ class _Map:
         return max(1, min(int(TARGET_SECONDS / self._item_seconds), fair, self._maximum_items))
 
     def _name_items(self, error: BaseException, first: int, count: int) -> None:
-        """Say which items an error may be about, unless it is what one of them raised and says so."""
+        """Note which items an error may be about, unless it was raised by one of them and says so."""
         if not isinstance(error, ScalerError) or getattr(error, "__notes__", None):
             return
         add_note(

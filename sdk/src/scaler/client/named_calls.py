@@ -1,9 +1,9 @@
 """Submitting functions that workers serve by name.
 
 Rules:
-- The payload is what the codec makes of the arguments, and nothing else: a worker of any language reads it.
-- A function's name travels with each batch; nothing is registered, and nothing has to be let go.
-- `map` makes a task of each item: there is no common language for chunks.
+- The payload consists of the encoded arguments only, so that a worker in any language can read it.
+- A function's name travels with each batch; nothing is registered, and nothing has to be released.
+- `map` makes one task per item, because chunks are specific to Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def submit_named(
 
     Raises:
         TypeError: there are keyword arguments.
-        SerializeObjectError: an argument is nothing that the codec can write.
+        SerializeObjectError: the codec cannot represent an argument.
     """
     if kwargs:
         names = ", ".join(kwargs)

@@ -3,8 +3,7 @@
 Rules:
 - Options are values: equal ones are equal however they were made, and share one wire message, so that tasks of equal
   options share batches.
-- A bad option fails here, where it is written, with an error that names it; nothing that the scheduler would refuse
-  is made.
+- An invalid option fails here, where it is written, with an error that names it, and never reaches the scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
 from scaler_protocol import messages as m
 
 ANY_AMOUNT = -1
-"""Of a capability: what the second generation writes for one that is there or not, and is not counted."""
+"""The amount that the second generation writes for a capability that is not counted."""
 
 _PRIORITY_LIMIT = 1 << 31
 _RETRIES_LIMIT = 1 << 16
@@ -37,7 +36,7 @@ class Options(NamedTuple):
     at_most_once: bool = False
     profiling: bool = False
     stream_output: bool = False
-    progress: Wanted = False  # of this client alone: does not travel
+    progress: Wanted = False  # used by this client only: does not travel
 
     def refined(
         self,
@@ -71,7 +70,7 @@ class Options(NamedTuple):
         return changed
 
     def message(self) -> Optional[m.TaskOptions]:
-        """What travels with a batch, the same object for equal options; None when there is nothing to say."""
+        """The message that travels with a batch, the same object for equal options; None if all are defaults."""
         travelling = self._replace(progress=False) if self.progress else self
         return _message(travelling) if travelling != DEFAULTS else None
 

@@ -1,4 +1,4 @@
-"""What the worker measured of one task.
+"""The worker's measurements of one task.
 
 Rules: names and units are those of both earlier generations, and they mean the same figures.
 """
@@ -18,7 +18,7 @@ class ProfileResult(NamedTuple):
     """Wall time, in microseconds."""
 
     peak_memory: int
-    """How much the resident memory of the worker process rose above what it was before, at its highest; in bytes."""
+    """The peak of the worker process's resident memory above its value before the task, in bytes."""
 
     cpu_time_us: int
     """CPU time of the worker process, all its threads together, in microseconds."""

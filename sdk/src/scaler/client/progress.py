@@ -1,8 +1,8 @@
 """Progress bars for calls that wait for many tasks.
 
 Rules:
-- A bar counts tasks and is paid per batch: outcomes are counted where they arrive, and the thread that waits draws.
-- Without a bar nothing here is on anybody's way.
+- A bar counts tasks at a cost per batch: outcomes are counted where they arrive, and the waiting thread draws.
+- Without a bar, this module costs nothing.
 - tqdm draws, in terminals and notebooks; it is imported when a bar is shown.
 """
 
@@ -44,7 +44,8 @@ def checked(wanted: Any) -> Wanted:
 
 
 class Bar:
-    """A bar, or none where none is wanted or nobody would see it; a context manager.
+    """A progress bar, as a context manager; shows nothing if no bar is wanted, or if no terminal or notebook would show
+    it.
 
     Parameters:
         wanted: True shows it in terminals and notebooks, "always" wherever standard error leads to.
@@ -63,7 +64,7 @@ class Bar:
         return self._bar is not None
 
     def add(self, count: int) -> None:
-        """So many more tasks are done."""
+        """Count more tasks as done."""
         if self._bar is not None:
             self._bar.update(count)
 
@@ -93,7 +94,7 @@ NO_BAR = Bar(False, 0, "")
 
 
 class _Counter(Waiter):
-    """A waiter of many futures: notes who is done, once each, and wakes who waits."""
+    """A waiter for many futures: records each future that is done once, and wakes the waiting thread."""
 
     __slots__ = ("done", "has_failed")
 

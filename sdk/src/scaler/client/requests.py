@@ -1,8 +1,8 @@
-"""What a client asks its scheduler: where a task is, how the cluster does, and that somebody leaves.
+"""Requests of a client to its scheduler: where a task is, the state of the cluster, and that a worker or all leave.
 
 Rules:
-- A question waits for its own answer, so that threads may ask at the same time; there is one way to ask, the shell's.
-- The scheduler counts and explains; the client adds what it knows itself: how a future ended.
+- A query waits for its own answer, so that threads may ask at the same time. All queries go through the shell.
+- The scheduler counts and explains; the client adds only what it knows itself: how a future ended.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def explain(shell: ClientShell, future: ScalerFuture[Any], timeout_seconds: floa
         if isinstance(answer, DeferredTask):
             return _text_of_deferred(answer)
         if answer == NOT_CONNECTED:
-            return "the client has lost its scheduler and tries to connect again; then the task is sent again"
+            return "the client has lost its scheduler and is reconnecting; the task will be sent again"
         text: Optional[str] = answer.text if isinstance(answer, m.Explanation) else None
         if isinstance(answer, TimeoutError):
-            text = f"the scheduler has not answered for {timeout_seconds:g} s where the task is"
+            text = f"the scheduler has not said within {timeout_seconds:g} s where the task is"
         if text is not None and not future.done():
             return text
     return _outcome_of(future)
@@ -48,7 +48,7 @@ def _text_of_deferred(task: DeferredTask) -> str:
 
 
 def _outcome_of(future: ScalerFuture[Any]) -> str:
-    """How a future that is done ended; loads no result, which would run user code."""
+    """How a finished future ended; does not load its result, because that would run user code."""
     if not future.done():
         return "the task will have no outcome: its client is disconnected"
     if future.cancelled():
@@ -60,13 +60,13 @@ def _outcome_of(future: ScalerFuture[Any]) -> str:
 
 
 def info(shell: ClientShell, address: str, maximum_workers: int, timeout_seconds: float) -> ClusterInfo:
-    """What the scheduler says of its cluster. Raises DisconnectedError if it does not answer."""
+    """Ask the scheduler about its cluster. Raises DisconnectedError if it does not answer."""
     answer = shell.ask(m.InfoRequest(maximum_workers=maximum_workers), timeout_seconds)
     if answer is None:
         shell.check_open()
         raise DisconnectedError(
-            f"the scheduler at {address} has not answered for {timeout_seconds:g} s: it is down, busy, or too old"
-            " to be asked this"
+            f"the scheduler at {address} has not answered for {timeout_seconds:g} s: it is down, busy, or too old to"
+            " support this request"
         )
     workers = tuple(
         WorkerInfo(each.session, each.name, each.host, each.process_id, each.slots, each.tasks)

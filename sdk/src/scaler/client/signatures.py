@@ -6,11 +6,11 @@
 
 Rules:
 - A call that could work is never refused: what a decorator claims (`__signature__`, `__wrapped__`) is ignored, and
-  of callables whose parameters cannot be known for sure every call is let pass; the worker's error comes later then.
-- An Arity may be stale, as after `function.__defaults__ = …`: it decides only whether `check_call` looks, which reads
+  every call is accepted if the parameters cannot be known for sure; then the worker reports the error.
+- An Arity may be stale, as after `function.__defaults__ = …`: it only decides whether to call `check_call`, which reads
   the function itself.
-- What is known are functions written in Python, bound methods of these, their `functools.partial`, and instances whose
-  class defines `__call__` so.
+- Known parameters are those of functions written in Python, their bound methods, their `functools.partial`, and
+  instances whose class defines `__call__` in this way.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Arity(NamedTuple):
 
 
 ANY_ARITY = Arity(0, sys.maxsize)
-"""Of a callable whose parameters are not known."""
+"""The arity of a callable whose parameters are unknown."""
 
 NO_ARITY = Arity(sys.maxsize, -1)
-"""Of a function that no call without keywords suits."""
+"""The arity of a function that always needs keyword arguments."""
 
 _Bound = Tuple[types.FunctionType, Tuple[Any, ...], Mapping[str, Any]]
 
@@ -80,7 +80,7 @@ def check_call(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Mapp
 
 
 def _resolve(function: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Optional[_Bound]:
-    """The function in Python that a call ends up in, and with what; None if that cannot be known for sure."""
+    """The Python function that is finally called, and its arguments; None if that cannot be known for sure."""
     for _ in range(_MAXIMUM_NESTING):
         kind = type(function)
         if kind is types.FunctionType:
@@ -92,7 +92,7 @@ def _resolve(function: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                 return None
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
             function = function.func
-        elif isinstance(function, type):  # a metaclass, `__new__` and `__init__` all have a say
+        elif isinstance(function, type):  # it depends on the metaclass, `__new__` and `__init__`
             return None
         else:
             call = inspect.getattr_static(kind, "__call__", None)
@@ -108,7 +108,7 @@ def _has_placeholder(function: functools.partial[Any]) -> bool:
 
 
 def _fits(function: types.FunctionType, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the arguments surely suit the function's parameters."""
+    """Whether the arguments certainly match the function's parameters."""
     code, defaults, count = function.__code__, function.__defaults__ or (), len(args)
     positional = code.co_argcount
     if count > positional and not code.co_flags & inspect.CO_VARARGS:

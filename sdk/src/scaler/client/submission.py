@@ -1,6 +1,6 @@
-"""One task, from a call to what is handed over: its function, its payload and what it needs.
+"""One task, from a call to the command that is posted: its function, its payload and what it needs.
 
-Rules: nothing that cannot be sent is handed over; bad arguments fail here, with a named error.
+Rules: invalid arguments fail here, with a named error; only what can be sent is posted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Submission:
     _shell: ClientShell
     _serializer: Optional[Serializer]
     _options: Options
-    _task_options: Optional[m.TaskOptions]  # of `_options`, as they travel; None: nothing out of the ordinary
+    _task_options: Optional[m.TaskOptions]  # the message for `_options`; None: all are defaults
 
     def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
         if not callable(fn):
@@ -64,7 +64,7 @@ class Submission:
     def _submit_general(
         self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
     ) -> ScalerFuture[Any]:
-        """Any arguments at all: large ones become an object of their own."""
+        """Serialise any arguments: large ones become an object of their own."""
         shell = self._shell
         while not shell.functions.hold(record):
             record = self._register(fn)
@@ -112,7 +112,7 @@ class Submission:
         return future
 
     def _ends_at_once(self, future: ScalerFuture[Any], predecessors: Sequence[ScalerFuture[Any]]) -> bool:
-        """Whether a task has its outcome already, since one that it needs has failed or was cancelled."""
+        """Whether a task already has its outcome, because one that it needs has failed or was cancelled."""
         is_cancelled = any(each.cancelled() for each in predecessors)
         failed = next((each for each in predecessors if each.done() and has_failed(each)), None)
         if failed is None and not is_cancelled:
@@ -122,7 +122,7 @@ class Submission:
             future._set_cancelled()
         else:
             future._set_failed_after(failed)
-        self._shell.hand_over(Number(future))
+        self._shell.post(Number(future))
         return True
 
     def _travelling_options(self) -> Optional[m.TaskOptions]:

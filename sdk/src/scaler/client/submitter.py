@@ -7,8 +7,7 @@ Rules:
 - Keyword arguments belong to the function; options are given to `options`. The one exception is `profiling=True`, as in
   earlier generations, for functions that have no such parameter.
 - A view is a few references: making one costs about as much as submitting a task, and it needs no closing.
-- The path of a task with plain arguments is `submit` itself, whatever the options are: what is paid there is paid by
-  every task.
+- Tasks with plain arguments are handled in `submit` itself, with any options: its cost is paid by every task.
 """
 
 from __future__ import annotations
@@ -75,18 +74,18 @@ class Submitter(Submission):
     ) -> SubmitterWithOptions:
         """The same client with other options for what is submitted through it.
 
-        What is not given stays as it is here, so views can be refined further.
+        Options that are not given keep their values, so views can be refined further.
 
         Parameters:
             capabilities: what a worker must offer, such as `{"gpu": 1}`. Amounts are counted: a worker with two of
                 something runs two tasks at a time that need one each. An amount of 0 (or -1) asks for the name alone.
-            priority: tasks of a higher one start first, whoever submitted them; 0 by default.
+            priority: tasks with a higher one start first, those of all clients compared; 0 by default.
             retries: how often to run the task again after the process that ran it died; 0 by default.
             timeout: stop the task when it runs longer: a number of seconds, or a text such as "30s" or "5min"; 0, the
                 default, is no limit.
             memory_limit: stop the task when its process takes more memory of its own: a number of bytes, or a text
                 such as "1GB"; 0 is no limit.
-            at_most_once: never run the task again once a worker has it: if that is lost, so is the task.
+            at_most_once: never run the task again once a worker has it: if the worker is lost, so is the task.
             profiling: measure the task, for `ScalerFuture.profiling_info`.
             stream_output: what the task prints comes to this client.
             progress: show a bar while `map`, `starmap`, `get` and `wait` wait, in a terminal or notebook; "always":
@@ -166,7 +165,9 @@ class Submitter(Submission):
             return self._submit_general(record, fn, args, kwargs)
         shell.submit_plain(future, record.object_id, payload, options)
         if record.is_deleted and shell.was_refused(future):
-            return self.submit(fn, *args)  # another thread has submitted the function with other captures meanwhile
+            return self.submit(
+                fn, *args
+            )  # another thread has submitted the function with other captures in the meantime
         return future
 
     def submit_verbose(
@@ -177,12 +178,12 @@ class Submitter(Submission):
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
     ) -> ScalerFuture[R]:
-        """Run `fn(*args, **kwargs)` in the cluster, with nothing that could be mistaken for an argument of it.
+        """Run `fn(*args, **kwargs)` in the cluster; `args` and `kwargs` cannot be confused with options.
 
         Parameters:
             capabilities: as of `options`; None: those of this client or view.
             reserialize: serialise the function again, because the content of a large array that it refers to has
-                changed. All other changes are noticed, and arguments are serialised at each call in any case.
+            changed. All other changes are detected, and arguments are serialised at each call in any case.
 
         Raises as `submit` and `options`.
         """
@@ -351,7 +352,7 @@ class Submitter(Submission):
         is_unpacked: bool = False,
     ) -> List[R]:
         submitter: Submitter = self
-        # Nobody would see the profiles of chunks.
+        # Chunks are not profiled, because their profiles would not be returned.
         if capabilities is not None or progress is not None or self._options.profiling:
             submitter = self.options(capabilities=capabilities, profiling=False, progress=progress)
         if isinstance(fn, NamedFunction):
@@ -360,9 +361,9 @@ class Submitter(Submission):
 
 
 class SubmitterWithOptions(Submitter):
-    """What `Client.options` returns: a view of a client; what is submitted through it has the options.
+    """A view of a client with other options, returned by `Client.options`: what is submitted through it has them.
 
-    It lives no longer than the client is connected, and can be passed to tasks, as the client can.
+    It is usable while the client is connected, and can be passed to tasks like the client.
     """
 
     __slots__ = ("_client", "_shell", "_serializer", "_options", "_task_options")

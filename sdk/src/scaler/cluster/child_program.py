@@ -3,10 +3,10 @@
 Rules:
 - The child's standard input is a pipe that only this process holds: when this process ends, however it ends, the pipe
   closes and the child stops.
-- A standard output or error that this process does not have the child has not either: it writes to nowhere.
-- The child has a session of its own, so that Ctrl-C reaches this program alone, which may have more to do.
+- If this process has no standard output or error, the child's is discarded.
+- The child has a session of its own, so that Ctrl-C reaches only this program, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
-- A child that nobody asked to end is started again where its kind says so (see `scaler.restarts`).
+- A child that ends without having been asked to is restarted if `scaler.restarts` says so.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ChildProgram:
             ) from error
         self._child = child
         self._finalizer = weakref.finalize(self, child.stop)
-        if self._is_replaced:  # by a thread that knows the child alone, so that this object's end ends the child
+        if self._is_replaced:  # by a thread that refers to the child only, so that deleting this object ends the child
             child.start_watching()
 
     @property
@@ -83,7 +83,7 @@ class ChildProgram:
 
     @property
     def state(self) -> str:
-        """In a word, for people."""
+        """The state in a word, for display."""
         if self._child is None:
             return "not started"
         return f"process {self.pid}" if self.is_alive() else "stopped"
@@ -94,7 +94,7 @@ class ChildProgram:
             self._child.terminate()
 
     def kill(self) -> None:
-        """Kill the process, as a crash would; returns at once. One that is replaced when it is killed is replaced."""
+        """Kill the process, as a crash would; returns at once. If it is one that is replaced, it is replaced."""
         if self._process is not None:
             self._process.kill()
 
@@ -131,7 +131,7 @@ class _Child:
         self._environment = environment
         self._is_watched = False
         self._only_code: Optional[int] = None
-        self._lock = threading.Lock()  # of which process it is, and whether it shall end
+        self._lock = threading.Lock()  # protects which process it is, and whether it is to end
         self._is_ending = threading.Event()
         self._has_ended = threading.Event()
         self.process = self._start(pass_fds)
@@ -148,7 +148,7 @@ class _Child:
         )
 
     def start_watching(self, command: Optional[Sequence[str]] = None, code: Optional[int] = None) -> None:
-        """From now on replace the process whenever it is killed, until it shall end.
+        """From now on replace the process whenever it is killed, until it is asked to end.
 
         Parameters:
             command: of the processes that replace it, if it differs.
@@ -169,7 +169,7 @@ class _Child:
                 is_replaced = pause_seconds is not None and self._only_code in (None, code)
                 if not is_replaced or self._is_ending.is_set():
                     return
-                logger.warning("Cluster: process %d ended with code %d, it is replaced", self.process.pid, code)
+                logger.warning("Cluster: process %d ended with code %d, starting a replacement", self.process.pid, code)
                 if self._is_ending.wait(pause_seconds) or not self._replace():
                     return
         finally:
@@ -187,7 +187,7 @@ class _Child:
         return self.process.poll() is None
 
     def terminate(self) -> None:
-        """Ask the process to stop; it is not replaced any more."""
+        """Ask the process to stop; it is no longer replaced."""
         with self._lock:
             self._is_ending.set()
             self.process.terminate()
@@ -212,7 +212,7 @@ class _Child:
 
 
 def _is_inherited(descriptor: int) -> bool:
-    """Whether a standard stream is one: it may be closed, and its number another file's of this process."""
+    """Whether a standard stream is open: its number may belong to another file of this process."""
     try:
         return os.get_inheritable(descriptor)
     except OSError:

@@ -16,7 +16,7 @@ from scaler.values.texts import counted
 
 
 class Cluster(ChildProgram):
-    """A worker that connects to a scheduler. When its process is killed, another one takes its place.
+    """A worker that connects to a scheduler. If its process is killed, it is replaced by a new one.
 
     Parameters:
         address: of the scheduler.
@@ -70,7 +70,7 @@ class Cluster(ChildProgram):
 
 
 def _environment() -> Dict[str, str]:
-    """Tasks import what this program can import, also from beside its script; and write compiled code if it does."""
+    """Environment variables with which tasks can import what this program can, and write compiled code if it does."""
     environment = {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
     if sys.dont_write_bytecode:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"

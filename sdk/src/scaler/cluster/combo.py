@@ -18,7 +18,7 @@ from scaler_protocol.host.discovery import link_to
 
 
 class SchedulerClusterCombo(EarlierHooks):
-    """Starts a scheduler and a worker; they stop with `shutdown`, or when this program ends, however it ends.
+    """Starts a scheduler and a worker; they stop with `shutdown`, or when this program ends for any reason.
 
     Parameters:
         n_workers: the slots of the worker: how many tasks run at once. By default one less than there are usable CPUs.

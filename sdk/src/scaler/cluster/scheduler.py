@@ -19,13 +19,13 @@ START_TIMEOUT_SECONDS = 30.0
 
 
 class SchedulerProcess(ChildProgram):
-    """A scheduler process that is given its command line.
+    """A scheduler process with a given command line.
 
     Parameters:
         arguments: of `scaler_scheduler`.
 
-    One that ends because of a bug of its own is started again at the same address, and clients submit anew what is
-    unfinished.
+    A scheduler that ends because of an internal error is started again at the same address, and clients resubmit their
+    unfinished tasks.
 
     The program is the command in the environment variable SCALER_SCHEDULER if that is set, else the appliance installed
     beside this package, else `scaler_scheduler` on the PATH.
@@ -50,7 +50,7 @@ class SchedulerProcess(ChildProgram):
             os.close(writer)
         with os.fdopen(reader) as address_file:
             ready, _, _ = select.select([address_file], [], [], START_TIMEOUT_SECONDS)
-            # Two lines, not all there is: the scheduler inherited the writing end, and has it open while it lives.
+            # Read two lines, not until the end: the scheduler inherited the writing end and keeps it open.
             self._addresses = [address_file.readline().strip() for _ in range(2)] if ready else []
         if not all(self._addresses) or not self._addresses:
             code = self.join(1.0)
@@ -79,7 +79,7 @@ class SchedulerProcess(ChildProgram):
 
 
 def _not_a_standard_stream(descriptor: int) -> int:
-    """The same file by a number that no child takes for its output, as in a program whose own is closed."""
+    """The same file under a number above those of the standard streams, which a program may have closed."""
     if descriptor > 2:
         return descriptor
     try:
@@ -97,7 +97,7 @@ class Scheduler(SchedulerProcess):
         Others are the options of `scaler_scheduler`, by the same names; `scaler_scheduler -h` explains them. Durations
         are seconds or texts such as "30s", sizes are bytes or texts such as "1GB".
 
-    Which program that is, `SchedulerProcess` says.
+    See `SchedulerProcess` for which program is started.
     """
 
     @accepts_earlier("Scheduler")

@@ -1,4 +1,4 @@
-"""Settings of local programs: a field for each option of `scaler_scheduler` and `scaler_cluster` that makes sense here.
+"""Settings of local programs: a field for each option of `scaler_scheduler` and `scaler_cluster` that applies here.
 
     Cluster(address, n_workers=4, preload="numpy") ─▶ ClusterSettings ─▶ command line of scaler_cluster
 
@@ -131,7 +131,7 @@ def option_values(settings: Any, options: Type[Any]) -> Dict[str, Any]:
 def takes(
     settings_class: Callable[P, S],
 ) -> Callable[[Callable[[Any, S], None]], Callable[Concatenate[Any, P], None]]:
-    """Let an `__init__` that wants settings take the arguments of the settings' class."""
+    """Let an `__init__` with a settings parameter take the arguments of the settings' class instead."""
 
     def decorate(function: Callable[[Any, S], None]) -> Callable[Concatenate[Any, P], None]:
         def construct(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:

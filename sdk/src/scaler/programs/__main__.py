@@ -1,6 +1,6 @@
 """`python -m scaler.programs` is `scaler`: `scaler CONFIG.toml`, or `scaler COMMAND …`.
 
-Rule: a first word that is no command is the name of a file.
+Rule: a first word that is not a command is the name of a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from scaler_protocol.programs.startup import run_program
 
 COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev", "replay": "scaler.programs.replay"}
-"""The module of each command, by its word."""
+"""The module of each command, by its name."""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -1,8 +1,8 @@
-"""`scaler dev`: a scheduler, a worker and the user interface on this machine, for the first minute and for every day.
+"""`scaler dev`: a scheduler, a worker and the user interface on this machine, for a first try and for everyday use.
 
 Rules:
 - What it prints when all is ready can be pasted as it stands.
-- Whatever ends this program, nothing of what it started is left: each part holds on to a pipe that ends with it.
+- When this program ends for any reason, everything that it started ends: each part watches a pipe from this program.
 - Without a user interface everything else works, and one line says why there is none.
 """
 
@@ -39,11 +39,12 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Ended(BaseException):
-    """This program is to end: somebody said so by a signal. Nobody on the way takes it for an error."""
+    """Raised by a signal that asks this program to end; a BaseException, so that no handler of errors catches it."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; its exit code: 0 stopped as asked, 1 something did not start, or ended by itself."""
+    """Run the program; returns its exit code: 0 if stopped by a signal, 1 if a part did not start or ended by
+    itself."""
     options = DEV.read(arguments)
     with ExitStack() as running:
         try:
@@ -66,18 +67,19 @@ def _on_signal(number: int, frame: Optional[FrameType]) -> None:
 
 
 def _let_signals_kill() -> None:
-    """The next one kills this program at once: its parts end by themselves then, and it has no files."""
+    """Restore default handlers: the next signal kills this program at once. Its parts then end by themselves, and it
+    has no files to remove."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
 
 
 def _run(options: argparse.Namespace, running: ExitStack) -> int:
-    """Start everything, and wait; what is started ends with `running`, the last first."""
+    """Start everything, and wait; `running` ends the parts in reverse order."""
     others = _other_schedulers()
     port = _port(options.port, DEFAULT_PORT, "the scheduler")
     if options.record is not None:
         _record(options.record)
-    sys.path.append(os.getcwd())  # tasks import what lies here, as the program that submits them does
+    sys.path.append(os.getcwd())  # tasks can import modules from here, like the program that submits them
     scheduler = Scheduler(address=f"tcp://{HOST}:{port}", logging_level=options.logging_level, announce=True)
     running.enter_context(scheduler)
     workers = Cluster(scheduler.get_address(), n_workers=options.num_of_workers, logging_level=options.logging_level)
@@ -91,7 +93,7 @@ def _run(options: argparse.Namespace, running: ExitStack) -> int:
         _wait_for_slots(scheduler, workers, options.num_of_workers)
     print(greeting(scheduler, options.num_of_workers, link, why_not, others), flush=True)
     code = scheduler.join()
-    print(f"scaler dev: the scheduler has ended with exit code {code}: everything is stopped", file=sys.stderr)
+    print(f"scaler dev: the scheduler has ended with exit code {code}, stopping everything", file=sys.stderr)
     return EXIT_FAILED
 
 
@@ -105,11 +107,11 @@ def _other_schedulers() -> int:
     try:
         return len(entries(SCHEDULER))
     except (DiscoveryError, OSError):
-        return 1  # nothing can be found: addresses have to be given
+        return 1  # discovery does not work: addresses have to be given
 
 
 def _port(wanted: Optional[int], default: int, what: str) -> int:
-    """The port to listen at; 0 for any, where none was asked for and the default one is taken."""
+    """The port to listen at; 0 for any free one, if none was requested and the default is in use."""
     if wanted is not None:
         return wanted
     with socket.socket() as probe:
@@ -117,7 +119,7 @@ def _port(wanted: Optional[int], default: int, what: str) -> int:
         try:
             probe.bind((HOST, default))
         except OSError:
-            print(f"scaler dev: port {default} is taken: {what} listens at another one", flush=True)
+            print(f"scaler dev: port {default} is in use: {what} listens at another one", flush=True)
             return 0
     return default
 
@@ -165,7 +167,7 @@ class UserInterface:
             self._program.shutdown()
 
     def _command(self) -> List[str]:
-        """What starts it; nothing where there is none."""
+        """The command that starts it; empty if it is not available."""
         try:
             command = interface_command()
         except ScalerError as error:
@@ -181,7 +183,7 @@ class UserInterface:
         return command
 
     def wait_for_link(self) -> Tuple[str, str]:
-        """The link to its first page, once there is one; else why there is none."""
+        """The link to its first page once it listens, and the reason if it does not."""
         if self._program is None:
             return "", self._why_not
         link = self._program.read_link(START_TIMEOUT_SECONDS)
@@ -194,7 +196,7 @@ class UserInterface:
 
 
 class _InterfaceProcess(ChildProgram):
-    """It says where its page is by a pipe: a file, which may hold the token, could be left behind."""
+    """The process reports its link through a pipe: the link may contain the token, and a file could be left behind."""
 
     def start(self) -> None:
         """Start the process. Raises ProgramStartError if the program cannot be run."""
@@ -207,15 +209,15 @@ class _InterfaceProcess(ChildProgram):
             os.close(writer)
 
     def read_link(self, timeout_seconds: float) -> str:
-        """The link, once there is one; empty when the process has ended, or it takes longer."""
+        """Wait for the link; empty if the process ends or takes too long."""
         with self._link_file:
             ready, _, _ = select.select([self._link_file], [], [], timeout_seconds)
-            # A line, not all there is: the process inherited the writing end, and has it open while it lives.
+            # Read one line, not until the end: the process inherited the writing end and keeps it open.
             return self._link_file.readline().strip() if ready else ""
 
 
 def greeting(scheduler: Scheduler, count: int, link: str, why_not: str, others: int) -> str:
-    """What to do now."""
+    """The instructions that are printed when everything is ready."""
     is_found = not others and not os.environ.get(ADDRESS_VARIABLE)
     address = "" if is_found else repr(scheduler.get_address()).replace("'", '"')
     return "\n".join(
@@ -233,7 +235,7 @@ def greeting(scheduler: Scheduler, count: int, link: str, why_not: str, others: 
             f"client = Client({address})",
             "print(client.map(pow, range(10), [2] * 10))",
             "",
-            "Ctrl-C stops all of it.",
+            "Ctrl-C stops everything.",
             "",
         ]
     )

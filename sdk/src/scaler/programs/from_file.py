@@ -1,10 +1,10 @@
 """`scaler CONFIG.toml`: the programs that a file has sections for, as one.
 
 Rules:
-- Each program reads its own section, as it does when it is started by itself: nothing is translated here. Workers and
-  monitors without an address are told that of the scheduler in the same file.
-- They start in the order scheduler, workers, user interface, and end in the other one. When one ends for good, all end,
-  with its exit code, and the log says which it was.
+- Each program reads its own section, as it does when it is started by itself. Workers and monitors without an address
+  get that of the scheduler in the same file.
+- They start in the order scheduler, workers, user interface, and stop in reverse order. When one ends for good, all
+  stop, the exit code is that of this program, and the log says which one it was.
 - What they write passes through.
 """
 
@@ -36,7 +36,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIFE_LINE = "--exit-when-stdin-closes"
 _OWN_ADDRESS = CLUSTER.variables(CLUSTER.options[0])[0]
 _OWN_MONITOR_ADDRESS = "SCALER_UI_MONITOR_ADDRESS"
-_SOME_ADDRESS = "ipc:///tmp/scaler"  # for --check, when nobody knows yet where the scheduler will listen
+_SOME_ADDRESS = "ipc:///tmp/scaler"  # for --check, when the scheduler's address is not known yet
 
 logger = logging.getLogger("scaler")
 
@@ -45,8 +45,8 @@ class Part(NamedTuple):
     """A program that the file has a section for.
 
     Parameters:
-        label: how the log calls it.
-        command: how it is started.
+        label: its name in the log.
+        command: the command line that starts it.
     """
 
     section: str
@@ -87,14 +87,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _meant_command(path: str) -> str:
-    """A hint for who mistyped a command, which was taken for the name of a file."""
+    """A hint if a mistyped command was taken for the name of a file."""
     words = [command.name.split()[-1] for command in SCALER.commands]
     meant = "" if os.path.exists(path) else closest(path, words, 0.5)
     return f"; did you mean `scaler {meant}`?" if meant else ""
 
 
 def parts_of(path: str, sections: Sections) -> List[Part]:
-    """What is to be started, in this order.
+    """The programs to start, in this order.
 
     Raises ConfigurationError when there is nothing to start, and ScalerError when a program is not installed.
     """
@@ -112,16 +112,16 @@ def parts_of(path: str, sections: Sections) -> List[Part]:
 
 
 def workers_command() -> List[str]:
-    """The command that runs workers, which this program replaces when they are killed."""
+    """The command that runs workers; this program restarts them when they are killed."""
     return [sys.executable, "-m", "scaler.worker"]
 
 
 def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
-    """Let each program check its section; what they find is printed."""
+    """Let each program check its section and print what it finds."""
     code = 0
     for part in parts:
-        is_told = "scheduler" in sections and needs_address(path, sections, part)
-        command = [*part.command, *([_SOME_ADDRESS] if is_told else []), "--check"]
+        takes_address = "scheduler" in sections and needs_address(path, sections, part)
+        command = [*part.command, *([_SOME_ADDRESS] if takes_address else []), "--check"]
         checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if checked.returncode:
             print(f"{checked.stdout}{checked.stderr}".rstrip("\n"))
@@ -143,7 +143,7 @@ def print_config(own: Reading, parts: Sequence[Part]) -> int:
 
 
 def needs_address(path: str, sections: Sections, part: Part) -> bool:
-    """Whether a program is to be told the address of the file's scheduler, or its monitor's: it has none of its own."""
+    """Whether a program without an address of its own gets that of the file's scheduler, or of its monitor."""
     if part.section == "cluster":
         entry = int(part.command[-1]) if "--config-entry" in part.command else None
         origin = Reading(CLUSTER, {"config": path, "config_entry": entry}).origins["address"]
@@ -166,12 +166,12 @@ class Session:
         self._parts = parts
         self._scheduler: Optional[SchedulerProcess] = None
         self._started: List[Tuple[Part, ChildProgram]] = []
-        # Signals, and programs that have ended: what it was, and the exit code. A queue that signal handlers may use.
+        # Signals, and programs that have ended: a label, and the exit code. A queue that signal handlers may use.
         self._events: queue.SimpleQueue[Tuple[str, int]] = queue.SimpleQueue()
         self._is_ending = False
 
     def run(self) -> int:
-        """Start all, wait, end all; the exit code."""
+        """Start all programs, wait, and stop all; returns the exit code."""
         for number in _ENDING:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # which nohup has set
                 signal.signal(number, self._on_signal)
@@ -180,12 +180,12 @@ class Session:
                 self._start(part)
             label, code = self._events.get()
             if label:
-                logger.error("Scaler: %s ended with exit code %d: everything is stopped", label, code)
+                logger.error("Scaler: %s ended with exit code %d, stopping everything", label, code)
             return code
         except (ScalerError, OSError) as error:
             logger.error("Scaler: %s", error)
             failed = self._scheduler.join(0) if self._scheduler is not None and not self._started else None
-            return _as_shells_have_it(failed) if failed else EXIT_FAULTS
+            return _shell_exit_code(failed) if failed else EXIT_FAULTS
         finally:
             self._end()
 
@@ -211,10 +211,10 @@ class Session:
 
     def _watch(self, part: Part, program: ChildProgram) -> None:
         code = program.join()
-        self._events.put((part.label, _as_shells_have_it(code or 0)))
+        self._events.put((part.label, _shell_exit_code(code or 0)))
 
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
-        if self._is_ending:  # somebody cannot wait; not from here, since a lock may be held
+        if self._is_ending:  # a second signal; handled in a thread, because this one may hold a lock
             threading.Thread(target=self._terminate, daemon=True).start()
         else:
             self._events.put(("", 0))
@@ -224,7 +224,7 @@ class Session:
             program.terminate()
 
     def _end(self) -> None:
-        """Stop all, those that need others before them; of a kind all at once."""
+        """Stop all programs, dependent ones first, and those of one kind at the same time."""
         self._is_ending = True
         for section in ("ui", "cluster", "scheduler"):
             stopping = [
@@ -236,5 +236,5 @@ class Session:
                 thread.join()
 
 
-def _as_shells_have_it(code: int) -> int:
+def _shell_exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code

@@ -1,6 +1,6 @@
 """The options of `scaler CONFIG.toml` and `scaler dev`: tables like those of any other program.
 
-What a table is: `scaler_protocol.programs.options`.
+See `scaler_protocol.programs.options` for option tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DEV = Program(
     name="scaler dev",
     section="dev",
     description="Start a scheduler, a worker and the user interface on this machine, and say how to use them."
-    " Ctrl-C stops all of it.",
+    " Ctrl-C stops everything.",
     version=_version,
     is_configured=False,
     faults=_faults_of_dev,
@@ -96,7 +96,7 @@ SCALER = Program(
     name="scaler",
     section="scaler",
     description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
-    " them all.",
+    " all of them.",
     epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
     " `scaler replay FILE` repeats what a scheduler, worker or client has recorded."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",

@@ -1,4 +1,4 @@
-"""`python -m scaler.worker`: the same as scaler_cluster, but for the supervisor beside it."""
+"""`python -m scaler.worker`: scaler_cluster without a supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With which codes a worker's program ends."""
+"""The exit codes of a worker's program."""
 
 from __future__ import annotations
 

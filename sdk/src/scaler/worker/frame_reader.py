@@ -1,6 +1,6 @@
-"""Cuts what arrives on the socket between an agent and a processor into frames (see `frames`).
+"""Divides the byte stream between an agent and a processor into frames (see `frames`).
 
-Rule: what is read is bounded by the frame that is announced, and no frame is above MAXIMUM_BODY_BYTES.
+Rule: reading is bounded by the announced size of a frame, which is at most MAXIMUM_BODY_BYTES.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Optional
 from scaler.worker.frames import HEADER, MAXIMUM_BODY_BYTES, Frame, FrameError
 
 RECEIVE_BYTES = 64 * 1024
-"""What a reader takes from its socket at once, and the size its buffer shrinks back to."""
+"""How much a reader takes from its socket at once, and the size to which its buffer shrinks back."""
 
 
 class FrameReader:
-    """Cuts what arrives on a stream socket into frames.
+    """Divides the data of a stream socket into frames.
 
     `fill` reads once, `next` returns what is complete; neither is safe to call from two threads at once.
     """
@@ -30,9 +30,9 @@ class FrameReader:
         self._end = 0
 
     def fill(self, flags: int = 0) -> bool:
-        """Read what is there (once); False at the end of the stream.
+        """Read available data once; False at the end of the stream.
 
-        Raises BlockingIOError when nothing is there and the socket or `flags` say not to wait.
+        Raises BlockingIOError when there is no data, and the socket or `flags` say not to wait.
         """
         if self._start == self._end:
             self._start = self._end = 0
@@ -47,7 +47,7 @@ class FrameReader:
     def next(self) -> Optional[Frame]:
         """The next complete frame, or None.
 
-        Raises FrameError when the bytes are no frame.
+        Raises FrameError when the bytes are not a valid frame.
         """
         available = self._end - self._start
         if available < HEADER.size:

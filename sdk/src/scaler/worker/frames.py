@@ -1,4 +1,4 @@
-"""Frames between the agent and its processors: what travels on the socket pairs inside one worker.
+"""Frames between the agent and its processors, on the socket pairs inside one worker.
 
     agent ── tasks, define, drop, collect garbage, settled, stop ──▶ processor
     agent ◀── results, given back, log, blocked, resumed ─────────── processor
@@ -9,7 +9,7 @@ Rules:
 - A chunk of tasks covers positions `first_position .. first_position + count - 1` of its processor's task
   stream; positions start at 1, only ever grow, and are all that results need to name their tasks.
 - Parsing is incremental and bounded: a frame above MAXIMUM_BODY_BYTES is an error, not an allocation.
-- Nothing is pickled here, and nothing here knows what a payload means.
+- Nothing is pickled here, and payloads are opaque.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Buffer = Union[bytes, bytearray, memoryview]
 Buffers = List[Union[bytes, bytearray, memoryview, "array[int]"]]
 
 MAXIMUM_BODY_BYTES = 1 << 30
-"""No frame is larger; the agent and the processors cut theirs far below."""
+"""The limit of a frame; the agent and the processors keep theirs far below it."""
 
 JOINED_BELOW_BYTES = 16 * 1024
 """Small frames become one buffer, which is cheaper to send than several."""
@@ -44,16 +44,16 @@ _GARBAGE = struct.Struct("<Q")  # trim threshold in bytes
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame is about."""
+    """The kind of a frame."""
 
     TASKS = 1
     DEFINE = 2
     DROP = 3
     COLLECT_GARBAGE = 4
-    SETTLED = 5  # "I have read that you gave tasks back: no more will come behind the running one"
+    SETTLED = 5  # the agent has read that tasks were given back, and sends no more behind the running one
     STOP = 6
-    OBJECT_DIRECTORY = 7  # where large results go
-    CODE = 8  # with which code of a client all tasks of the processor run; before the first of them
+    OBJECT_DIRECTORY = 7  # where to write large results
+    CODE = 8  # the client's code with which all tasks of the processor run; precedes the first of them
     RESULTS = 32
     GIVEN_BACK = 33
     BLOCKED = 34  # the running task waits for other tasks: its slot is free
@@ -62,7 +62,7 @@ class FrameKind(enum.IntEnum):
 
 
 class TasksFlag:
-    """Flags of a TASKS frame. Plain numbers: an enum's operators would cost more than all else about a lone task."""
+    """Flags of a TASKS frame. Plain numbers, because an enum's operators would dominate the cost of a single task."""
 
     DEPENDENCIES = 1
     PROFILING = 2
@@ -85,7 +85,7 @@ class ContentPlace(enum.IntEnum):
 
 
 class FrameError(Exception):
-    """The other end sent bytes that are no frame: its memory is damaged, or user code wrote to the socket."""
+    """The other end sent bytes that are not a valid frame: its memory is damaged, or user code wrote to the socket."""
 
 
 class Frame(NamedTuple):
@@ -206,7 +206,7 @@ def parse_define(body: bytes) -> Tuple[int, int, int, memoryview]:
 
 
 def drop_frame(object_ids: Sequence[int]) -> Buffers:
-    """Objects that the processor shall forget."""
+    """Objects that the processor is to forget."""
     return frame(FrameKind.DROP, 0, [array("Q", object_ids)])
 
 
@@ -215,7 +215,7 @@ def parse_drop(body: bytes) -> array[int]:
 
 
 def collect_garbage_frame(trim_threshold_bytes: int) -> Buffers:
-    """Collect garbage, and give memory back to the system when more than the threshold is resident."""
+    """Collect garbage, and return memory to the system when more than the threshold is resident."""
     return frame(FrameKind.COLLECT_GARBAGE, 0, [_GARBAGE.pack(trim_threshold_bytes)])
 
 
@@ -225,7 +225,7 @@ def parse_collect_garbage(body: bytes) -> int:
 
 
 def object_directory_frame(prefix: str) -> Buffers:
-    """Where large results go: the start of the path of every file the processor writes."""
+    """Where to write large results: the start of the path of every file that the processor writes."""
     return frame(FrameKind.OBJECT_DIRECTORY, 0, [prefix.encode("utf-8", "surrogateescape")])
 
 
@@ -234,7 +234,7 @@ def parse_object_directory(body: bytes) -> str:
 
 
 def code_frame(key: str, folders: Sequence[str]) -> Buffers:
-    """Which code of a client a processor runs: its key, and the folders to import from."""
+    """The client's code that a processor runs: its key, and the folders to import from."""
     return frame(FrameKind.CODE, 0, [json.dumps([key, list(folders)]).encode()])
 
 
@@ -298,7 +298,7 @@ def parse_large_result(payload: Buffer) -> Tuple[int, str]:
 
 
 def given_back_frame(ranges: Sequence[Tuple[int, int]]) -> Buffers:
-    """Tasks that the processor will not run: first position and count of each run of them."""
+    """Tasks that the processor gives back: first position and count of each consecutive range."""
     return frame(FrameKind.GIVEN_BACK, 0, [_RANGE.pack(first, count) for first, count in ranges])
 
 
@@ -307,7 +307,7 @@ def parse_given_back(body: bytes) -> List[Tuple[int, int]]:
 
 
 def log_frame(position: int, stream: int, text: str) -> Buffers:
-    """What the task at `position` printed to a stream (1: standard output, 2: standard error)."""
+    """Text that the task at `position` printed to a stream (1: standard output, 2: standard error)."""
     return frame(FrameKind.LOG, 0, [_LOG.pack(position, stream), text.encode("utf-8", "replace")])
 
 
@@ -326,7 +326,7 @@ def signal_frame(kind: FrameKind) -> Buffers:
 
 
 class _Columns:
-    """Takes columns off the front of a body."""
+    """Reads columns from the front of a body."""
 
     __slots__ = ("_body", "offset")
 
@@ -352,6 +352,6 @@ class _Columns:
 
 
 def join(buffers: Buffers) -> bytes:
-    """A frame as one piece of bytes, to be written at once."""
+    """A frame as one bytes object, to be written at once."""
     parts: Any = buffers
     return b"".join(parts)

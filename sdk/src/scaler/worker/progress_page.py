@@ -1,11 +1,11 @@
-"""The memory page through which a processor tells the agent where it is, without a system call.
+"""The memory page through which a processor reports its position to the agent without a system call.
 
     one entry a processor, one cache line each
 
 Rules:
-- Made before the fork server is forked, so that agent, fork server and processors share it by inheritance.
-- A processor writes its own entry only; everyone else reads. One store per task is all it costs.
-- What the bits of an entry mean, `progress` says.
+- It is created before the fork server is forked, so that agent, fork server and processors inherit it.
+- A processor writes only its own entry; the other processes read. The cost is one store per task.
+- `progress` defines the bits of an entry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENTRY_BYTES = 64
 
 
 class ProgressPage:
-    """Entries for MAXIMUM_PROCESSORS processors; pages that nobody touches take no memory."""
+    """Entries for MAXIMUM_PROCESSORS processors; untouched pages take no memory."""
 
     def __init__(self) -> None:
         self._view = memoryview(mmap.mmap(-1, MAXIMUM_PROCESSORS * _ENTRY_BYTES)).cast("Q")

@@ -1,8 +1,8 @@
-"""How much memory this process has, as the system sees it.
+"""The memory of a process, as the system reports it.
 
 Rules:
-- Linux answers from /proc; elsewhere the figures come from getrusage, or are 0 where nobody knows.
-- Reading never raises: a figure is not worth a task.
+- On Linux the figures come from /proc; elsewhere from getrusage, or are 0 if unknown.
+- Reading never raises: a missing figure must not fail a task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def resident_bytes(process_id: int = 0) -> int:
-    """Resident memory of a process in bytes, this one by default; 0 when it is gone or nobody knows."""
+    """Resident memory of a process in bytes, this one by default; 0 if it is gone or unknown."""
     try:
         with open(f"/proc/{process_id or 'self'}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
@@ -37,7 +37,7 @@ def private_bytes(process_id: int) -> int:
 
 
 def reset_peak() -> bool:
-    """Start measuring the peak anew; False where the system cannot."""
+    """Restart measuring the peak; False if the system does not support it."""
     try:
         with open("/proc/self/clear_refs", "wb") as file:
             file.write(b"5")
@@ -47,7 +47,7 @@ def reset_peak() -> bool:
 
 
 def peak_bytes() -> int:
-    """The highest resident memory of this process since `reset_peak`, or in all its life."""
+    """The peak of this process's resident memory since `reset_peak`, or since it started."""
     try:
         with open("/proc/self/status", "rb") as file:
             for line in file:
@@ -59,7 +59,7 @@ def peak_bytes() -> int:
 
 
 def trim() -> None:
-    """Give freed memory back to the system, where the C library can."""
+    """Return freed memory to the system, if the C library supports it."""
     try:
         library: Any = ctypes.CDLL(None)
         library.malloc_trim(0)

@@ -4,10 +4,10 @@
     --functions 'example.org/text/*=texts'                     all public functions of a module
 
 Rules:
-- Here names are only turned into places (module and attribute): user's code is imported in processors, never here.
-- Whatever can be imported is served under "python:MODULE:NAME", on all workers.
-- Of a module that is served as a whole only what it defines and does not hide is served: what is in `__all__`, or
-  without that, functions of its own whose name does not begin with "_".
+- Names are only resolved to places (module and attribute) here; user code is imported in processors only.
+- Every importable function is served as "python:MODULE:NAME", on all workers.
+- If a whole module is served, this means its public functions: those in `__all__`, or without that, functions that it
+  defines whose name does not begin with "_".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FunctionPlace(NamedTuple):
     """Where a function is.
 
     Parameters:
-        is_listed: it must be among what its module shows.
+        is_listed: it must be public in its module.
     """
 
     module: str
@@ -34,7 +34,7 @@ class FunctionPlace(NamedTuple):
 
 
 class ServedFunctions:
-    """What a worker serves by name.
+    """The functions that a worker serves by name.
 
     Parameters:
         served: pairs of a name, or the beginning of names and `*`, and MODULE:FUNCTION, or MODULE.
@@ -52,11 +52,11 @@ class ServedFunctions:
 
     @property
     def names(self) -> List[str]:
-        """As `Hello.functions` has them."""
+        """The names for `Hello.functions`."""
         return [f"{PYTHON_NAMES}*", *self._exact, *(f"{prefix}*" for prefix in self._modules)]
 
     def find(self, name: str) -> Optional[FunctionPlace]:
-        """Where the function of a name is to be looked for; None when the name is not served."""
+        """Where the function of a name is; None when the name is not served."""
         if name in self._exact:
             return self._exact[name]
         if name.startswith(PYTHON_NAMES):
@@ -69,7 +69,7 @@ class ServedFunctions:
         return FunctionPlace(self._modules[prefix], name[len(prefix) :], is_listed=True)
 
     def definition(self, name: str, codec: str) -> bytes:
-        """What processors are given as the function's object; see `load_served`."""
+        """The definition that processors get as the function's object; see `load_served`."""
         place = self.find(name)
         return bytes([MARK]) + json.dumps([name, codec, place, self.names]).encode()
 

@@ -1,13 +1,14 @@
-"""scaler_cluster: a worker, and this process beside it, which starts it again when it is killed.
+"""scaler_cluster: a worker, and a supervisor process, which restarts it when it is killed.
 
     supervisor ──fork──▶ agent (`scaler.worker.worker_program`) ──▶ fork_server ──▶ processors
         │ life line: the agent's standard input, which ends with the supervisor
 
 Rules:
-- This process runs nobody else's code and starts no thread: it waits, and hands signals on. Its memory is, for the most
-  part, that of the agent, which is a fork of it.
-- The agent has a session of its own, so that it sees Ctrl-C once: from here.
-- Who is started with `--exit-when-stdin-closes` is looked after by whoever holds the other end: no supervisor.
+- The supervisor runs no user code and starts no thread: it waits, and forwards signals. It shares most of its memory
+  with the agent, which is a fork of it.
+- The agent has a session of its own, so that it gets Ctrl-C only once: from the supervisor.
+- A worker that is started with `--exit-when-stdin-closes` has no supervisor: the process that holds the other end
+  watches it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from scaler.worker import worker_program as program
 from scaler.worker.worker_options import read_options
 from scaler_protocol.programs.startup import EXIT_INTERRUPTED
 
-_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Supervisor:
@@ -48,7 +49,7 @@ class Supervisor:
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
-        for number in _HANDED_ON:
+        for number in _FORWARDED:
             signal.signal(number, self._on_signal)
         restarts = Restarts()
         while True:
@@ -58,24 +59,24 @@ class Supervisor:
             if pause_seconds is not None and not self._is_ending:
                 select.select([wake_reader], [], [], pause_seconds)
             if pause_seconds is None or self._is_ending:
-                return code if code >= 0 else 128 - code  # as shells have it
+                return code if code >= 0 else 128 - code  # the convention of shells
 
     def _run_agent(self) -> int:
         """The code with which an agent ended; the negative number of a signal when that killed it."""
         life_line, held = os.pipe()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDED_ON)  # until it is clear whose they are
+        signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until it is clear which process handles them
         self._agent = os.fork()
         if not self._agent:
             os.close(held)
             self._become_agent(life_line)
         os.close(life_line)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         status = os.waitpid(self._agent, 0)[1]
         os.close(held)
         process_id, self._agent = self._agent, 0
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        self._note = f"ClusterProcess: process {process_id} {ended}, this one replaces it"
+        self._note = f"ClusterProcess: process {process_id} {ended}, this process replaces it"
         return code
 
     def _become_agent(self, life_line: int) -> None:
@@ -89,7 +90,7 @@ class Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(life_line, 0)
             os.close(life_line)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
             code = program.run(self._options, self._note)
         except SystemExit as leave:
             code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
@@ -122,5 +123,5 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = read_options(arguments)
     if options.exit_when_stdin_closes:
         return program.run(options)
-    options.exit_when_stdin_closes = True  # of the agents: their life line
+    options.exit_when_stdin_closes = True  # for the agents, which watch this process through it
     return Supervisor(options).run()

@@ -1,5 +1,5 @@
-"""The options of scaler_cluster and scaler_worker, which are one program: a table, from which its help, its section of
-a configuration file, its variables and its page of the documentation are made (see `scaler_protocol.programs.options`).
+"""The options of scaler_cluster and scaler_worker, which are one program: a table that defines its help, its section of
+a configuration file, its environment variables and its documentation (see `scaler_protocol.programs.options`).
 
 Rule: each option does what its help says. Nothing here imports the agent (see `program`).
 """
@@ -45,11 +45,11 @@ _DEFAULTS = WorkerSettings(address="", slots=1)
 _SECONDS, _SOME_SECONDS = Seconds(0), Seconds(0.01)
 
 UNCOUNTED_AMOUNT = float(1 << 31)
-"""Of a capability that is there and has no amount: more than any number of tasks takes."""
+"""The amount of a capability that is not counted: more than any number of tasks can use."""
 
 
 class _Names(Kind):
-    """Names with commas between; in TOML an array too."""
+    """Names, separated by commas; in TOML also an array."""
 
     expects = "names, separated by commas"
 
@@ -63,7 +63,7 @@ class _Names(Kind):
 
 
 class _Capabilities(Kind):
-    """NAME=AMOUNT, or NAME alone, with commas between; in TOML a table of amounts too, in which `true` is no amount."""
+    """NAME=AMOUNT or NAME, separated by commas; in TOML also a table of amounts, in which `true` means not counted."""
 
     expects = "capabilities such as gpu=1,linux"
 
@@ -127,7 +127,7 @@ class _EventLoop(Choice):
 
 
 def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
-    """The address of the scheduler that the same file is about, else of one that is found on this host."""
+    """The address of the scheduler in the same file, else of one that is found on this host."""
     for section in sections.get("scheduler", ()):
         address = section.get("address")
         if isinstance(address, str) and address:
@@ -188,7 +188,7 @@ _WORKERS = [
     Option(
         "--capabilities",
         _Capabilities(),
-        "likewise, what all slots of this worker offer together",
+        "what all slots of this worker offer together, in the same form",
         default={},
         metavar="NAME[=AMOUNT][,...]",
         group="the worker",
@@ -197,7 +197,7 @@ _WORKERS = [
         "--functions",
         Words(_Served(), is_repeated=True),
         "serve a function by name to clients of any language; NAME*=MODULE serves all public functions of a module"
-        " under names that begin so; may be given several times",
+        " under names with this prefix; may be given several times",
         default=[],
         metavar="NAME=MODULE:FUNCTION",
         group="the worker",
@@ -205,7 +205,7 @@ _WORKERS = [
     Option(
         "--preload",
         Words(_Preload(), is_repeated=True),
-        "import a module, and call a function of it, before processors start; may be given several times",
+        "import a module, and call a function if one is given, before processors start; may be given several times",
         default=[],
         metavar="MODULE[:FUNCTION]",
         group="the worker",
@@ -237,7 +237,7 @@ _TIMES = [
     Option(
         "-ot --object-retention-seconds",
         _SECONDS,
-        "forget functions and objects that have not been used for so long, and fetch them again when a task needs them",
+        "forget functions and objects that were not used for this long, and fetch them again when a task needs them",
         default=_DEFAULTS.object_retention_seconds,
         group="times",
     ),
@@ -254,7 +254,7 @@ _NETWORK = [
     Option(
         "-el --event-loop",
         _EventLoop(("builtin", "uvloop")),
-        "the agent's event loop; uvloop needs the package of that name, and CPython",
+        "the agent's event loop; uvloop requires the uvloop package and CPython",
         default=_DEFAULTS.event_loop,
         group="network",
     ),
@@ -274,7 +274,7 @@ _EARLIER = [
     Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
     Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
     Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),
-    Earlier("type", only=("baremetal_native",), why="start scaler_cluster on the machines that are to run tasks"),
+    Earlier("type", only=("baremetal_native",), why="start scaler_cluster on the machines that should run tasks"),
     Earlier("-wmi --worker-manager-id", why=_NOTHING_MANAGES),
     Earlier("--mode", why="all workers start at once, and stay"),
     Earlier("--worker-type", why="--worker-names names workers"),
@@ -288,7 +288,7 @@ def _version() -> str:
 
 
 def _own_name() -> str:
-    """What this program was started as."""
+    """The name by which this program was started."""
     name = os.path.basename(sys.argv[0])
     return name if name.startswith("scaler_") else "scaler_cluster"
 
@@ -305,7 +305,7 @@ CLUSTER = Program(
             "address",
             Address(),
             "address of the scheduler, such as tcp://127.0.0.1:8516",
-            default_text="that of the file's [scheduler], else that of the newest scheduler of this user on this host",
+            default_text="that of the file's [scheduler], else of this user's newest scheduler on this host",
             is_required=True,
             environment=("SCALER_ADDRESS",),
             find=_scheduler_of,

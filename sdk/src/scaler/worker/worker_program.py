@@ -32,7 +32,7 @@ FORK_SERVER_END_SECONDS = 5.0
 
 
 def _settings(options: argparse.Namespace) -> WorkerSettings:
-    """The settings that the options say."""
+    """The settings for the given options."""
     slots = options.num_of_workers
     capabilities: Dict[str, float] = dict(options.capabilities)
     for name, amount in options.per_worker_capabilities.items():
@@ -59,7 +59,7 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one worker; the exit code of the program.
+    """Run one worker; returns the exit code of the program.
 
     Parameters:
         arguments: by default those of the command line.
@@ -68,11 +68,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def run(options: argparse.Namespace, note: str = "") -> int:
-    """Run one worker; the exit code of the program.
+    """Run one worker; returns the exit code of the program.
 
     Parameters:
         options: what `read_options` made of the command line.
-        note: a warning for the log, as soon as there is one.
+        note: a warning to log once logging is set up.
     """
     settings = _settings(options)
     try:
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace, note: str = "") -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """A processor costs the agent a descriptor, and the usual limit is low."""
+    """Raise the limit of open files, because each processor costs the agent a descriptor and the usual limit is low."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -127,7 +127,7 @@ def _run_agent(
 
 
 def _wait_for_end(process_id: int) -> None:
-    """Wait until the fork server has removed everything, but not for ever."""
+    """Wait a bounded time until the fork server has removed everything."""
     deadline = time.monotonic() + FORK_SERVER_END_SECONDS
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""Every setting of a worker, with its default: what the command line fills in and the agent obeys."""
+"""Every setting of a worker, with its default: filled in from the command line, and used by the agent."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def check_wait_appends_a_waiter_with_an_event_and_removes_it() -> None:
     assert list(future._waiters) == []
 
 
-def check_wait_is_told_of_results_exceptions_and_cancellations() -> None:
+def check_wait_gets_results_exceptions_and_cancellations() -> None:
     for how in ("succeed", "fail", "cancel"):
         futures = Futures(2)
         first, second = futures.all
@@ -140,7 +140,7 @@ def check_wait_for_a_failure_loads_nothing_with_the_condition_held() -> None:
     assert futures.loaded_with_the_condition == [False]
 
 
-def check_as_completed_is_told_of_results_exceptions_and_cancellations() -> None:
+def check_as_completed_gets_results_exceptions_and_cancellations() -> None:
     futures = Futures(3)
     completed = as_completed(futures.all, TIMEOUT_SECONDS)
     for how, future in zip(("succeed", "fail", "cancel"), futures.all):

@@ -39,7 +39,7 @@ def in_a_fork(function: Callable[[], Any]) -> Any:
     return answers.get()
 
 
-def test_forks_of_a_busy_client_end_and_disturb_nobody(any_client: Client) -> None:
+def test_forks_of_a_busy_client_end_without_disturbing_the_client(any_client: Client) -> None:
     """Whatever locks the client's threads hold at that moment, a fork has no threads that would release them."""
     is_over = threading.Event()
     sums: List[int] = []

@@ -78,11 +78,11 @@ def test_a_part_that_was_sent_is_known() -> None:
 def test_commands_that_come_after_the_end_are_refused() -> None:
     refused: List[Any] = []
     mailbox = Mailbox(refused.extend)
-    mailbox.hand_over("before")
+    mailbox.post("before")
     assert mailbox.take() == ["before"] and not mailbox.take()
-    mailbox.hand_over("last")
+    mailbox.post("last")
     mailbox.close()
-    mailbox.hand_over("late")
+    mailbox.post("late")
     assert refused == ["last", "late"]
     mailbox.close_pipe()
 
@@ -90,7 +90,7 @@ def test_commands_that_come_after_the_end_are_refused() -> None:
 def test_who_sleeps_is_woken_once() -> None:
     mailbox = Mailbox(lambda commands: None)
     assert mailbox.sleep()
-    mailbox.hand_over("first")
-    assert not mailbox.sleeping, "whoever comes next has nothing to do"
+    mailbox.post("first")
+    assert not mailbox.sleeping, "the next thread has nothing to do"
     assert not mailbox.sleep(), "there is something to be taken"
     mailbox.close_pipe()

@@ -117,7 +117,7 @@ def test_a_callback_may_use_the_client(any_address: str) -> None:
     assert results == [len("four\n")]
 
 
-def test_output_that_nobody_takes_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_output_that_is_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setattr("scaler.client.shell.output.MAXIMUM_WAITING_BYTES", 1000)
     may_go_on = threading.Event()
     taken: List[str] = []

@@ -1,4 +1,4 @@
-"""Schedulers that send what they should not, or send it when nobody expects it."""
+"""Schedulers that send invalid or unexpected messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Script:
         self._connection.flush()
 
     def expect(self, kind: Any) -> Any:
-        """The next message of a kind; others are of no interest."""
+        """The next message of a kind; others are ignored."""
         while True:
             while not self._received:
                 self._stream.setblocking(True)
@@ -175,7 +175,7 @@ def connect(address: str) -> str:
     return str(raised.value)
 
 
-def test_a_port_that_is_refused_has_nobody_listening() -> None:
+def test_nothing_listens_at_a_refused_port() -> None:
     address = quiet_address()
     said = connect(address)
     assert said.startswith(f"nothing listens at {address} (Connection refused); start a scheduler there")

@@ -1,4 +1,4 @@
-"""A processor whose chunk holds a long task, or one that waits for others: nobody behind it waits."""
+"""A processor whose chunk has a long task, or one that waits for others: the tasks behind it do not wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from scaler.worker.processor import processor as processor_module
 from scaler.worker.processor.chunk_runner import RunningChunk
 from scaler.worker.processor.processor import Processor, ProcessorSettings
 
-# Long tasks hold nobody back ------------------------------------------------------------------------------------------
+# Long tasks do not hold up others
+# ------------------------------------------------------------------------------------------
 
 
 def waits_at(gate: int) -> Any:

@@ -1,4 +1,4 @@
 """Tasks that need results of other tasks: nodes of graphs, and single tasks that name their predecessors.
 
-Rule: a task waits here until its last predecessor has succeeded; from then on it is a task of a batch like all others.
+Rule: a task waits here until its last predecessor has succeeded; then it becomes a task of a batch like all others.
 """

@@ -1,11 +1,11 @@
 """How tasks that need results of others are accepted, released and ended.
 
 Rules:
-- A predecessor's outcome is kept on its way to the client (`ClientSession.report`, `confirm_cancel`), and its
-  consequences are drawn once for each burst, in `advance`, before the client is sent anything of that burst.
-- A task whose predecessor has no record here any more is lost with `predecessorGone`: its client has been sent that
-  outcome before, and submits the task again with what it needs.
-- A failure is passed on as it is, whatever it was; so is a cancel.
+- A predecessor's outcome is recorded when it is reported to the client (`ClientSession.report`, `confirm_cancel`). Its
+  consequences are processed once per burst, in `advance`, before anything of that burst is sent to the client.
+- A task whose predecessor has no record here any more is lost with `predecessorGone`: its client already has that
+  outcome, and submits the task again with the result.
+- Failures and cancels are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DependantReactions:
         self._state.nodes_waiting += 1
         client.flow.submit(1, len(dependant.payload))
         self._state.touch_session(client)
-        # As with other tasks, whatever exists is referenced.
+        # As with other tasks, all objects that exist are referenced.
         missing = [each for each in dependant.references() if not self._state.objects.refer(each)]
         client.dependants.add(dependant)
         gone = [each for each in dependant.predecessors if not _is_awaited(client, each)]
@@ -66,7 +66,7 @@ class DependantReactions:
     # Consequences ---------------------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Draw the consequences of all outcomes since the last call."""
+        """Process the consequences of all outcomes since the last call."""
         for session in list(self._state.touched.values()):
             if isinstance(session, ClientSession) and session.dependants.endings:
                 self._advance(session)
@@ -87,7 +87,7 @@ class DependantReactions:
             self._release(client, ready)
 
     def _pass_result_on(self, client: ClientSession, ending: Ending, followers: List[Dependant]) -> List[Dependant]:
-        """Give a result to those that wait for it; returns those that wait for nothing more."""
+        """Give a result to the tasks that wait for it; returns those whose last predecessor this was."""
         ready = []
         result = ending.object_id or keep_result(self._state, client, ending.content, ending.codec, len(followers))
         for follower in followers:
@@ -147,7 +147,7 @@ class DependantReactions:
     # Releasing ------------------------------------------------------------------------------------------------------
 
     def _release(self, client: ClientSession, ready: List[Dependant]) -> None:
-        """Queue tasks that wait for nothing more, before what else the client has queued: depth first."""
+        """Queue released tasks before other tasks of the client: depth first."""
         by_message: Dict[int, List[Dependant]] = {}
         for dependant in sorted(ready, key=lambda each: each.task_id):
             if dependant.task_id not in client.dependants.waiting:
@@ -177,7 +177,7 @@ class DependantReactions:
             sizes.append(sum(map(len, payloads[before:])))
             counts.append(len(dependencies) - objects_before)
             client.dependants.remove(dependant)
-            client.flow.release(0, len(dependant.payload))  # what is charged from now on is the task
+            client.flow.release(0, len(dependant.payload))  # from now on the task is charged instead
         message = members[0].message
         released = m.Task(
             ids=array("Q", [dependant.task_id for dependant in members]),
@@ -203,7 +203,7 @@ class DependantReactions:
 
 
 def _results_in_front(dependant: Dependant) -> Tuple[List[Buffer], List[int]]:
-    """With what its payload begins, and the results that are objects."""
+    """The beginning of its payload, and the results that are objects."""
     results = dependant.results_in_order()
     sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
     # SCL-SCH-039
@@ -224,7 +224,7 @@ def _is_awaited(client: ClientSession, task_id: int) -> bool:
 
 
 def split_batch(message: m.Task, payload: bytes) -> Tuple[List[Dependant], m.Task, bytes]:
-    """The tasks of a batch that need others, and what is left of it with its payload."""
+    """Divides a batch into the tasks that need others, and the rest with its payload."""
     view = memoryview(payload)
     ends = list(accumulate(message.payload_sizes, initial=0))
     object_ends = list(accumulate(message.dependency_counts or bytes(len(message.ids)), initial=0))

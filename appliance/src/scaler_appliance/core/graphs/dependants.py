@@ -5,11 +5,11 @@
                 └──a predecessor failed, was lost or cancelled──▶ its outcome
 
 Rules:
-- A dependant is an object of its own until it is released, since it waits for itself alone; from then on it is a task
-  of a batch like all others.
-- Predecessors are known by their clients' ids. The outcome that a client gets is what the dependants need: the
-  session looks at outcomes on their way to the client, whichever way they came about.
-- Data and small accessors only: what is decided is decided in `dependant_reactions`.
+- A dependant is an object of its own until it is released, because each waits separately; then it becomes a task of a
+  batch like all others.
+- Predecessors are identified by their clients' ids. Dependants need the outcome that the client gets: the session
+  records outcomes when they are reported to the client, whatever caused them.
+- Data and small accessors only: decisions are made in `dependant_reactions`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Dependant:
     """A task that waits for others.
 
     Parameters:
-        message: the one that it came in, for what it shares with the tasks that came with it.
+        message: the message it came in, which has the properties that it shares with other tasks.
         payload: its own.
     """
 
@@ -85,7 +85,7 @@ class Dependants:
             self.followers.setdefault(predecessor, {})[dependant.task_id] = dependant
 
     def remove(self, dependant: Dependant) -> None:
-        """It does not wait any more."""
+        """Remove a task that no longer waits."""
         del self.waiting[dependant.task_id]
         for predecessor in dependant.predecessors:
             followers = self.followers.get(predecessor)
@@ -110,12 +110,12 @@ class Dependants:
             offset = end
 
     def keep_cancelled(self, task_id: int) -> None:
-        """The client gets to know that a task is cancelled."""
+        """The client is notified that a task is cancelled."""
         if task_id in self.followers:
             self.endings.append(Ending(task_id, None))
 
     def check_invariants(self) -> None:
-        """Who waits for a task follows it; called by State.check_invariants."""
+        """Check that each task that waits for another follows it; called by State.check_invariants."""
         for task_id, dependant in self.waiting.items():
             assert task_id == dependant.task_id
             missing = [each for each in dependant.predecessors if each not in dependant.results]

@@ -1,4 +1,4 @@
-"""Graphs as the core holds them: columns, one entry a node, until nodes are ready to be queued.
+"""Graphs as the core holds them: columns, with one entry per node, until nodes are ready to be queued.
 
     GraphTask ──▶ Graph: WAITING nodes ──last predecessor succeeded──▶ TaskBatch of the nodes ready now ──▶ queue
                     ▲                                                        │
@@ -10,7 +10,7 @@ Rules:
 - Nodes that become ready together and share a function become one TaskBatch, wherever they stood in the graph; from
   then on they are tasks like all others. Their payloads begin with the results of their predecessors.
 - A result is kept while a dependant waits for it: a small one as bytes, a large one as the id of its object.
-- Data and small accessors only: what is decided is decided in `graph_reactions`.
+- Data and small accessors only: decisions are made in `graph_reactions`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Graph:
         self.ended: List[int] = []  # nodes whose end has had no consequences yet
         self.unneeded: List[int] = []  # nodes without outcome that no target needs any more
         self.unfinished = count
-        self.is_forced = False  # a cancel by force was asked for: what is not needed any more is stopped
+        self.is_forced = False  # a forced cancel was requested: nodes that are no longer needed are stopped
         self.held_functions: List[int] = []  # objects that it has a reference to until its end
 
     def __len__(self) -> int:
@@ -170,7 +170,7 @@ class Graph:
         return batch
 
     def _add_results(self, node: int, payloads: List[Buffer]) -> List[int]:
-        """Begin the node's payload with what its predecessors returned; the ids of those results that are objects."""
+        """Begin the node's payload with its predecessors' results; returns the ids of results that are objects."""
         predecessors = self.predecessors_of(node)
         if not predecessors:
             return []
@@ -184,7 +184,7 @@ class Graph:
         return [result for result in results if isinstance(result, int)]
 
     def forget_dependant(self, node: int) -> bool:
-        """A dependant of the node does not wait any more; whether it was the last one."""
+        """A dependant of the node no longer waits; returns whether it was the last one."""
         self.dependants[node] -= 1
         if self.dependants[node]:
             return False
@@ -192,7 +192,7 @@ class Graph:
         return True
 
     def too_much_for(self, node: int, most_bytes: int, most_objects: int) -> bool:
-        """Whether the results that the node needs are more than one task can be given."""
+        """Whether the results that the node needs are too many or too large for one task."""
         predecessors = self.predecessors_of(node)
         own_objects = self.dependency_offsets[node + 1] - self.dependency_offsets[node]
         if (
@@ -217,7 +217,7 @@ class Graph:
     # Checking -------------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
-        """The counts are what the states say; called by State.check_invariants."""
+        """Check that the counts match the states; called by State.check_invariants."""
         waiting = TaskState.WAITING
         untold = set(self.ended)
         counters = self.counters

@@ -1,11 +1,11 @@
-"""How graphs run: which nodes are ready, who gets their results, and what a node's end means for others.
+"""How graphs run: which nodes are ready, where their results go, and how a node's end affects others.
 
 Rules:
-- A node's end is recorded when it happens (`TaskOutcomes.finish`), and its consequences are drawn once a burst, in
-  `advance`: nodes that became ready in one burst travel together.
-- Success releases dependants whose last predecessor it was. A failure is passed on to all that depend on the node, and
-  to nothing else; so is a cancel. A node that no target needs any more is cancelled, unless it runs.
-- The client hears of targets, and of nodes whose cancel it asked for.
+- A node's end is recorded when it happens (`TaskOutcomes.finish`), and its consequences are processed once per burst,
+  in `advance`, so that nodes that become ready in one burst are sent together.
+- Success releases dependants whose last predecessor it was. A failure or cancel is passed on only to nodes that depend
+  on the node. A node that no target needs any more is cancelled, unless it runs.
+- The client gets the outcomes of targets, and of nodes whose cancel it requested.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GraphReactions:
     # Acceptance -----------------------------------------------------------------------------------------------------
 
     def on_graph_task(self, client: ClientSession, message: m.GraphTask, payload: bytes) -> None:
-        """A client submits a graph: all of it is accepted, or nothing."""
+        """A client submits a graph: it is accepted as a whole, or rejected."""
         if not message.ids:
             return
         _check_graph(client, message, payload)
@@ -59,7 +59,7 @@ class GraphReactions:
         limit = self._state.settings.max_number_of_tasks_waiting
         if 0 <= limit < self._state.waiting() - self._placement.free_slots():
             text = (
-                f"a graph of {len(graph)} tasks is more than the scheduler may let wait ({limit} tasks in all, with"
+                f"a graph of {len(graph)} tasks exceeds the tasks that may wait at the scheduler ({limit} in all, with"
                 " those that wait for others): submit smaller ones, add workers, or raise --max-number-of-tasks-waiting"
             )
             for node in sources:
@@ -70,7 +70,7 @@ class GraphReactions:
     def _reference_objects(self, graph: Graph) -> Dict[int, int]:
         """Count the graph's needs of objects; returns, by node, one that is missing.
 
-        As with other tasks, whatever exists is referenced.
+        As with other tasks, all objects that exist are referenced.
         """
         objects = self._state.objects
         missing: Dict[int, int] = {}
@@ -89,11 +89,11 @@ class GraphReactions:
         return missing
 
     def _release(self, client: ClientSession, graph: Graph, nodes: List[int]) -> None:
-        """Queue waiting nodes that wait for nothing more, before what else the client has queued: depth first."""
+        """Queue nodes that have all results, before other tasks of the client: depth first."""
         by_function: Dict[int, List[int]] = {}
         for node in sorted(nodes):
             if graph.states[node] != TaskState.WAITING:
-                continue  # not needed any more
+                continue  # no longer needed
             if graph.too_much_for(node, MAXIMUM_RESULTS_BYTES, MAXIMUM_OBJECTS):
                 text = f"the results of its {len(graph.predecessors_of(node))} predecessors are too much for one task"
                 self._lose(client, graph, node, m.FailureKind.REJECTED, text)
@@ -153,7 +153,7 @@ class GraphReactions:
             self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
     def _kept(self, client: ClientSession, graph: Graph, node: int, content: bytes, codec: str) -> Union[bytes, int]:
-        """What to keep of a small result: its bytes; where many need it, an object."""
+        """The form in which to keep a small result: its bytes; or an object if many nodes need it."""
         result = keep_result(self._state, client, content, codec, graph.dependants[node])
         if result is content and len(content) > graph.largest_result_bytes:
             graph.largest_result_bytes = len(content)
@@ -162,7 +162,7 @@ class GraphReactions:
     # Consequences ---------------------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Draw the consequences of all ends since the last call."""
+        """Process the consequences of all nodes that ended since the last call."""
         advancing, self._state.advancing = self._state.advancing, {}
         for graph in advancing:
             self._advance(self._state.clients[graph.client], graph)
@@ -194,7 +194,7 @@ class GraphReactions:
                 self._outcomes.release(function)
 
     def _pass_on(self, client: ClientSession, graph: Graph, node: int) -> None:
-        """Whatever depends on a node without result ends as the node did."""
+        """End all nodes that depend on a node without result, in the same state."""
         # SCL-SCH-031
         failure = graph.failures.pop(node, None)
         for successor in graph.successors_of(node):
@@ -263,7 +263,7 @@ class GraphReactions:
             self._outcomes.cancel(client, batch, index, graph.is_forced)
 
     def drop_all(self, client: ClientSession) -> None:
-        """The client is gone, and the tasks of its batches are cancelled: what is left of its graphs goes, too."""
+        """The client is gone, and the tasks of its batches are cancelled: remove the rest of its graphs."""
         for graph in list(client.graphs.values()):
             for node, state in enumerate(graph.states):
                 if state == TaskState.WAITING:

@@ -1,4 +1,4 @@
-"""Results that tasks need of others, as they are kept until these are ready."""
+"""Results that waiting tasks need, as they are kept until these tasks are ready."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of
 
 SHARED_RESULT_BYTES = 1024
 FAN_OUT_BYTES = 256 * 1024
-"""A result of the former size or more, which would fill the latter with its copies, is sent to each worker once."""
+"""A result of at least the former size, whose copies would exceed the latter, is sent to each worker once."""
 
 MAXIMUM_RESULTS_BYTES = 1 << 30  # of one task's predecessors, inline
 MAXIMUM_OBJECTS = 0xFFFF  # of one task
@@ -21,7 +21,7 @@ MAXIMUM_OBJECTS = 0xFFFF  # of one task
 def keep_result(
     state: SchedulerState, client: ClientSession, content: bytes, codec: str, dependants: int
 ) -> Union[bytes, int]:
-    """What to keep of a small result for so many: its bytes; where many need it, an object that they refer to."""
+    """The form in which to keep a small result: its bytes; or an object that tasks refer to, if many need it."""
     size = len(content)
     if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
         return content

@@ -1,4 +1,4 @@
-"""What monitors and clients can find out: status, runs of tasks, explanations, information about the cluster.
+"""Information for monitors and clients: status, runs of tasks, explanations, the size of the cluster.
 
-Rule: nothing here decides what happens to a task. Without subscribers it costs a flag.
+Rule: monitoring never affects tasks. Without subscribers it costs checking a flag.
 """

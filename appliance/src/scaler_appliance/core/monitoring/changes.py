@@ -1,9 +1,9 @@
 """Entries of one kind that have changed since the last publication.
 
 Rules:
-- Recording a change is a look at a flag, and a dictionary operation once a publication; nothing is copied, and figures
-  are read when they are published.
-- Without subscribers, what has ended leaves no trace: memory follows what exists.
+- Recording a change costs checking a flag, and one dictionary operation per publication; figures are read when they are
+  published.
+- Without subscribers, ended entries are not kept: memory follows what exists.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Dict, Generic, List, Protocol, TypeVar
 
 
 class Publishable(Protocol):
-    """What can be published."""
+    """An entry that can be published."""
 
-    is_dirty: bool  # it is among those of the next publication
+    is_dirty: bool  # it is part of the next publication
 
 
 Entry = TypeVar("Entry", bound=Publishable)
@@ -24,7 +24,7 @@ Entry = TypeVar("Entry", bound=Publishable)
 class Changes(Generic[Entry]):
     """Entries of one kind that changed since the last publication, by number.
 
-    Where an entry is touched often, the caller first looks whether it `is_dirty`.
+    If an entry changes often, the caller first checks whether it `is_dirty`.
     """
 
     __slots__ = ("new", "dirty", "gone", "is_watched")
@@ -36,17 +36,17 @@ class Changes(Generic[Entry]):
         self.is_watched = False
 
     def add(self, number: int, entry: Entry) -> None:
-        """There is one more."""
+        """Add an entry."""
         self.new[number] = entry
         self.touch(number, entry)
 
     def touch(self, number: int, entry: Entry) -> None:
-        """Figures of it changed."""
+        """Figures of an entry changed."""
         self.dirty[number] = entry
         entry.is_dirty = True
 
     def remove(self, number: int, entry: Entry) -> None:
-        """It has ended. Its last figures are published, if there are subscribers."""
+        """Remove an entry. Its last figures are published, if there are subscribers."""
         if self.is_watched:
             self.touch(number, entry)
             self.gone[number] = None
@@ -54,21 +54,21 @@ class Changes(Generic[Entry]):
             self.forget(number)
 
     def forget(self, number: int) -> None:
-        """It has ended, and its last figures are of no interest."""
+        """Remove an entry without publishing its last figures."""
         is_unknown = self.new.pop(number, None) is not None
         self.dirty.pop(number, None)
         if self.is_watched and not is_unknown:
             self.gone[number] = None
 
     def first(self, limit: int) -> List[Entry]:
-        """Those whose figures have waited longest to be published."""
+        """The entries whose figures have waited longest to be published."""
         return list(islice(self.dirty.values(), limit))
 
     def clear(self, limit: int = 0) -> None:
-        """All has been published.
+        """Everything has been published.
 
         Parameters:
-            limit: of figures only those of the first so many; 0: of all. Figures of what is gone wait no longer.
+            limit: figures of only this many entries were published; 0: of all. Those of removed entries always are.
         """
         published = [*islice(self.dirty, limit), *filter(self.dirty.__contains__, self.gone)] if limit else self.dirty
         for number in list(published):

@@ -1,8 +1,8 @@
-"""What is counted for monitors alone: the tasks of each function, and the nodes of each graph.
+"""Counters for monitors only: the tasks of each function, and the nodes of each graph.
 
 Rules:
-- Figures only: who counts, and who publishes them, is elsewhere.
-- An entry `is_dirty` when it is among those that the next publication contains (see `changes`).
+- Figures only: counting and publishing them is done elsewhere.
+- An entry `is_dirty` when it is part of the next publication (see `changes`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LAST_BUCKET = 255
 
 
 class FunctionCounters:
-    """What became of the tasks of one function.
+    """The outcomes of the tasks of one function.
 
     Parameters:
         client: session; 0: a function addressed by name.
@@ -31,17 +31,17 @@ class FunctionCounters:
         self.number = number
         self.name = name
         self.client = client
-        self.unfinished = 0  # tasks in batches: those that wait for others in their graph are none yet
+        self.unfinished = 0  # tasks in batches, without those that wait for others in their graph
         self.running = 0  # of these, at workers
         self.ended = [0] * len(TaskState)  # by state
         self.busy_microseconds = 0.0
-        self.durations: Dict[int, int] = {}  # how many tasks took how long, by bucket
+        self.durations: Dict[int, int] = {}  # the number of tasks by duration bucket
         self.is_dirty = False
-        self.is_listed = False  # among those that were idle, and may have been used again
+        self.is_listed = False  # in the list of idle functions, even if it has been used again
         self.was_used = False  # since then
 
     def measure(self, count: int, microseconds: float) -> None:
-        """So many tasks took so long on average."""
+        """Count tasks that took this long on average."""
         self.busy_microseconds += microseconds * count
         bucket = bucket_of(microseconds)
         durations = self.durations
@@ -75,4 +75,4 @@ class GraphCounters:
 
 
 NO_COUNTERS = FunctionCounters(0, "", 0)
-"""Of batches that are not the scheduler's yet."""
+"""For batches that the scheduler has not accepted yet."""

@@ -1,12 +1,12 @@
 """Why a task waits, in one sentence.
 
-    ExplanationRequest ──▶ on_request ──▶ Explanation         watch, now and then ──▶ Explanation unasked, and the log
+    ExplanationRequest ──▶ on_request ──▶ Explanation         watch, periodically ──▶ Explanation, and the log
 
 Rules:
-- Nothing is decided here and nothing is noted for a task: the sentence is made of what is so at that moment.
-- Unasked, a client is told each reason once, however many of its tasks wait for it: as soon as nobody connected can run
-  them, or when they have waited for PATIENCE_SECONDS while a worker is idle or none is there. When tasks of that kind
-  have been placed, it is told again.
+- Nothing is decided here and nothing is stored per task: the sentence describes the current state.
+- A client gets each reason unsolicited once, however many of its tasks wait for it: as soon as no connected worker can
+  run them, or when they have waited for PATIENCE_SECONDS while a worker is idle or none is connected. After tasks of
+  that kind have been placed, it may get it again.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 
 PATIENCE_SECONDS = 5.0
-MAXIMUM_REASONS = 100  # that monitors are told
+MAXIMUM_REASONS = 100  # that are published to monitors
 
 
 class Cause(Enum):
     """Why tasks of one kind wait."""
 
     NO_WORKER = "no worker is connected"
-    NOBODY_OFFERS = "no connected worker has the capabilities"
+    NOT_OFFERED = "no connected worker has the capabilities"
     IN_USE = "the capabilities are in use"
     UNREAD = "their client does not take its results"
     BUSY = "workers are busy"
     UNKNOWN = "a worker could run them now"
 
 
-_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOBODY_OFFERS, Cause.UNKNOWN)
-"""Causes that have gone when a task is placed. Others come and go all the time: they are told once."""
+_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOT_OFFERED, Cause.UNKNOWN)
+"""Causes that end when a task is placed. The others come and go all the time, and are reported once."""
 
 
 class _Wait(NamedTuple):
-    """Since when there are tasks of a class, and since when none of them was placed, in seconds."""
+    """Since when a class has tasks, and since when none of them was placed, in seconds."""
 
     ready_class: ReadyClass
     began: float
@@ -61,7 +61,7 @@ class Explanations:
     # Asked ----------------------------------------------------------------------------------------------------------
 
     def on_request(self, client: ClientSession, message: m.ExplanationRequest) -> None:
-        """A client asks what becomes of one of its tasks."""
+        """A client asks for the state of one of its tasks."""
         found, node = client.find_task(message.task_id), client.find_node(message.task_id)
         dependant = client.dependants.waiting.get(message.task_id)
         text = "the task has ended: its outcome has left the scheduler"
@@ -80,14 +80,14 @@ class Explanations:
         self._state.send(client.peer, m.Explanation(request_id=message.request_id, text=text))
 
     def _text_of_predecessors(self, client: ClientSession, dependant: Dependant) -> str:
-        """Which tasks it waits for: the first one by name."""
+        """The tasks it waits for: the first one by name."""
         missing = [each for each in dependant.predecessors if each not in dependant.results]
         others = f" and {_count(len(missing) - 1, 'other task')}" if len(missing) > 1 else ""
         name = self._name_of_function(client, missing[0])
         return f"task {missing[0]}{f' of {name}' if name else ''}{others}"
 
     def _name_of_function(self, client: ClientSession, task_id: int) -> str:
-        """Of a task that is no node of a graph."""
+        """The state of a task that is in a batch."""
         found, dependant = client.find_task(task_id), client.dependants.waiting.get(task_id)
         if found is not None:
             return found[0].counters.name
@@ -111,11 +111,11 @@ class Explanations:
         if state == TaskState.CANCELLING:
             return f"the task is being cancelled: {worker.label} has not answered yet"
         others = "" if worker.assigned == 1 else f", one of {worker.assigned} on {_count(worker.slots, 'slot')}"
-        verb = "it runs, or is next in line there" if worker.assigned <= worker.slots else "it runs or stands in line"
+        verb = "it runs, or is next in line there" if worker.assigned <= worker.slots else "it runs or waits in line"
         return f"the task is at {worker.label}{others}: {verb}{self._arriving(batch, index)}"
 
     def _arriving(self, batch: TaskBatch, index: int) -> str:
-        """What of the task's objects is still on its way to the scheduler."""
+        """Which of the task's objects have not arrived completely at the scheduler."""
         for object_id in batch.dependencies_of(index, index + 1):
             record = self._state.objects.find(object_id)
             if record is not None and record.arrived < record.size:
@@ -125,7 +125,7 @@ class Explanations:
     # Unasked --------------------------------------------------------------------------------------------------------
 
     def watch(self, now: float) -> None:
-        """Warn of tasks that cannot run, or wait for long; to be called now and then, when all has been placed."""
+        """Warn of tasks that cannot run, or wait for long; to be called periodically, after placement."""
         waits: Dict[int, _Wait] = {}
         reasons: List[str] = []
         causes: Dict[Tuple[Needs, bool], Cause] = {}
@@ -155,14 +155,14 @@ class Explanations:
         return wait._replace(servings=ready_class.last_served, last_progress=now)
 
     def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
-        if cause == Cause.NOBODY_OFFERS:
+        if cause == Cause.NOT_OFFERED:
             return True
         if cause in _UNTIL_PLACED:
             return now - wait.last_progress > PATIENCE_SECONDS
         return cause != Cause.BUSY and any(self._placement.idle_workers()) and now - wait.began > PATIENCE_SECONDS
 
     def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> str:
-        """Tell the client, unless it knows; returns what it is told, empty if there is nothing to be told."""
+        """Send the client the reason, unless it has got it before; returns the text, empty if nothing is sent."""
         count = ready_class.count_of(client.number)
         key = client.number, ready_class.requirement.needs, cause
         if not count or (key in self._told and not self._state.is_watched):
@@ -183,14 +183,14 @@ class Explanations:
     # The cause ------------------------------------------------------------------------------------------------------
 
     def _cause(self, client: ClientSession, needs: Needs) -> Cause:
-        """Why a task of the client with these needs is not at a worker."""
+        """The reason why a task of the client with these needs is not at a worker."""
         if self._state.ready.is_held(client.number):
             return Cause.UNREAD
         if not self._state.workers:
             return Cause.NO_WORKER
         able = self._able(needs)
         if not able:
-            return Cause.NOBODY_OFFERS
+            return Cause.NOT_OFFERED
         if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
             return Cause.UNKNOWN
         is_picky = needs.capabilities or len(able) < len(self._state.workers)
@@ -202,11 +202,11 @@ class Explanations:
     def _clause(self, cause: Cause, needs: Needs) -> str:
         workers = self._state.workers.values()
         if cause == Cause.UNREAD:
-            return "its client does not take the results that are ready for it"
+            return "its client does not read the results that are ready for it"
         if cause == Cause.NO_WORKER:
             return "no worker is connected: start some with `scaler_cluster`"
-        if cause == Cause.NOBODY_OFFERS:
-            return self._clause_of_what_nobody_offers(needs)
+        if cause == Cause.NOT_OFFERED:
+            return self._missing_capabilities_clause(needs)
         if cause == Cause.IN_USE:
             number = _count(len(self._able(needs)), "worker")
             wanted = _text_of(needs.capabilities) or _text_of_call(needs)
@@ -215,9 +215,9 @@ class Explanations:
             slots = sum(worker.slots for worker in workers)
             waiting = _count(len(self._state.ready), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
-        return "a worker with a free slot does not take tasks at the moment: it is leaving, or reads no messages"
+        return "a worker with a free slot does not accept tasks at the moment: it is leaving, or does not read messages"
 
-    def _clause_of_what_nobody_offers(self, needs: Needs) -> str:
+    def _missing_capabilities_clause(self, needs: Needs) -> str:
         understanding = [worker for worker in self._state.workers.values() if worker.understands(needs)]
         if not understanding:
             wanted = f"serves {_text_of_call(needs)}" if needs.function_name else f"understands {_text_of_call(needs)}"
@@ -228,7 +228,7 @@ class Explanations:
         return f"no worker that is connected and takes {_text_of_call(needs)} offers {missing}: start one that does"
 
     def _nearest(self, capabilities: Capabilities) -> str:
-        """What there is instead of what is missing."""
+        """The amounts that are offered, for capabilities that are missing."""
         if len(capabilities) > 1 and all(self._most(name) >= amount for name, amount in capabilities):
             return " together"
         lacking = [(name, self._most(name)) for name, amount in capabilities if self._most(name) < amount]
@@ -236,7 +236,7 @@ class Explanations:
         return f" ({', '.join(facts)})"
 
     def _most(self, name: str) -> float:
-        """The largest amount of a capability that a worker offers; -1 when none does."""
+        """The largest amount of a capability that any worker offers; -1 when none does."""
         return max((worker.capabilities.get(name, -1.0) for worker in self._state.workers.values()), default=-1.0)
 
 

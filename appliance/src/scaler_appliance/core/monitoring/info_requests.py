@@ -1,7 +1,7 @@
-"""Information about the cluster for clients: who is in it, and how busy it is.
+"""Information about the cluster for clients: its workers, and how busy it is.
 
-Rules: one answer costs one pass over the workers, and lists no more of them than MAXIMUM_WORKERS, whatever is asked
-for; nothing is kept for it between requests.
+Rules: one answer costs one pass over the workers, and lists at most MAXIMUM_WORKERS of them, whatever the request says;
+nothing is kept between requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
 
 MAXIMUM_WORKERS = 1000
-LARGEST_COUNT = (1 << 32) - 1  # of slots that a message can say; workers may claim more together
+LARGEST_COUNT = (1 << 32) - 1  # the largest number of slots that fits in a message; workers may claim more together
 
 
 class InfoRequests:
@@ -27,10 +27,10 @@ class InfoRequests:
         self._state = state
 
     def on_request(self, client: ClientSession, message: m.InfoRequest, uptime_seconds: float) -> None:
-        """A client wants to know of the cluster; `uptime_seconds` is how long the scheduler runs."""
+        """A client asks about the cluster; `uptime_seconds` is how long the scheduler has been running."""
         state = self._state
         listed = min(message.maximum_workers, MAXIMUM_WORKERS)  # SCL-SCH-035
-        # A processor whose task waits for others lends its slot, so there may be more than it joined with.
+        # A processor whose task waits for others frees its slot, so there may be more tasks than slots.
         slots_free = sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values())
         # SCL-SCH-034
         info = m.Info(

@@ -1,8 +1,8 @@
-"""Which tasks ended, where and when: the columns of TaskRuns, gathered while there are subscribers.
+"""The tasks that ended, where and when: the columns of TaskRuns, gathered while there are subscribers.
 
 Rules:
-- An entry is a run, never a task. Runs that follow closely on each other in one lane (one processor, one function)
-  become one entry, so that a lane has at most one entry in MERGED_SECONDS for each function.
+- An entry is a run, not a task. Runs that follow each other closely in one lane (one processor, one function) become
+  one entry, so that a lane has at most one entry per MERGED_SECONDS for each function.
 - Under load only the runs of some workers are published, but all of theirs: a lane is complete or absent. Twice as many
   workers are omitted as soon as there are too many entries, half as many when there are few. If one worker alone has so
   many, its runs are merged over a longer time: an omitted run would make a busy processor look idle.
@@ -18,11 +18,11 @@ from scaler_protocol import messages as m
 
 ENTRIES_AT_MOST = 2000  # a publication, of what did not fail
 ENTRIES_ARE_FEW = ENTRIES_AT_MOST // 8
-ENTRIES_OF_ONE_WORKER = 4 * ENTRIES_AT_MOST  # where merging more does not help either
+ENTRIES_OF_ONE_WORKER = 4 * ENTRIES_AT_MOST  # if merging more does not help
 FAILURES_AT_MOST = 500
 FAILURE_BYTES = 16 * 1024  # longer failures are omitted
 FAILURES_BYTES = 256 * 1024  # of all in a publication
-LARGEST = (1 << 64) - 1  # that a column takes: durations are what workers say, and may be nonsense
+LARGEST = (1 << 64) - 1  # the limit of a column: workers may report nonsensical durations
 MERGED_SECONDS = 0.02
 MERGED_SECONDS_AT_MOST = 0.64
 
@@ -38,7 +38,7 @@ Entry = List[Any]
 the first did, by the scheduler's clock; `_FAILURE` is bytes."""
 
 Lane = Tuple[int, int, int, int, int]
-"""Of runs that may become one entry: worker, processor, client, function, status."""
+"""What runs of one entry have in common: worker, processor, client, function, status."""
 
 
 def _add(entry: Entry, end: float, count: int, busy_microseconds: float, peak_memory_bytes: int) -> Entry:
@@ -71,12 +71,12 @@ class RunEntries:
         self.omitted_tasks = 0
 
     def watch(self, is_watched: bool) -> None:
-        """There are subscribers, or none any more."""
+        """Subscribers have come, or the last one has gone."""
         self.is_watched = is_watched
         self.clear()
 
     def omit(self, count: int) -> None:
-        """A run of so many tasks is not published."""
+        """Count a run that is not published."""
         self.omitted_runs += 1
         self.omitted_tasks += count
 
@@ -111,7 +111,7 @@ class RunEntries:
         return entry
 
     def record_failure(self, entry: Entry, failure: bytes) -> None:
-        """Why one task of an entry failed; of several, the first is published."""
+        """Record why a task of an entry failed; only the first failure of an entry is published."""
         size = len(failure)
         has_room = size <= FAILURE_BYTES and self._failure_bytes + size <= FAILURES_BYTES
         if has_room and entry[_COUNT] and not entry[_FAILURE]:
@@ -119,7 +119,7 @@ class RunEntries:
             self._failure_bytes += size
 
     def _has_room(self, lane: Lane) -> bool:
-        """Whether there may be one more entry; if there are too many, fewer workers are published from now on."""
+        """Whether there is room for one more entry; if not, fewer workers are published from now on."""
         if lane[4] != _SUCCESS:
             if self._failures >= FAILURES_AT_MOST:
                 return False
@@ -133,7 +133,7 @@ class RunEntries:
         return len(self._entries) - self._failures < ENTRIES_OF_ONE_WORKER
 
     def _merge_more(self) -> None:
-        """Merge what has been recorded over twice the time, and what comes."""
+        """Merge recorded and future runs over twice the time."""
         self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
         kept: List[Entry] = []
         opened: Dict[Lane, Entry] = {}
@@ -153,7 +153,7 @@ class RunEntries:
         self._entries, self._open = kept, opened
 
     def _thin_out(self) -> None:
-        """Tell of half as many workers, unless that would be none."""
+        """Publish half as many workers, but at least one."""
         mask = 2 * self.mask + 1
         kept = [entry for entry in self._entries if entry[_STATUS] != _SUCCESS or not entry[_WORKER] & mask]
         if len(kept) == self._failures or len(kept) == len(self._entries):
@@ -167,7 +167,7 @@ class RunEntries:
         self._entries = kept
 
     def _adapt(self) -> None:
-        """Tell more, or less, from now on."""
+        """Publish more, or less, from now on."""
         if self._is_full:
             self.merged_seconds = min(2 * self.merged_seconds, MERGED_SECONDS_AT_MOST)
         elif len(self._entries) < ENTRIES_ARE_FEW:
@@ -178,7 +178,7 @@ class RunEntries:
         self._is_full = False
 
     def take(self, now: float, scheduler_id: bytes, unix_microseconds: int) -> m.TaskRuns:
-        """What there is to publish, which is forgotten here."""
+        """Take the entries to publish."""
         self._sequence += 1
         columns = list(zip(*self._entries)) or [()] * _COLUMNS
         runs = m.TaskRuns(
@@ -207,5 +207,5 @@ class RunEntries:
         return runs
 
     def __len__(self) -> int:
-        """Of entries; 0: nothing has ended."""
+        """The number of entries."""
         return len(self._entries) or self.omitted_runs

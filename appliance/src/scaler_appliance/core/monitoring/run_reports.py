@@ -1,9 +1,9 @@
-"""How long tasks took, and on which processor: from what workers report to counters and TaskRuns.
+"""How long tasks took, and on which processor: from the reports of workers to counters and TaskRuns.
 
 Rules:
-- Runs are recorded while there are subscribers; a message of a worker that is omitted costs next to nothing.
-- If the worker reports its processors' runs, these decide. Otherwise all tasks of a message took equally long, on a
-  processor that is not known.
+- Runs are recorded while there are subscribers; a message of an omitted worker costs almost nothing.
+- If the worker reports its processors' runs, these are used. Otherwise all tasks of a message are taken to have run
+  equally long, on an unknown processor.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunReports:
         """Entries [position, end) of a message, `span`, are the outcomes of a batch's tasks from `first` on.
 
         Parameters:
-            mean_microseconds: that the message's tasks took.
+            mean_microseconds: the mean duration of the message's tasks.
         """
         if worker.number & self._runs.mask and not span.statuses:
             self._runs.omitted_runs += 1
@@ -81,7 +81,7 @@ class RunReports:
         piece: _Piece,
         span: ResultSpan,
     ) -> None:
-        """Tell monitors of a piece in which some failed.
+        """Record a piece in which some tasks failed.
 
         Parameters:
             shift: from places in the message to places in the batch.

@@ -1,12 +1,12 @@
-"""What a worker's processors do now, as far as that is known: by its last heartbeat, and by what it has reported since.
+"""What a worker's processors are running now, from its last heartbeat and its later reports.
 
     heartbeat (some seconds old) ──┐
     results, cancels, new tasks ───┴─▶ running_now(worker) ─▶ figures that agree with how many tasks the worker has
 
 Rules:
-- A task that has ended runs nowhere, whatever the last heartbeat said.
-- How many processors have a task follows from how many tasks the worker has at this moment; which ones, from the
-  heartbeat. So no figure of a publication contradicts another one.
+- A task that has ended no longer runs, whatever the last heartbeat said.
+- The number of busy processors follows from the worker's current number of tasks; which ones they are follows from the
+  heartbeat. So the figures of a publication never contradict each other.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NO_TASK = RunningTask()
 
 
 ProcessorNow = Tuple[bool, RunningTask]
-"""Whether a processor of a heartbeat has a task, and which one; NO_TASK: none, or not known."""
+"""The task of a processor in a heartbeat; NO_TASK if it has none or it is unknown."""
 
 _IDLE: ProcessorNow = (False, NO_TASK)
 
 
 def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instance: int) -> Optional[Dispatch]:
-    """The dispatch of an instance that the worker has been given, and may still report; else None."""
+    """The dispatch of an instance that the worker may still report; else None."""
     dispatch = dispatches.get(dispatch_number(instance))
     place = position_in_dispatch(instance)
     if dispatch is None or dispatch.worker != worker.number or place >= len(dispatch.ids) or not dispatch.open[place]:
@@ -52,7 +52,7 @@ def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[
     ]
     if assigned >= len(processors) <= worker.hello.slots:
         return [(True, task) for task in tasks]
-    # Suspended ones keep their task; the others have what the worker has besides, one each.
+    # Suspended ones keep their task; the others have one each of the worker's remaining tasks.
     suspended = [place for place, each in enumerate(processors) if each.suspended][:assigned]
     others = [place for place, each in enumerate(processors) if not each.suspended]
     others.sort(key=lambda at: (tasks[at] is NO_TASK, not processors[at].has_task, not processors[at].initialized))

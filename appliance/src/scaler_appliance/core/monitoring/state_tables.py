@@ -1,6 +1,6 @@
-"""The state in tables, for people who look for a fault.
+"""The state in tables, for debugging.
 
-Rule: reads all there is and changes nothing; costs time in proportion to it.
+Rule: reads the whole state and changes nothing; takes time in proportion to its size.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     reactions ──touch, add, remove──▶ Changes, one of each kind ──once a second──▶ StatusColumns ──▶ SchedulerStatus
 
-Rule: figures that only monitors want are totals, kept where the thing itself is kept (sessions, graphs) or in
-`counters`.
+Rule: figures that only monitors need are totals, kept with their object (session, graph) or in `counters`.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.tasks.batches import TaskBatch
 
 MAXIMUM_IDLE_FUNCTIONS = 256
-"""Functions that no unfinished task needs are published until so many others have had their last task after them."""
+"""How many functions without unfinished tasks are published: those that were used last."""
 
 
 class StatusChanges:
-    """All that has changed, and the counters.
+    """Everything that has changed, and the counters.
 
     Parameters:
         large_bytes: objects of at least this size are published one by one.
@@ -35,7 +34,7 @@ class StatusChanges:
         self.graphs: Changes[GraphCounters] = Changes()
         self.objects = ObjectChanges(large_bytes)
         self.is_watched = False
-        self.reasons: List[str] = []  # why tasks wait that cannot run
+        self.reasons: List[str] = []  # why tasks cannot run
         self._function_counters: Dict[Tuple[int, str], FunctionCounters] = {}
         self._listed: OrderedDict[int, FunctionCounters] = OrderedDict()  # that were idle, longest ago first
         self._last_function = self._last_graph = 0
@@ -43,14 +42,14 @@ class StatusChanges:
     # Functions ------------------------------------------------------------------------------------------------------
 
     def function_counters(self) -> List[FunctionCounters]:
-        """Of all functions that are published."""
+        """The counters of all published functions."""
         return list(self._function_counters.values())
 
     def begin(self, batch: TaskBatch, name: str) -> None:
-        """A batch of unfinished tasks came to be.
+        """A batch of unfinished tasks was created.
 
         Parameters:
-            name: that its function's object has.
+            name: of the function's object.
         """
         if batch.function:
             key = batch.client, name or batch.function_name or f"{batch.function:016x}"
@@ -68,7 +67,7 @@ class StatusChanges:
         batch.counters = counters
 
     def list_idle(self, counters: FunctionCounters) -> None:
-        """No task of a function is unfinished, and it is not listed yet; the one idle for longest may have to go."""
+        """List a function whose last unfinished task has ended; the one idle longest may be removed."""
         self._list(counters)
         while len(self._listed) > MAXIMUM_IDLE_FUNCTIONS:
             number, oldest = self._listed.popitem(last=False)
@@ -97,7 +96,7 @@ class StatusChanges:
     # Watching -------------------------------------------------------------------------------------------------------
 
     def watch(self, is_watched: bool) -> None:
-        """Begin or stop to record what ends: there are subscribers, or none any more."""
+        """Begin or stop recording what ends, because there are subscribers or no longer any."""
         self.is_watched = is_watched
         for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
             changes.is_watched = is_watched
@@ -108,14 +107,14 @@ class StatusChanges:
         """All has been published.
 
         Parameters:
-            limit: of workers only the figures of so many; 0: of all.
+            limit: figures of only this many workers were published; 0: of all.
         """
         self.workers.clear(limit)
         for changes in (self.clients, self.functions, self.graphs, self.objects):
             changes.clear()
 
     def check_invariants(self) -> None:
-        """Tallies are where they belong; State checks what they count."""
+        """Check that each counter is in its place; State checks the counts."""
         for key, counters in self._function_counters.items():
             assert key == (counters.client, counters.name)
             assert counters.is_listed == (counters.number in self._listed)

@@ -1,10 +1,10 @@
-"""The columns of a SchedulerStatus: all there is, or what changed.
+"""The columns of a SchedulerStatus: a snapshot, or what changed.
 
 Rules:
-- `take` costs time in proportion to what changed since the call before, whatever there is besides. Of workers, of which
-  there may be many that all change all the time, WORKERS_AT_ONCE are published, in turn.
-- Nothing is decided here, and only what counts as published is changed.
-- What the process is, and what it costs, the shell adds.
+- `take` costs time in proportion to what changed since the previous call. Many workers may change all the time, so at
+  most WORKERS_AT_ONCE of them are published per call, in turn.
+- Nothing is decided here, and only the record of what was published is changed.
+- The shell adds the figures of the process.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
-WORKERS_AT_ONCE = 2000  # in an increment; the others' turn comes
+WORKERS_AT_ONCE = 2000  # per increment; the others follow in turn
 MAXIMUM_TEXT = 256  # characters of a name
-LARGEST = (1 << 64) - 1  # that a column takes: durations are what workers say, and may be nonsense
+LARGEST = (1 << 64) - 1  # the limit of a column: workers may report nonsensical durations
 MAXIMUM_CAPABILITIES = 64  # of a worker
 
 _SUCCEEDED, _FAILED, _LOST, _CANCELLED = map(
@@ -33,7 +33,7 @@ _NO_HEARTBEAT = m.Heartbeat()
 
 
 class StatusColumns:
-    """The state as monitors get it."""
+    """The state in the form for monitors."""
 
     def __init__(self, state: SchedulerState) -> None:
         self.unix_offset_microseconds = 0  # Unix time at the zero of the scheduler's clock
@@ -41,7 +41,7 @@ class StatusColumns:
         self._sequence = 0
 
     def take(self, is_snapshot: bool) -> m.SchedulerStatus:
-        """What changed since the call before, or in a snapshot all; it counts as published."""
+        """The changes since the previous call, or everything for a snapshot; they count as published."""
         # SCL-MON-004
         self._sequence += 1
         # SCL-MON-005
@@ -51,7 +51,7 @@ class StatusColumns:
         return status
 
     def snapshot(self) -> m.SchedulerStatus:
-        """All there is, of which nothing counts as published."""
+        """A snapshot, which does not count as published."""
         state = self._state
         status = self._header()
         status.is_snapshot = True
@@ -134,7 +134,7 @@ class StatusColumns:
         status.large_objects = _object_columns(list(objects))
 
     def _processor_columns(self, workers: List[WorkerSession]) -> m.ProcessorColumns:
-        """What the processors do now, as far as workers have reported them."""
+        """What the processors run now, as far as workers have reported it."""
         known = [(worker, worker.heartbeat.processors) for worker in workers if worker.heartbeat is not None]
         processors = list(chain.from_iterable([processors for _, processors in known]))
         dispatches = self._state.dispatches

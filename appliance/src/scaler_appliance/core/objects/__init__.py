@@ -1,4 +1,4 @@
-"""Objects: who owns them, who needs them, and where their bytes are.
+"""Objects: their owners, the tasks that need them, and where their bytes are.
 
 Rule: the core knows sizes and places; the shell has the files.
 """

@@ -1,16 +1,17 @@
-"""Which object files are in memory, and which of them leave it for the disk.
+"""Which object files are in memory, and which of them are spilled to disk.
 
     announced whole ─────────────▶ RESIDENT ──▶ SPILLING ──▶ ON_DISK
     fetched ─▶ ARRIVING ─────────▶    │  ▲         │ failed     ▲
         │                             │  ╰─────────╯            │
-        ╰── larger than the limit, or than the room there is ───╯
+        ╰── larger than the limit, or than the free room ───────╯
 
 Rules:
-- Each file is in one place. What is resident or arriving counts against the limit, what leaves does so no more.
-- Past the limit, those leave that were least recently made or used; one that is larger than the limit leaves at once,
-  and drives no other out.
-- What cannot leave stays where it is, and is not lost; then nothing is tried for a while, and one line says why.
-- One line of the log for a burst of objects that left, not one for each.
+- Each file is in one place. Resident and arriving files count against the limit, files that are being spilled do not.
+- Above the limit, the files that were least recently created or used are spilled; one that is larger than the limit is
+  spilled at once, without evicting others.
+- A file that cannot be spilled stays in memory, and is not lost. Then spilling pauses for a while, and one log line
+  says why.
+- A burst of spilled objects is logged in one line.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class ObjectMemory:
     """The files of all objects, by place.
 
     Parameters:
-        limit_bytes: of what is in memory; 0: no limit.
-        directory: where they leave for; for the log.
-        changes: records what monitors are to get.
+        limit_bytes: of files in memory; 0: no limit.
+        directory: where they are spilled to; for the log.
+        changes: records changes for monitors.
     """
 
     def __init__(self, effects: List[Effect], limit_bytes: int, directory: str, changes: ObjectChanges) -> None:
@@ -43,14 +44,14 @@ class ObjectMemory:
         self.resident: OrderedDict[int, ObjectRecord] = OrderedDict()  # least recently used first
         self.spilling: Dict[int, ObjectRecord] = {}
         self.bytes = dict.fromkeys(ObjectPlace, 0)
-        self.failure = ""  # why nothing is tried at present
+        self.failure = ""  # why spilling is paused
         self._retry_at = 0.0
         self._log_at = self._complain_at = 0.0
         self._unlogged_objects = self._unlogged_bytes = 0
 
     @property
     def bytes_to_stay(self) -> int:
-        """In memory, and not on their way to the disk."""
+        """Bytes in memory that are not being spilled."""
         return self.bytes[ObjectPlace.RESIDENT] + self.bytes[ObjectPlace.ARRIVING]
 
     def enter(self, record: ObjectRecord) -> None:
@@ -80,18 +81,18 @@ class ObjectMemory:
             self._relieve()
 
     def leave(self, record: ObjectRecord) -> None:
-        """An object ends, and its file with it."""
+        """Remove the file of an object that ended."""
         self._move(record, ObjectPlace.NOWHERE)
 
     def use(self, object_ids: Iterable[int]) -> None:
-        """Objects are needed: they are the last to leave."""
+        """Objects were used: they are spilled last."""
         resident = self.resident
         for object_id in object_ids:
             if object_id in resident:
                 resident.move_to_end(object_id)
 
     def _relieve(self) -> None:
-        """Let files leave until the others are within the limit."""
+        """Spill files until the others are within the limit."""
         while self.resident and not self.failure and self.bytes_to_stay > self.limit_bytes > 0:
             self._spill(next(iter(self.resident.values())))
 
@@ -101,14 +102,14 @@ class ObjectMemory:
             self._effects.append(SpillObject(record.object_id))
 
     def on_spilled(self, record: ObjectRecord) -> None:
-        """A file is on disk now: one that was asked to, or one for which memory had no room."""
+        """A file is on disk now, because it was spilled, or because memory had no room for it."""
         if record.place not in (ObjectPlace.NOWHERE, ObjectPlace.ON_DISK):
             self._move(record, ObjectPlace.ON_DISK)
             self._unlogged_objects += 1
             self._unlogged_bytes += record.size
 
     def on_spill_failed(self, now: float, record: ObjectRecord, why: str) -> None:
-        """A file could not be copied, or one that arrives not be put on disk: it stays in memory."""
+        """A file could not be spilled or received on disk: it stays in memory."""
         if record.place not in (ObjectPlace.SPILLING, ObjectPlace.ON_DISK):
             return
         is_whole = record.source is None
@@ -129,7 +130,7 @@ class ObjectMemory:
             )
 
     def watch(self, now: float) -> None:
-        """Try again what failed, and say what left."""
+        """Retry after a failure, and log what was spilled."""
         if self.failure and now >= self._retry_at and not self.spilling:
             self.failure = ""
             self._relieve()
@@ -144,7 +145,7 @@ class ObjectMemory:
             self._effects.append(Log("INFO", text))
 
     def _move(self, record: ObjectRecord, place: ObjectPlace) -> None:
-        """Every change of a file's place."""
+        """Change a file's place."""
         if record.place == ObjectPlace.RESIDENT:
             del self.resident[record.object_id]
         elif record.place == ObjectPlace.SPILLING:
@@ -159,7 +160,7 @@ class ObjectMemory:
             self.spilling[record.object_id] = record
 
     def check_invariants(self, records: Iterable[ObjectRecord]) -> None:
-        """The places agree with the records, and what could leave and should has been asked to."""
+        """Check that the places agree with the records, and that files are spilled as they should be."""
         by_place: Dict[int, Dict[int, ObjectRecord]] = {place: {} for place in ObjectPlace}
         for record in records:
             by_place[record.place][record.object_id] = record

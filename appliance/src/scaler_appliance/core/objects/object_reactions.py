@@ -1,8 +1,8 @@
-"""What peers say about objects: created, deleted, asked for, delivered.
+"""Reactions to messages about objects: created, deleted, requested, delivered.
 
 Rules:
-- An object's id carries its creator's session, so that no peer can take another's.
-- Deleting is a wish, not a claim: a second delete, or one that crossed ours, is fulfilled already.
+- An object's id contains its creator's session, so that no peer can use another's ids.
+- Deleting is idempotent: a second delete, or one that crosses ours, has no effect.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ObjectReactions:
             session.drop_object(record)
             self._state.touch_session(session)
             if record.kind == m.ObjectKind.ARGUMENTS and isinstance(session, ClientSession):
-                record.charged_to = session.number  # from now on it is its task's alone
+                record.charged_to = session.number  # from now on only its task holds it
                 session.flow.submit(0, record.size)
             self._outcomes.forget_object(record, self._state.objects.let_go(record))
             if isinstance(session, ClientSession) and session.large_results.discard(object_id):
@@ -98,7 +98,7 @@ class ObjectReactions:
             self._let_go(session, object_id)
 
     def on_session_gone(self, session: Session) -> None:
-        """Nothing is held for it, comes from it, or is known to it any more."""
+        """Forget what the session holds, is sending, or knows."""
         self.drop_all(session)
         self._state.objects.on_peer_gone(session.peer)
         if isinstance(session, WorkerSession):
@@ -108,7 +108,7 @@ class ObjectReactions:
                     record.holders.discard(session.number)
 
     def on_spilled(self, object_id: int) -> None:
-        """The file of an object is on disk; who made it in memory may keep it there under another name."""
+        """The file of an object is on disk; its creator may still keep it in memory under another name."""
         record = self._state.objects.find(object_id)
         if record is not None:
             self._state.objects.memory.on_spilled(record)
@@ -118,7 +118,7 @@ class ObjectReactions:
                 maker.touch()
 
     def on_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
-        """A peer wants bytes of an object."""
+        """A peer requests bytes of an object."""
         record = self._state.objects.find(message.id)
         if record is None:
             self._state.objects.refuse(session.peer, message.id, message.offset)
@@ -127,16 +127,16 @@ class ObjectReactions:
             self._state.objects.serve(record, request)
 
     def on_response(self, session: Session, message: m.ObjectResponse, payload: bytes) -> None:
-        """A peer sends bytes of an object that we asked for."""
+        """A peer sends requested bytes of an object."""
         record = self._state.objects.find(message.id)
         if record is None or record.source != session.peer:
-            return  # deleted meanwhile
+            return  # deleted in the meantime
         if message.status != m.ObjectResponseStatus.OK:
             self._state.objects.give_up(record)
-            self._let_go(session, message.id)  # if it is its own: no task can need it from now on
+            self._let_go(session, message.id)  # if it owns it: no new task can need it from now on
         # SCL-OBJ-009
         elif message.offset != record.arrived or len(payload) != self._state.objects.length_asked_for(record):
-            text = f"ObjectResponse: not the bytes of object {message.id:016x} that were asked for"
+            text = f"ObjectResponse: not the requested bytes of object {message.id:016x}"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         else:
             self._state.objects.on_chunk(record, payload)

@@ -1,4 +1,4 @@
-"""What the scheduler knows of one object, and which objects are published one by one.
+"""The scheduler's record of one object, and which objects are published individually.
 
 Rule: data and small accessors only.
 """
@@ -49,13 +49,13 @@ class ObjectRecord:
         self.references = 0  # unfinished tasks or batches that need it
         self.held = True  # by its owner
         self.charged_to = 0  # session of the client whose task's arguments it is
-        self.holders: Set[int] = set()  # sessions of workers that know it
+        self.holders: Set[int] = set()  # sessions of workers that it was announced to
         self.is_dirty = False  # for monitors
-        self.is_lost = False  # what arrived could not be kept, and the rest is not
+        self.is_lost = False  # received bytes could not be stored, and the rest is dropped
 
     @property
     def is_broken(self) -> bool:
-        """Whether bytes are missing that can arrive no more."""
+        """Whether bytes are missing that can no longer arrive."""
         return self.is_lost or (self.arrived < self.size and self.source is None)
 
 
@@ -63,7 +63,7 @@ class ObjectChanges(Changes[ObjectRecord]):
     """Large objects that have changed since the last publication.
 
     Parameters:
-        large_bytes: objects of at least this size are published one by one.
+        large_bytes: objects of at least this size are published individually.
     """
 
     __slots__ = ("_large_bytes",)
@@ -76,7 +76,7 @@ class ObjectChanges(Changes[ObjectRecord]):
         return record.size >= self._large_bytes
 
     def touch_large(self, record: ObjectRecord) -> None:
-        """Something about an object changed."""
+        """Record a change of an object."""
         if record.size >= self._large_bytes:
             self.touch(record.object_id, record)
 

@@ -1,9 +1,9 @@
-"""What the scheduler knows of objects: who owns them, who needs them, where their bytes are.
+"""The scheduler's objects: their owners, the tasks that need them, where their bytes are.
 
 Rules:
-- An object lives while its owner holds it or an unfinished task needs it, and no longer.
-- Only small objects (functions, mostly) have their bytes in the core's hands; the others are files in the object
-  directory, of which the core knows the size and how far they have arrived.
+- An object lives exactly as long as its owner holds it or an unfinished task needs it.
+- Only small objects (mostly functions) have their bytes in the core; the others are files in the object directory, of
+  which the core knows the size and the received part.
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
 """
@@ -21,7 +21,7 @@ from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 
 
 class ObjectTable:
-    """All objects by id, with the effects of their coming and going.
+    """All objects by id, with the effects of creating and deleting them.
 
     Parameters:
         memory: keeps the places of all files.
@@ -41,7 +41,7 @@ class ObjectTable:
         return len(self._records)
 
     def get(self, object_id: int) -> Optional[ObjectRecord]:
-        """The object, if its owner still holds it and its bytes are here or on their way: what a new task may need."""
+        """The object if a new task may need it: its owner still holds it, and its bytes are here or arriving."""
         record = self._records.get(object_id)
         return record if record is not None and record.held and not record.is_broken else None
 
@@ -50,7 +50,7 @@ class ObjectTable:
         return self._records.get(object_id)
 
     def refer(self, object_id: int) -> bool:
-        """Count a need of whatever exists of the object; returns whether a new task may need it (see `get`)."""
+        """Count a reference to the object if it exists; returns whether a new task may need it (see `get`)."""
         record = self._records.get(object_id)
         if record is None:
             return False
@@ -86,7 +86,7 @@ class ObjectTable:
             record.requested += length
 
     def length_asked_for(self, record: ObjectRecord) -> int:
-        """How many bytes the next chunk has to have; -1: none is on its way."""
+        """The expected size of the next chunk in bytes; -1: none was requested."""
         if record.arrived >= record.requested:
             return -1
         return min(self._chunk_bytes, record.size - record.arrived)
@@ -112,9 +112,9 @@ class ObjectTable:
             self.serve(record, request)
 
     def on_peer_gone(self, peer: bytes) -> None:
-        """A peer's session ended: what it was sending will never be whole, and it waits for nothing any more.
+        """A peer's session ended: objects that it was sending stay incomplete, and its requests are dropped.
 
-        It may say Hello on the same connection; answers to its former self would only confuse it.
+        It may say Hello again on the same connection, where answers to the old session would be wrong.
         """
         for record in list(self._arriving.values()):
             record.waiting = [request for request in record.waiting if request.peer != peer]
@@ -131,9 +131,9 @@ class ObjectTable:
         self._refuse_waiting(record)
 
     def discard(self, record: ObjectRecord) -> None:
-        """What arrives of an object cannot be kept, and is fetched all the same.
+        """Received bytes of an object cannot be stored; the rest is fetched nevertheless.
 
-        Its maker is a worker, who reports the outcome of the task when the last byte was asked for.
+        Its creator is a worker, which reports the task's outcome only after the last byte was requested.
         """
         record.is_lost = True
         self._changes.touch_large(record)
@@ -167,13 +167,13 @@ class ObjectTable:
         self._effects.append(Send(peer, response))
 
     def release(self, record: ObjectRecord, count: int = 1) -> List[int]:
-        """`count` tasks need the object no more; returns the holders to be notified if that was its end."""
+        """`count` tasks no longer need the object; returns the holders to be notified if it was deleted."""
         record.references -= count
         assert record.references >= 0, f"object {record.object_id:x} released too often"
         return self._remove_if_unused(record)
 
     def let_go(self, record: ObjectRecord) -> List[int]:
-        """The owner holds the object no more; returns the holders to be notified if that was its end."""
+        """The owner no longer holds the object; returns the holders to be notified if it was deleted."""
         record.held = False
         self._changes.touch_large(record)
         return self._remove_if_unused(record)

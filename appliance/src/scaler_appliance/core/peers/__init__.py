@@ -1,4 +1,4 @@
-"""Clients and workers with a session, and how much each may have in flight.
+"""Sessions of clients and workers, and how much each may have in flight.
 
-Rule: a session holds what ends with it.
+Rule: a session holds everything that ends with it.
 """

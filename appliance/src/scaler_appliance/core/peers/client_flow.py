@@ -1,12 +1,12 @@
-"""What one client has in flight.
+"""Accounts for what one client has in flight.
 
     Task ──▶ submit(...)      outcomes ──▶ release(...) ──▶ renewal(): a TaskEcho, so that the client may go on
 
 Rules:
 - In flight is what the client has submitted and the scheduler has not released: unfinished tasks, the payloads of
   batches that have any, and objects that are the arguments of one task. What is charged is released once.
-- A client that keeps to its limits gets a renewal before it would have to stop, and otherwise seldom:
-  once for each RENEWALS_PER_LIMIT-th part of a limit.
+- A client that keeps to its limits gets a renewal before it would have to stop, and not more often than once for each
+  RENEWALS_PER_LIMIT-th part of a limit.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How much each client may have in flight, and whose work is held up because it does not take what it is sent.
+"""How much each client may have in flight, and which peers are throttled because they do not read.
 
-    unread bytes, large results not let go ──▶ Flow ──▶ the client's waiting tasks are held; a worker gets none
+    unread bytes, unfetched large results ──▶ Flow ──▶ the client's waiting tasks are held; a worker gets none
 
 Rules:
 - In flight is what a client has submitted and the scheduler has not released: unfinished tasks, the payloads of batches
   that have any, and objects that are the arguments of one task. What is charged here is released here, once.
-- A peer that does not read is given no new work until it does. What is on its way already still arrives. Nobody else is
-  concerned.
+- A peer that does not read gets no new work until it does. Messages that are already on their way still arrive. Other
+  peers are not affected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FlowControl:
         self._placement = placement
 
     def on_congestion(self, session: Session, is_congested: bool) -> None:
-        """A peer leaves much unread, or has read most of it."""
+        """A peer leaves many bytes unread, or has read most of them."""
         session.is_congested = is_congested
         self._state.touch_session(session)
         if isinstance(session, ClientSession):
@@ -34,7 +34,7 @@ class FlowControl:
                 self._placement.on_load_changed(session)
 
     def hold_or_resume(self, client: ClientSession) -> None:
-        """Hold the waiting tasks of a client that does not take its results, or let them go on."""
+        """Hold the waiting tasks of a client that does not read its results, or release them."""
         if self._state.sessions.get(client.peer) is not client:
             return  # it is leaving
         limit = self._state.settings.client_bytes_in_flight
@@ -46,7 +46,7 @@ class FlowControl:
             self._state.ready.resume(client.number)
 
     def watch(self) -> None:
-        """Give back the memory of finished tasks whose batches have stragglers, where a client may be short of it."""
+        """Free the memory of finished tasks in unfinished batches, if their client may be short of credit."""
         for client in self._state.clients.values():
             if client.flow.bytes_in_flight * 2 > client.flow.bytes_limit > 0:
                 freed_bytes = sum([batch.compact() for batch in client.batches() if batch.charged_bytes])

@@ -1,6 +1,6 @@
-"""Who gets a session, and what the scheduler answers to a Hello.
+"""Which peers get a session, and how the scheduler answers a Hello.
 
-Rule: functions of the message and the settings; who is connected is kept in `scheduler`.
+Rule: pure functions of the message and the settings; `scheduler` keeps the connected peers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def check_hello(hello: m.Hello, last_session: int, is_stopping: bool) -> None:
     """Raise PeerError unless a peer can have a session.
 
     Parameters:
-        last_session: the number that was granted last.
+        last_session: the last number that was granted.
         is_stopping: whether the scheduler is shutting down.
     """
     speaks = hello.implementation
@@ -46,7 +46,7 @@ def check_hello(hello: m.Hello, last_session: int, is_stopping: bool) -> None:
 
 
 def welcome(settings: Settings, number: int, hello: m.Hello) -> m.Welcome:
-    """The answer to a peer that has got a session."""
+    """The answer to a peer that gets a session."""
     is_client = hello.role == m.Role.CLIENT
     timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
     return m.Welcome(
@@ -75,7 +75,7 @@ def welcome(settings: Settings, number: int, hello: m.Hello) -> m.Welcome:
 
 
 def refusal(settings: Settings, reason: m.RefusalReason, text: str) -> m.Refusal:
-    """The answer to a peer that has no session, or whose session ends by its fault."""
+    """The answer to a peer that has no session, or whose session ends because of its fault."""
     return m.Refusal(
         reason=reason,
         message=text,

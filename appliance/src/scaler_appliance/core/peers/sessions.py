@@ -1,7 +1,7 @@
 """Peers that have said Hello.
 
 Rules:
-- A session number is granted once and never again while the scheduler lives; a peer that comes back is a new peer.
+- A session number is granted only once while the scheduler runs; a peer that comes back is a new peer.
 - A session ends with its connection: nothing is kept for a peer that might come back (see ADR 0005).
 - A session holds what must end with it: a worker's dispatches, a client's batches and objects.
 """
@@ -32,7 +32,7 @@ class RunningTask(NamedTuple):
     client: int = 0  # session
     task_id: int = 0  # at the client
     function: int = 0  # number of its counters
-    microseconds: int = 0  # that it had run for by then
+    microseconds: int = 0  # how long it had been running by then
     instance: int = 0  # as its worker knows it; 0: none
 
 
@@ -42,7 +42,7 @@ class Session:
     kind: ClassVar[str]
 
     def __init__(self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session]) -> None:
-        self._touched = touched  # sessions that have something to be sent at the end of this burst
+        self._touched = touched  # sessions with messages to send at the end of this burst
         self.number = number
         self.peer = peer
         self.hello = hello
@@ -54,24 +54,24 @@ class Session:
         self.is_dirty = False  # for monitors
 
     def hold_object(self, record: ObjectRecord) -> None:
-        """It owns an object from now on."""
+        """Add an object that it owns."""
         self.objects.add(record.object_id)
         self.object_bytes += record.size
 
     def drop_object(self, record: ObjectRecord) -> None:
-        """It owns an object of its own no longer."""
+        """Remove an object that it owned."""
         self.objects.remove(record.object_id)
         self.object_bytes -= record.size
 
     @property
     def label(self) -> str:
-        """How log lines and errors call this peer."""
+        """The name of this peer in log lines and errors."""
         hello = self.hello
         return f"{self.kind} {hello.name or self.number} ({hello.host}, process {hello.process_id})"
 
 
 class LargeResults:
-    """Results that became objects of a client, until it lets go of them."""
+    """Results that became objects of a client, until it releases them."""
 
     def __init__(self) -> None:
         self.total_bytes = 0
@@ -120,7 +120,7 @@ class ClientSession(Session):
         self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
-        self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped now and then
+        self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped periodically
 
     def add_batch(self, batch: TaskBatch) -> None:
         first = batch.ids[0]
@@ -168,7 +168,7 @@ class ClientSession(Session):
         return iter(self._batches.values())
 
     def touch(self) -> None:
-        """There may be something to be sent at the end of this burst."""
+        """Visit this session at the end of this burst, because it may have messages to send."""
         self._touched[self.number] = self
 
     def report(self, ids: array[int], span: ResultSpan) -> None:
@@ -198,7 +198,7 @@ class WorkerSession(Session):
     """A worker.
 
     Parameters:
-        queue_limit: how many tasks it may hold for each slot, as far as the scheduler is concerned.
+        queue_limit: the scheduler's limit of tasks per slot.
     """
 
     kind = "worker"
@@ -218,10 +218,10 @@ class WorkerSession(Session):
         self.capacity = self.slots * self._queue_size  # tasks it may hold
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
         self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
-        self._free = dict(self.capabilities)  # what its tasks leave of them
+        self._free = dict(self.capabilities)  # the amounts that its tasks do not use
         self.dispatches: Dict[int, Dispatch] = {}
         self.assigned = 0
-        self.sent = self.finished = self.failed = 0  # totals of tasks; what failed or was lost has finished, too
+        self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
         self.known_objects: Set[int] = set()
         self.forgotten_objects: array[int] = array("Q")
@@ -233,9 +233,9 @@ class WorkerSession(Session):
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
     def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
-        """Keep its figures, and what its processors run.
+        """Store its figures, and what its processors run.
 
-        A processor that is blocked, since its task waits for nested tasks, lends its slot to a spare one.
+        A processor whose task waits for nested tasks is blocked, and a spare processor uses its slot.
         """
         self.heartbeat, self.heartbeat_at = heartbeat, now
         self.processor_tasks = tasks
@@ -252,7 +252,7 @@ class WorkerSession(Session):
         )
 
     def understands(self, needs: Needs) -> bool:
-        """Whether it takes payloads in the codec, and serves the named function."""
+        """Whether it understands the codec, and serves the named function."""
         codecs, functions = self.hello.codecs, self.hello.functions
         # SCL-COD-003: a worker that lists none is taken to understand, or to serve, any.
         if codecs and needs.codec and needs.codec not in codecs:
@@ -266,7 +266,7 @@ class WorkerSession(Session):
         room = self.capacity - self.assigned
         for name, amount in capabilities:
             free = self._free.get(name, 0.0)
-            # Otherwise the quotient is of no interest, and may be more than a number can say.
+            # Otherwise the quotient is not needed, and may overflow.
             if amount and free < amount * room:
                 room = min(room, int(free / amount + _ROUNDING))
         return max(0, room)
@@ -280,7 +280,7 @@ class WorkerSession(Session):
         )
 
     def assign(self, dispatch: Dispatch) -> None:
-        """The tasks of a dispatch are its own from now on."""
+        """Add the tasks of a dispatch."""
         count = dispatch.open_count
         self.dispatches[dispatch.number] = dispatch
         self.assigned += count
@@ -298,11 +298,11 @@ class WorkerSession(Session):
         if dispatch.open_count == 0:
             del self.dispatches[dispatch.number]
         if self.assigned == 0:
-            self._free.update(self.capabilities)  # rounding errors do not add up for ever
+            self._free.update(self.capabilities)  # so that rounding errors do not accumulate
             self.load_microseconds = 0.0
 
     def check_invariants(self) -> None:
-        """Capabilities in use and free are what there is."""
+        """Check that used and free capabilities add up to the offered ones."""
         if not self.capabilities:
             return
         used = dict.fromkeys(self.capabilities, 0.0)
@@ -320,7 +320,7 @@ class WorkerSession(Session):
         self._touched[self.number] = self
 
     def forget_object(self, object_id: int) -> None:
-        """Tell the worker that an object is gone, at the end of this burst."""
+        """Notify the worker that an object is gone, at the end of this burst."""
         self.known_objects.discard(object_id)
         self.forgotten_objects.append(object_id)
         self._touched[self.number] = self

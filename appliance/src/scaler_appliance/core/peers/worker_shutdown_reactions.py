@@ -4,8 +4,8 @@
 
 Rules:
 - A protected scheduler refuses, as it refuses to be shut down.
-- A worker that was asked is given nothing more. It is there until it says that it has left, or its connection ends;
-  what it holds then runs elsewhere, and that it left costs no task an attempt.
+- A worker that was asked to leave gets no more tasks. It remains until it says that it has left, or its connection
+  ends. Tasks that it still holds then run elsewhere, which does not count as an attempt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which worker runs what: queues of waiting tasks, handing them out, and moving them between workers.
+"""Which worker runs which task: queues of waiting tasks, dispatching them, and moving them between workers.
 
-Rule: work is spread by measured durations; rebalancing corrects what the estimate got wrong.
+Rule: work is distributed by measured durations; rebalancing corrects wrong estimates.
 """

@@ -6,9 +6,9 @@ Rules:
   were handed to workers, never before: a client whose tasks no worker has credit for now is the next one to get some.
   Small spans share a turn, so that a client's turns do not get shorter if it submits task by task.
 - Classes of one priority take turns as well: the one served longest ago comes first.
-- Queues hold spans. Tasks cancelled meanwhile stay in their span and are passed over, but are never counted as
-  waiting. A class without waiting tasks does not exist.
-- The tasks of a client that is held up are waiting, but have no turn: they are kept apart until it goes on.
+- Queues hold spans. Cancelled tasks stay in their span and are skipped, and are not counted as waiting. A class without
+  waiting tasks does not exist.
+- The tasks of a throttled client are waiting, but have no turn: they are kept apart until it continues.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ReadyClass:
 
     def __init__(self, requirement: Requirement) -> None:
         self.requirement = requirement
-        self.count = 0  # tasks in state QUEUED whose client is not held up
-        self.held_count = 0  # of those that are
+        self.count = 0  # tasks in state QUEUED whose client is not throttled
+        self.held_count = 0  # those whose client is throttled
         self.last_served = 0
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
@@ -49,7 +49,7 @@ class ReadyClass:
         self.count += span.stop - span.start
 
     def add_held(self, span: TaskSpan, *, in_front: bool) -> None:
-        """Queue tasks of a client that is held up."""
+        """Queue tasks of a throttled client."""
         spans = self._held.setdefault(span.batch.client, deque())
         if in_front:
             spans.appendleft(span)
@@ -67,7 +67,7 @@ class ReadyClass:
             self.held_count += count
 
     def resume(self, client: int) -> None:
-        """It is the client's turn again, after the others."""
+        """Give the client turns again, after the others."""
         spans = self._held.pop(client, None)
         if spans is not None:
             self._spans[client] = spans
@@ -79,7 +79,8 @@ class ReadyClass:
     def take(self, limit: int) -> Optional[TaskSpan]:
         """Remove and return up to `limit` waiting tasks of the client whose turn it is.
 
-        It stays this client's turn: what is not handed out is put back by `add`, the rest is reported to `count_turn`.
+        It stays this client's turn: tasks that are not dispatched are put back with `add`, the others are reported with
+        `count_turn`.
         """
         while self._turns:
             client = self._turns[0]
@@ -93,7 +94,7 @@ class ReadyClass:
         return None
 
     def count_turn(self, microseconds: float, limit_microseconds: float) -> None:
-        """Tasks of the client whose turn it is were handed to a worker; with so much work its turn is over."""
+        """Count tasks of the current client that were dispatched; with enough work its turn is over."""
         self._turn_microseconds += microseconds
         if self._turn_microseconds >= limit_microseconds:
             self._turn_microseconds = 0.0
@@ -111,7 +112,7 @@ class ReadyClass:
         self._held.pop(client, None)
 
     def clients(self) -> List[int]:
-        """Clients that may have waiting tasks, held up or not."""
+        """Clients that may have waiting tasks, throttled or not."""
         return [*self._turns, *self._held]
 
     def count_of(self, client: int) -> int:
@@ -119,7 +120,7 @@ class ReadyClass:
         return _count(self._spans.get(client) or self._held.get(client) or ())
 
     def check_invariants(self, held: Set[int]) -> None:
-        """Whoever is held up has no turn, and the other way round; what is counted is there."""
+        """Check that throttled clients have no turn and others do, and that the counts are right."""
         assert set(self._turns) == set(self._spans) and held.isdisjoint(self._spans) and held.issuperset(self._held)
         assert self.count == sum(map(_count, self._spans.values())), f"{self.count} are counted"
         assert self.held_count == sum(map(_count, self._held.values())), f"{self.held_count} are counted as held up"
@@ -152,7 +153,7 @@ class ReadyQueues:
     def __init__(self) -> None:
         self._classes: Dict[Requirement, ReadyClass] = {}
         self._servings = 0
-        self._held: Set[int] = set()  # clients whose tasks are not to be placed now
+        self._held: Set[int] = set()  # throttled clients
 
     def _class_of(self, batch: TaskBatch) -> ReadyClass:
         ready_class = self._classes.get(batch.requirement)
@@ -168,14 +169,14 @@ class ReadyQueues:
             self._class_of(span.batch).add(span, in_front=in_front)
 
     def count_cancelled(self, batch: TaskBatch, count: int) -> None:
-        """Note that `count` waiting tasks of a batch were cancelled in their spans."""
+        """Record that `count` waiting tasks of a batch were cancelled in their spans."""
         if batch.client in self._held:
             self._class_of(batch).held_count -= count
         else:
             self._class_of(batch).count -= count
 
     def hold(self, client: int) -> None:
-        """The client's tasks wait until it goes on."""
+        """Throttle a client: its tasks wait until it continues."""
         self._held.add(client)
         for ready_class in self._classes.values():
             ready_class.hold(client)
@@ -214,11 +215,11 @@ class ReadyQueues:
         ready_class.last_served = self._servings
 
     def placeable(self) -> int:
-        """How many tasks wait for nothing but a worker."""
+        """How many tasks wait only for a worker."""
         return sum(ready_class.count for ready_class in self._classes.values())
 
     def check_invariants(self, clients: Set[int]) -> None:
-        """All classes are in order, and only connected clients are held up."""
+        """Check all classes, and that only connected clients are throttled."""
         assert self._held <= clients
         for ready_class in self._classes.values():
             ready_class.check_invariants(self._held)

@@ -1,9 +1,9 @@
-"""Asking workers for tasks that stand in line behind others, when slots are free elsewhere.
+"""Asking workers for tasks that wait behind others, when slots are free elsewhere.
 
 Rules:
-- A task is never taken away: the scheduler asks, and the worker gives back what it has not started.
-- Rebalancing corrects what the estimate of durations got wrong; it is not how work is spread. So it looks now and then
-  at all workers that hold more tasks than slots, and often only at those estimated to have enough work to be worth two
+- The scheduler never takes a task away: it asks, and the worker gives back tasks that have not started.
+- Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
+  that hold more tasks than slots only periodically, and otherwise those with enough estimated work to be worth two
   messages.
 """
 
@@ -31,11 +31,11 @@ class Rebalance:
         self._requeue = requeue
         self._last_balance_request = 0
 
-    def rebalance(self, everybody: bool = True) -> None:
-        """Where slots are free and nothing waits, ask workers for tasks that stand in line behind others.
+    def rebalance(self, all_workers: bool = True) -> None:
+        """If slots are free and no task is queued, ask workers for tasks that wait behind others.
 
         Parameters:
-            everybody: ask all workers that have any; otherwise those with the most, if that is work for some time.
+            all_workers: ask all workers that have any; otherwise those with the most, if that is enough work.
         """
         over_committed = self._state.over_committed
         if not over_committed or not any(self._placement.idle_workers()) or self._state.ready.placeable():
@@ -50,7 +50,7 @@ class Rebalance:
         if not free_slots:
             return
         donors.sort(key=lambda worker: worker.slots / worker.assigned)
-        if not everybody:
+        if not all_workers:
             donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))
         for donor in donors:
             surplus = donor.assigned - donor.slots
@@ -62,7 +62,7 @@ class Rebalance:
                 break
 
     def _has_much_in_line(self, worker: WorkerSession) -> bool:
-        """Whether what stands in line at a worker is worth asking for, by what is known of durations now."""
+        """Whether the waiting tasks of a worker are worth asking for, by current estimates of durations."""
         enough = WORTHWHILE_MICROSECONDS * worker.assigned / (worker.assigned - worker.slots)
         microseconds = 0.0
         for dispatch in worker.dispatches.values():
@@ -91,14 +91,14 @@ class Rebalance:
                     self._outcomes.close(worker, dispatch, start, stop)
                     self._requeue.finish_cancelled(dispatch.batch, start, stop)
                     found.append((dispatch, start, stop))
-        finally:  # also what it named before an id that is not its own
+        finally:  # also for the ids before an invalid one
             for dispatch, start, stop in sorted(found, key=_place, reverse=True):
                 self._requeue.requeue(dispatch.batch, start, stop)
         self._placement.on_load_changed(worker)
 
 
 def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
-    """Where a run stood in the order in which tasks were handed out."""
+    """The position of a run in the order in which tasks were dispatched."""
     return run[0].number, run[1]
 
 

@@ -1,20 +1,20 @@
 """Which worker gets which waiting tasks, and how many.
 
 Rules:
-- Idle slots come first; then workers are given work ahead, so that no slot waits for a message.
-- How far ahead follows the measured duration of the function: about `prefetch_seconds` of work for each slot, never
-  more than the worker's queue holds. A function not measured yet gets two tasks a slot, or fewer if the worker holds
-  other work. So long tasks spread one by one, and no-ops travel by the thousand.
-- Where a worker has no credit for the tasks whose turn it is, it gets no others of this priority instead: it works off
-  what it holds, and then has. Whoever's turn it is waits for as much work as is sent ahead, and not for more.
-- A worker that has still half of that is left alone: few large messages, not many small ones. For the same reason a
-  message carries LEAST_MESSAGE_MICROSECONDS of work, if there is as much, even when other workers are idle.
-- Only workers that may take something are looked at; the cost follows what changed, not how many workers there are.
-- A worker with blocked tasks, which wait for nested ones, is sent more urgent tasks than it holds, as many as it has
-  slots, even when it holds enough: the blocked slots were lent for these, and it runs them first. Nested tasks are
-  more urgent than what waits for them, so recursion goes into the depth, and few tasks wait at a time.
-- A task that was lost with several workers is sent only where a slot is free: should it be the cause, few others are
-  lost with it.
+- Idle slots come first; then workers get tasks to prefetch, so that no slot waits for a message.
+- How much to prefetch follows the measured duration of the function: about `prefetch_seconds` of work for each slot, at
+  most the worker's queue. A function that has not been measured gets two tasks per slot, or fewer if the worker has
+  other work. So long tasks are distributed one by one, and short ones by the thousand.
+- If a worker has no credit for the tasks whose turn it is, it gets no others of this priority instead: after it has
+  worked off some of its tasks, it has credit. So a client's turn waits at most for the prefetched work.
+- A worker with at least half of its prefetch target gets nothing: few large messages are better than many small ones.
+  For the same reason a message has LEAST_MESSAGE_MICROSECONDS of work, if available, even when other workers are idle.
+- Only workers that may have room are considered; the cost follows the changes, not the number of workers.
+- A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
+  slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
+  more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
+- A task that was lost with several workers is sent only to a free slot: if it is the cause, few others are lost with
+  it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scaler_protocol import messages as m
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
-LEAST_MESSAGE_MICROSECONDS = 1000.0  # some ten times what a message costs here and at the worker
+LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 LOSSES_OF_A_SUSPECT = 2
 MAXIMUM_NEEDS_KNOWN = 1024
 
@@ -46,7 +46,7 @@ class Placement:
         self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
         self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
         self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
-        self._suiting: Dict[Needs, bool] = {}  # whether they suit every worker; of needs met since the last one came
+        self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
 
@@ -69,7 +69,7 @@ class Placement:
         return sum(max(0, worker.slots - worker.assigned) for worker in self._idle.values())
 
     def on_load_changed(self, worker: WorkerSession) -> None:
-        """A worker finished something, or has more or fewer slots than before."""
+        """A worker finished tasks, or its number of free slots changed."""
         self._update_over_committed(worker)
         if worker.slots > worker.hello.slots:
             self._blocked[worker.number] = worker
@@ -81,7 +81,7 @@ class Placement:
             self._below_prefetch_target.pop(worker.number, None)
             self._idle[worker.number] = worker
             return
-        self._idle.pop(worker.number, None)  # slots it had lent were taken back
+        self._idle.pop(worker.number, None)  # its blocked tasks may have resumed and use its slots again
         if (
             worker.load_microseconds * 2 < self._target_microseconds * worker.slots
             and worker.assigned * 2 <= worker.capacity
@@ -93,7 +93,7 @@ class Placement:
             self._state.over_committed[worker.number] = worker
 
     def place(self) -> None:
-        """Hand out waiting tasks as far as workers have room."""
+        """Dispatch waiting tasks as far as workers have room."""
         blocked = dict(self._blocked)
         # SCL-SCH-012
         for ready_class in self._state.ready.waiting():
@@ -127,8 +127,8 @@ class Placement:
         return suit
 
     def _place_round(self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession]) -> bool:
-        """Offer each candidate its share of the class once; whether that changed anything."""
-        able = list(islice(self._able(candidates, ready_class), ready_class.count))  # there is nothing for more of them
+        """Offer each candidate its share of the class once; returns whether any took some."""
+        able = list(islice(self._able(candidates, ready_class), ready_class.count))  # there are no more tasks
         slots = sum([worker.slots for worker in able])
         is_changed = False
         for worker in able:
@@ -150,7 +150,7 @@ class Placement:
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
-        The classes come by priority: who holds enough for one does so for the next, and is taken out of `blocked`.
+        The classes are ordered by priority: a worker with enough for one has enough for the next, and is removed.
         """
         for worker in list(self._able(blocked, ready_class)):
             wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
@@ -160,7 +160,7 @@ class Placement:
                 self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
 
     def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
-        """Dispatch about `share` tasks of a class to a worker, as far as its credit goes; returns how many.
+        """Dispatch about `share` tasks of a class to a worker, within its credit; returns how many.
 
         Parameters:
             urgent: how many it may have in any case, unless they are suspects.
@@ -189,7 +189,7 @@ class Placement:
     def _credit(
         self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int
     ) -> int:
-        """How many more tasks like those of the span, which take so long, the worker should have."""
+        """How many more tasks like those of the span the worker should have, by their estimated duration."""
         free_slots = worker.slots - worker.assigned
         if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
@@ -229,7 +229,7 @@ class Placement:
         state.send(worker.peer, message, (batch.payload_of(start, stop),))
 
     def _announce_objects(self, worker: WorkerSession, span: TaskSpan) -> None:
-        """Tell the worker of every object that the tasks need and it does not know."""
+        """Announce to the worker all objects that the tasks need and that it does not know."""
         batch = span.batch
         if not batch.dependency_counts and batch.function in worker.known_objects:
             return

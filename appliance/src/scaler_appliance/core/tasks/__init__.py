@@ -1,4 +1,4 @@
-"""Tasks: how they come in, which states they pass through, and how they end.
+"""Tasks: how they are accepted, which states they pass through, and how they end.
 
     Task ─▶ acceptance ─▶ batches ─▶ (placement) ─▶ worker_reports ─▶ task_outcomes ─▶ client_results
                                           ▲               cancellation ──┘

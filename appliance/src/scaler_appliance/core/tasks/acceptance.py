@@ -1,8 +1,9 @@
-"""Tasks that come in.
+"""Accepting tasks.
 
 Rules:
-- A batch is checked before anything is kept of it; a malformed one costs the client its session.
-- A task that cannot be accepted ends as `lost` with the reason, like any other outcome; the rest of its batch goes on.
+- A batch is checked completely before it is stored; a malformed one ends the client's session.
+- A task that cannot be accepted ends as `lost` with the reason, like any other outcome; the rest of its batch is
+  accepted.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Acceptance:
             self._accept(client, message, payload)
 
     def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
-        """Those tasks of a batch first that need no others, since others may need them."""
+        """Accept first the tasks of a batch that need no others, because others may need them."""
         dependants, others, content = split_batch(message, payload)
         if others.ids:
             self._accept(client, others, content)
@@ -84,7 +85,7 @@ class Acceptance:
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
         """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
 
-        Whatever exists is referenced, since `TaskOutcomes.finish` releases whatever exists.
+        All existing objects are referenced, because `TaskOutcomes.finish` releases all existing objects.
         """
         objects = self._state.objects
         objects.refer(batch.function)
@@ -122,7 +123,7 @@ class Acceptance:
     def _text_of_full(self) -> str:
         limit = self._state.settings.max_number_of_tasks_waiting
         return (
-            f"the scheduler holds as many waiting tasks as it is allowed to ({limit}): submit fewer at a time, add"
+            f"the scheduler has reached its limit of waiting tasks ({limit}): submit fewer at a time, add"
             " workers, or raise --max-number-of-tasks-waiting"
         )
 

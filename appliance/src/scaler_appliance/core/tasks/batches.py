@@ -1,11 +1,11 @@
 """Tasks as the core holds them: in the batches they came in, as columns.
 
 Rules:
-- There is no object per task. A task is a position in a TaskBatch; a Span is a run of positions; a Dispatch is a
-  Span that was handed to one worker, with instance ids of its own.
-- An instance id is `dispatch number << INSTANCE_BITS | position in the dispatch`, never used twice. `open` says
-  which instances may still report; a report of any other is stale, and that is all the fencing there is.
-- Payload bytes are sliced, never copied and never looked into.
+- There is no object per task. A task is a position in a TaskBatch; a Span is a run of positions; a Dispatch is a Span
+  that was sent to one worker, with instance ids of its own.
+- An instance id is `dispatch number << INSTANCE_BITS | position in the dispatch`, never used twice. `open` says which
+  instances may still report; the report of any other is stale. This is the only fencing mechanism.
+- Payload bytes are sliced, never copied or interpreted.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from scaler_protocol import messages as m
 INSTANCE_BITS = 20
 MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
 MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
-WORTH_COMPACTING = 4  # a batch with so many times fewer unfinished tasks than payloads is made smaller
+WORTH_COMPACTING = 4  # a batch with this many times more payloads than unfinished tasks is compacted
 _POSITION_MASK = MAXIMUM_TASKS_PER_DISPATCH - 1
 _FIRST_STEP = 256  # of looking for a run
 
 
 class Needs(NamedTuple):
-    """What a task asks of a worker."""
+    """The requirements of a task on a worker."""
 
     capabilities: Tuple[Tuple[str, float], ...]  # sorted by name, each name once
-    codec: str = ""  # of its payload; empty: any will do
+    codec: str = ""  # of its payload; empty: any
     function_name: str = ""  # that it must serve; empty: the function comes as an object
 
 
@@ -73,7 +73,7 @@ class TaskBatch:
         self.unfinished = len(self.ids)
         self.dispatches: Dict[int, Dispatch] = {}  # by number
         self.attempts: Optional[bytearray] = None  # how often each was lost with its worker; most never are
-        self.history: Dict[int, Tuple[str, ...]] = {}  # by position: what was said of each of these losses
+        self.history: Dict[int, Tuple[str, ...]] = {}  # by position: descriptions of these losses
         self.dependency_counts: array[int] = message.dependency_counts
         self.dependencies: array[int] = message.dependencies
         self.is_charged = False  # to its client's flow
@@ -100,7 +100,7 @@ class TaskBatch:
 
     @property
     def charged_bytes(self) -> int:
-        """What its client has in flight because of its payload."""
+        """The bytes that its payload adds to what its client has in flight."""
         return len(self.payload) if self.is_charged and not self.has_results else 0
 
     def payload_of(self, start: int, stop: int) -> memoryview:
@@ -137,7 +137,7 @@ class TaskBatch:
         return 0 if self.attempts is None else self.attempts[index]
 
     def count_loss(self, index: int, what: str) -> int:
-        """Note that the task was lost with its worker, and return how often it was."""
+        """Record that the task was lost with its worker, and return how often it was."""
         if self.attempts is None:
             self.attempts = bytearray(len(self.ids))
         self.attempts[index] = min(MAXIMUM_COUNTED_ATTEMPTS, self.attempts[index] + 1)
@@ -153,7 +153,7 @@ class TaskBatch:
 
 
 class TaskSpan(NamedTuple):
-    """Tasks [start, stop) of a batch; those that are not QUEUED any more are passed over when it is placed."""
+    """Tasks [start, stop) of a batch; those that are no longer QUEUED are skipped when it is placed."""
 
     batch: TaskBatch
     start: int
@@ -193,7 +193,7 @@ class Dispatch:
         if count == 1:
             return 1
         if ids[position + count - 1] == self.ids[low + count - 1]:
-            # Mostly a worker reports just what it was sent. PyPy compares bytes faster than arrays.
+            # Usually a worker reports exactly what it was sent. PyPy compares bytes faster than arrays.
             if ids[position : position + count].tobytes() == self.ids[low : low + count].tobytes():
                 return count
         return consecutive_run(ids, position, count) - position
@@ -232,8 +232,8 @@ def position_in_dispatch(instance: int) -> int:
 def consecutive_run(ids: array[int], start: int, limit: int = MAXIMUM_TASKS_PER_DISPATCH) -> int:
     """The end of the run of consecutive ids from `start` on, which is at most `limit` long.
 
-    Workers answer in the chunks they were sent, so a column of ids is a few long runs. Steps double while they
-    succeed and halve from the first that fails: the cost follows the length of the run, whatever comes behind it.
+    Workers answer in the chunks they were sent, so a column of ids is a few long runs. Steps double while they succeed
+    and halve from the first that fails, so that the cost follows the length of the run.
     """
     end = min(len(ids), start + limit)
     offset = ids[start] - start

@@ -3,7 +3,7 @@
 Rules:
 - Each cancel is answered by one TaskCancelConfirm for each task: at once when the scheduler knows the answer, else when
   the task's worker has answered, or is gone, or its result crossed the cancel. Asking again before that adds nothing.
-- A worker is never assumed to have obeyed: a task is at its worker until the worker says otherwise.
+- A worker is never assumed to have complied: a task is at its worker until the worker says otherwise.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Cancellation:
                 self._outcomes.cancel(client, found[0], found[1], message.force)
 
     def _find_node(self, client: ClientSession, task_id: int, force: bool) -> Optional[Tuple[TaskBatch, int]]:
-        """Where a task of a graph is that can be cancelled as any other; of one that cannot, the cancel is answered."""
+        """Where a graph's task is if it can be cancelled like any other; otherwise the cancel is answered here."""
         found = client.find_node(task_id)
         if found is None or found[0].states[found[1]] in FINAL_STATES:
             client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
@@ -98,7 +98,7 @@ class Cancellation:
 
     # SCL-SCH-022
     def cancel_all(self, client: ClientSession) -> None:
-        """The client is gone: its tasks stop, running ones too, and their outcomes go nowhere."""
+        """The client is gone: stop its tasks, including running ones, and drop their outcomes."""
         for batch in list(client.batches()):
             waiting = runs(batch.states, 0, len(batch), TaskState.QUEUED)
             if waiting:

@@ -1,4 +1,4 @@
-"""What workers offer and tasks need, as peers say it.
+"""The capabilities that workers offer and tasks need, as received from peers.
 
 Rule: an amount that cannot be counted is the peer's fault.
 """

@@ -1,9 +1,8 @@
-"""Results on their way to one client, gathered into few messages.
+"""Results to send to one client, gathered into few messages.
 
 Rules:
 - Columns are extended by whole slices; a column that no result has used yet does not exist.
-- A message is closed when its payload reaches MAXIMUM_PAYLOAD_BYTES, so that a client never has to take one huge
-  message.
+- A message is closed when its payload reaches MAXIMUM_PAYLOAD_BYTES, so that a client never gets one huge message.
 """
 
 from __future__ import annotations

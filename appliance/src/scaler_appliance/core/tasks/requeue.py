@@ -1,7 +1,7 @@
-"""Tasks whose worker was lost, or has given them back: they run elsewhere, or end.
+"""Tasks whose worker was lost or has given them back: they run elsewhere, or end.
 
 Rules:
-- Tasks go back to the front of their queue, in their order. Those that were to be cancelled are cancelled by it.
+- Tasks go back to the front of their queue, in their order. Tasks whose cancel is pending are cancelled instead.
 - A lost worker counts as an attempt of every task it held, whether started or not: which ones had started is unknown.
   A task that is lost too often, or may run at most once, ends as `lost`, and its error names every worker lost with it.
 """
@@ -38,7 +38,7 @@ class Requeue:
                 self.requeue(batch, start, stop)
 
     def finish_cancelled(self, batch: TaskBatch, start: int, stop: int) -> None:
-        """Of tasks that their worker does not have any more, end those that were to be cancelled."""
+        """End those tasks whose cancel is pending, now that their worker no longer has them."""
         client = self._state.clients[batch.client]
         for first, end in runs(batch.states, start, stop, TaskState.CANCELLING):
             apply(batch.states, first, end, TaskEvent.RETURN)
@@ -47,10 +47,10 @@ class Requeue:
             self._outcomes.finish_cancelled(client, batch, first, end)
 
     def _count_losses(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
-        """Count an attempt of each task; those that have no more are lost.
+        """Count an attempt of each task; those without attempts left are lost.
 
         Parameters:
-            what: who was lost and why, for the tasks' history.
+            what: which worker was lost and why, for the tasks' history.
         """
         limit = min(self._state.settings.maximum_attempts, MAXIMUM_COUNTED_ATTEMPTS)
         # SCL-SCH-017
@@ -67,7 +67,7 @@ class Requeue:
                 self._outcomes.lose(TaskSpan(batch, index, index + 1), m.FailureKind.WORKER_LOST, text, losses)
 
     def requeue(self, batch: TaskBatch, start: int, stop: int) -> None:
-        """Put tasks that their worker does not have any more back to the front of their queue."""
+        """Put tasks that their worker no longer has back to the front of their queue."""
         for first, end in reversed(runs(batch.states, start, stop, TaskState.ASSIGNED)):
             apply(batch.states, first, end, TaskEvent.RETURN)
             self._state.ready.add(TaskSpan(batch, first, end), in_front=True)

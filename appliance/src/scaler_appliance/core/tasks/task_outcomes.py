@@ -1,9 +1,9 @@
-"""How tasks end: what every way to an outcome has in common.
+"""How tasks end: the common part of all ways to an outcome.
 
 Rules:
 - Every change of a task's state goes through `task_states.apply`; every task of a connected client ends in exactly
   one outcome: an entry in a TaskResult, or in a TaskCancelConfirm that says `cancelled`.
-- What only finished tasks needed is freed here: references to objects, their batch, their dispatch.
+- This frees what only finished tasks needed: references to objects, their batch, their dispatch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaskOutcomes:
 
     # SCL-SCH-013
     def close(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int) -> None:
-        """Fence open instances: nothing that is heard of them later counts."""
+        """Fence open instances: later reports about them are ignored."""
         dispatch.close(start, stop)
         worker.unassign(dispatch, stop - start)
         self._state.count_assigned(dispatch, worker, start - stop)
@@ -63,7 +63,7 @@ class TaskOutcomes:
             del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
 
     def lose(self, span: TaskSpan, kind: m.FailureKind, text: str, attempts: int = 1) -> None:
-        """Tasks that are at no worker get the outcome `lost`."""
+        """Tasks that are not at a worker get the outcome `lost`."""
         batch, start, stop = span
         client = self._state.clients[batch.client]
         apply(batch.states, start, stop, TaskEvent.LOSE)
@@ -83,7 +83,7 @@ class TaskOutcomes:
     def _record_unrun(
         self, batch: TaskBatch, start: int, count: int, status: m.TaskStatus, attempts: int = 1, worker: int = 0
     ) -> Entry:
-        """Tell monitors of tasks that end without a worker's report."""
+        """Record for monitors that tasks end without a worker's report."""
         process_id, busy_microseconds = 0, 0.0
         session = self._state.workers.get(worker)
         if session is not None and count == 1:
@@ -103,7 +103,7 @@ class TaskOutcomes:
         self.finish(client, batch, start, stop)
 
     def _lose_nodes(self, client: ClientSession, batch: GraphBatch, start: int, stop: int, payload: bytes) -> None:
-        """Tell the client of targets, and leave word for the dependants of all."""
+        """Report targets to the client, and record the outcome for dependants."""
         graph = batch.graph
         for index in range(start, stop):
             node, ids = batch.nodes[index], batch.ids[index : index + 1]
@@ -151,13 +151,13 @@ class TaskOutcomes:
                 self.release(batch.function)
 
     def release(self, object_id: int) -> None:
-        """A task needs the object no more."""
+        """A task no longer needs the object."""
         record = self._state.objects.find(object_id)
         if record is not None:  # else it was missing from the start
             self.forget_object(record, self._state.objects.release(record))
 
     def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
-        """An object's last holder let go; if that was its end, its workers are notified."""
+        """Notify an object's workers if it was deleted with its last reference."""
         object_id = record.object_id
         if self._state.objects.find(object_id) is None:
             self._state.durations.pop(object_id, None)

@@ -7,7 +7,7 @@ Rules:
   so a whole span of tasks makes its transition in one call.
 - No other module assigns to a column of states: it calls `apply`, or `follow` where a column repeats another one's
   outcomes, or `after` for a task without a column.
-- Nothing here knows who is connected or what time it is.
+- Nothing here depends on connected peers or the time.
 
     WAITING ──release──▶ QUEUED: its predecessors have all succeeded
        └────inherit_failure/lose/cancel──▶ FAILED / LOST / CANCELLED
@@ -38,10 +38,10 @@ class TaskState(IntEnum):
 
 
 class TaskEvent(IntEnum):
-    PLACE = 0  # the scheduler hands it to a worker
+    PLACE = 0  # the scheduler sends it to a worker
     SUCCEED = 1  # its worker reports a result
     FAIL = 2  # its worker reports that the function failed
-    LOSE = 3  # it will not be run (again): worker's report, or no attempt is left, or rejected
+    LOSE = 3  # it will not be run (again): reported by its worker, no attempt is left, or rejected
     RETURN = 4  # its worker is lost, or gave it back without having started it
     CANCEL = 5  # its client asks, or is gone
     CONFIRM_CANCEL = 6  # its worker dropped it

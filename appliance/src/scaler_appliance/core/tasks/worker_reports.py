@@ -1,9 +1,9 @@
-"""What workers report: results, and what tasks print.
+"""Reports of workers: results, and the output of tasks.
 
 Rules:
 - Columns are handled by runs: a run of tasks that share a dispatch costs a few slices, however long it is.
 - A report of an instance that is not open is stale: counted, and otherwise ignored.
-- Everything is checked before anything of a run changes.
+- A run is checked completely before anything changes.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ class WorkerReports:
             self._graphs.on_results(worker, client, batch, start, stop, span)
         else:
             if span.optional and "objects" in span.optional:
-                self._hand_over_objects(worker, client, span.optional["objects"])
+                self._transfer_objects(worker, client, span.optional["objects"])
             # SCL-SCH-015
             client.report(batch.ids[start:stop], span)
         if span.optional and "objects" in span.optional:
             self._flow.hold_or_resume(client)
         # SCL-SCH-020
-        for first, end in crossed:  # the result wins; the cancel is answered all the same
+        for first, end in crossed:  # the result wins; the cancel is answered as well
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
         self._outcomes.finish(client, batch, start, stop)
@@ -120,7 +120,7 @@ class WorkerReports:
             text = "TaskResult: objects must be the worker's own, and each the result of one task"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
 
-    def _hand_over_objects(self, worker: WorkerSession, client: ClientSession, object_ids: array[int]) -> None:
+    def _transfer_objects(self, worker: WorkerSession, client: ClientSession, object_ids: array[int]) -> None:
         """Large results become objects of the client that waits for them."""
         for object_id in filter(None, object_ids):
             record = self._state.objects.find(object_id)
@@ -140,7 +140,7 @@ class WorkerReports:
                 self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
     def _measure(self, functions: Set[object], microseconds: float) -> None:
-        """Note how long a task took on average; for several functions at once that is good for a first guess only."""
+        """Update how long a task takes on average; with several functions at once this is only a first estimate."""
         durations = self._state.durations
         for function in functions:
             before = durations.get(function)
@@ -151,7 +151,7 @@ class WorkerReports:
                 durations[function] = max(_SHORTEST_MICROSECONDS, after)
 
     def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
-        """A task printed something: pass it on to its client, who knows the task under its own id."""
+        """A task printed something: forward it to its client, under the client's id of the task."""
         dispatch, index, _ = self._outcomes.find_run(worker, array("Q", [message.id]), 0)
         if dispatch is not None and dispatch.is_open(index):
             batch = dispatch.batch

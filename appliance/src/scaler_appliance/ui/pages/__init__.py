@@ -1,4 +1,4 @@
 """The pages: each a function of the state and the query.
 
-Rule: nothing here knows HTTP.
+Rule: nothing here depends on HTTP.
 """

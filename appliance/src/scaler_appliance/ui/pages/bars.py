@@ -1,13 +1,13 @@
-"""Bars of the task stream: what ran in a lane, in as few pieces as a picture needs.
+"""Bars of the task stream: the runs of a lane, in as few pieces as a picture needs.
 
     runs, as published ─▶ aggregated(runs, resolution) ─▶ bars, of one run or of many short ones
 
 Rules:
-- Nothing is dropped: the bars of a lane are as long together as its runs were busy, and stand for as many tasks of the
-  same functions. Only where exactly a short run lay is given up, within one cell of `resolution`.
-- Runs that are as long as a cell stay as they are. Shorter ones that end in the same cell become one bar, apart from
-  those that ended otherwise: a failure is not lost among successes.
-- Bars of one cell stand side by side, so that they overlap no more than the runs did.
+- Nothing is dropped: the bars of a lane have the same total length as its runs, and stand for the same tasks. Only the
+  exact position of a short run within one cell of `resolution` is lost.
+- Runs that are as long as a cell stay as they are. Shorter ones with the same status that end in the same cell become
+  one bar, so that a failure is not lost among successes.
+- Bars of one cell are side by side, so that they overlap no more than the runs did.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Dict, Iterable, List, NamedTuple, Tuple
 from scaler_protocol import messages as m
 
 LONGEST_MICROSECONDS = 3_600_000_000
-"""What claims to have taken longer than anything that is shown is treated like a short run: it may be nonsense."""
+"""A run that claims to have taken longer than any shown time is treated like a short run, because it may be
+nonsense."""
 
 _FAILED = (int(m.TaskStatus.FAILED), int(m.TaskStatus.LOST))
 
 
 class BarPart(NamedTuple):
-    """Tasks of one function in a bar, which took so long together; `client` and `task` are those of one of them."""
+    """Tasks of one function in a bar, and their total duration; `client` and `task` are those of one of them."""
 
     function: int
     tasks: int
@@ -33,7 +34,7 @@ class BarPart(NamedTuple):
 
 
 class StreamBar(NamedTuple):
-    """Tasks that ended alike, one after the other in a lane; times in microseconds.
+    """Consecutive tasks of a lane that ended with the same status; times in microseconds.
 
     Parameters:
         parts: by function, the one that took longest first.
@@ -51,14 +52,14 @@ class StreamBar(NamedTuple):
 
 
 def bounded(runs: List[StreamBar], resolution: int, limit: int) -> Tuple[List[StreamBar], int]:
-    """The bars of runs, no more than a limit if that is possible; and how long a cell had to be for that."""
+    """The bars of runs, at most a limit if possible, and the required length of a cell."""
     while resolution < LONGEST_MICROSECONDS and _count(runs, resolution) > limit:
         resolution *= 2
     return aggregated(runs, resolution), resolution
 
 
 def _count(runs: List[StreamBar], resolution: int) -> int:
-    """How many bars they would be."""
+    """The number of bars of these runs."""
     short = {
         (run.lane, run.end // resolution, run.status)
         for run in runs
@@ -87,7 +88,7 @@ def aggregated(runs: Iterable[StreamBar], resolution: int) -> List[StreamBar]:
 
 
 def _close(cell: List[StreamBar], bars: List[StreamBar]) -> None:
-    """Make one bar of all runs of a cell that ended alike."""
+    """Make one bar of all runs of a cell with the same status."""
     if len(cell) < 2:
         bars += cell
         cell.clear()
@@ -96,7 +97,7 @@ def _close(cell: List[StreamBar], bars: List[StreamBar]) -> None:
     for run in cell:
         by_status.setdefault(run.status, []).append(run)
     start = min(run.start for run in cell)
-    for status in sorted(by_status, key=_FAILED.__contains__):  # failures last, over what they touch
+    for status in sorted(by_status, key=_FAILED.__contains__):  # failures last, so that they are drawn on top
         merged = _merged(by_status[status], start)
         bars.append(merged)
         start = merged.end

@@ -1,6 +1,6 @@
 """The pages that are one table each: workers, functions, clients, objects, graphs.
 
-Rule: what is shown of an entity is all here; how it is sorted, filtered and cut is the table's.
+Rule: this module defines what is shown of an entity; `tables` sorts, filters and cuts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaler_protocol import messages as m
 
 MAXIMUM_EXPANDED = 100
 UNCOUNTED_AMOUNT = 1e9
-"""So much and more of a capability means unlimited: it is shown without an amount."""
+"""At least this much of a capability means unlimited: it is shown without an amount."""
 
 
 def workers(state: UiState, query: Query) -> Body:
@@ -66,7 +66,7 @@ def workers_table(state: UiState) -> Table[WorkerRecord]:
 
 
 def _longest_function(state: UiState, worker: WorkerRecord) -> Optional[str]:
-    """The name of what one of its processors has run for longest."""
+    """The name of the function that one of its processors has been running longest."""
     with_function = [processor for processor in worker.processors if processor.task_function]
     if not with_function:
         return None
@@ -78,7 +78,7 @@ def _expanded(state: UiState, sessions: str) -> Dict[str, List[Dict[str, Any]]]:
     expanded: Dict[str, List[Dict[str, Any]]] = {}
     for session in sessions.split(",") if sessions else ():
         if not session.isascii() or not session.isdigit() or len(expanded) == MAXIMUM_EXPANDED:
-            raise QueryError(f"expand: {session[:40]!r}; at most {MAXIMUM_EXPANDED} sessions, with commas between")
+            raise QueryError(f"expand: {session[:40]!r}; at most {MAXIMUM_EXPANDED} sessions, separated by commas")
         worker = state.cluster.workers.get(int(session))
         if worker is not None:
             expanded[session] = [_processor(state, processor) for processor in worker.processors]

@@ -1,6 +1,6 @@
-"""Why tasks failed: the payload of a failed task, which is not trusted.
+"""Why tasks failed, from the payload of a failed task, which is untrusted.
 
-Rule: bytes that are not a Failure are shown as unreadable; they are no error of ours.
+Rule: bytes that are not a Failure are shown as unreadable; they do not raise an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def summary(payload: bytes) -> Optional[str]:
 
 
 def details(payload: bytes) -> Dict[str, Optional[object]]:
-    """All that a page shows of one failure; everything None where there is none."""
+    """The parts of one failure that a page shows; all None if there is none."""
     failure = read_failure(payload) if payload else None
     if failure is None:
         message = UNREADABLE if payload else None
@@ -55,9 +55,9 @@ def details(payload: bytes) -> Dict[str, Optional[object]]:
 
 
 def mentions(text: str) -> Callable[[bytes], bool]:
-    """A test of payloads: whether type, message or traceback contain a text, whatever its case."""
+    """A test of payloads: whether type, message or traceback contain a text, ignoring case."""
     wanted = text.casefold()
-    rough = wanted.encode() if wanted.isascii() else b""  # cheap, and lets through more than is wanted
+    rough = wanted.encode() if wanted.isascii() else b""  # a cheap first test, which accepts too much
 
     def test(payload: bytes) -> bool:
         if rough not in payload.lower():

@@ -1,8 +1,8 @@
 """The last hour of a cluster's figures, for charts: every second of the last minutes, then every ten seconds.
 
 Rules:
-- Rings of a fixed size: what a sample takes is allocated once.
-- NaN is a gap: nothing was heard then.
+- Rings of a fixed size, allocated once.
+- NaN is a gap, during which nothing was received.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ring:
 
 
 class FigureHistory:
-    """What `COLUMNS` name, over time."""
+    """The figures in `COLUMNS`, over time."""
 
     def __init__(self) -> None:
         self._fine = Ring(FINE_SAMPLES, 1 + len(COLUMNS))
@@ -88,7 +88,7 @@ class FigureHistory:
             self._thin()
 
     def gap(self, time: float) -> None:
-        """Nothing is known now: lines do not go on from here. Twice in a row is once."""
+        """Add a gap, because nothing is known now. Consecutive gaps count as one."""
         if self._is_gap:
             return
         self._is_gap = True
@@ -103,13 +103,13 @@ class FigureHistory:
         self._coarse.append([sum(values) / len(rows) for values in zip(*rows)])
 
     def whole(self) -> Series:
-        """All that is kept: old samples thinned, the newest as they were."""
+        """All kept samples: old ones thinned out, the newest in full."""
         fine = list(self._fine.rows(0))
         oldest_fine = fine[0][0] if fine else math.inf
         return _series([row for row in self._coarse.rows(0) if row[0] < oldest_fine] + fine)
 
     def since(self, count: int) -> Optional[Series]:
-        """Samples after the first `count`; None when some of these are not kept any more."""
+        """Samples after the first `count`; None when some of them are no longer kept."""
         return _series(list(self._fine.rows(count))) if count >= self._fine.first else None
 
 
@@ -122,5 +122,5 @@ def _series(rows: Sequence[Sequence[float]]) -> Series:
 
 
 def _short(value: float) -> float:
-    """In as few digits as a chart can show."""
+    """Rounded to the digits that a chart can show."""
     return int(value) if value.is_integer() or value >= 10_000 else round(value, 3)

@@ -1,4 +1,4 @@
-"""The page `overview`: the last hour in figures, what takes the most time, and the hosts."""
+"""The page `overview`: the last hour in figures, the functions that take the most time, and the hosts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from scaler_appliance.ui.ui_state import UiState, hosts
 FUNCTIONS_SHOWN = 8
 HOSTS_SHOWN = 50
 
-Cursor = Tuple[int, int]  # samples that the browser has, and how many there were when it got all of them
+Cursor = Tuple[int, int]  # how many samples the browser has, and how many there were when it last got all of them
 
 
 def overview(state: UiState, _query: Query, cursor: Optional[Cursor] = None) -> Tuple[Dict[str, Any], Cursor]:
-    """The whole history first, then what is new; and all of it again when a browser has as much as it shows."""
+    """The whole history first, then new samples; and all of it again when a browser has as many as it can show."""
     count = state.history.count
     series = None
     if cursor is not None and count - cursor[1] < FINE_SAMPLES:

@@ -1,6 +1,6 @@
-"""Every page by its name, as one function: of the state, the query, and what the browser has already.
+"""Every page by its name, as a function of the state, the query, and what the browser already has.
 
-Rule: a page gives the same body for the same three, and changes nothing but the cursor that it returns.
+Rule: a page is a pure function: it returns the same body and cursor for the same arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Page = Callable[[UiState, Query, Optional[Any]], Tuple[Optional[Body], Any]]
 
 
 def _whole(page: Callable[[UiState, Query], Body]) -> Page:
-    """A page that is sent as a whole each time."""
+    """A page that is always sent as a whole."""
 
     def body(state: UiState, query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:
         return page(state, query), None
@@ -28,7 +28,7 @@ def _whole(page: Callable[[UiState, Query], Body]) -> Page:
 
 
 def _nothing(_state: UiState, _query: Query, _cursor: Optional[Any] = None) -> Tuple[Optional[Body], Any]:
-    """For a page that shows the head alone."""
+    """For a page that shows only the head."""
     return None, None
 
 

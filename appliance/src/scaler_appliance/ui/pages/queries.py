@@ -1,6 +1,6 @@
-"""What a browser asks for, read from a URL's query: checked, and within bounds.
+"""The parameters of a URL's query: checked, and within bounds.
 
-Rule: whatever stands in a query, nothing but a QueryError comes of it.
+Rule: an invalid query always raises a QueryError.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ MAXIMUM_TEXT_LENGTH = 1000
 
 
 class QueryError(ValueError):
-    """A query that cannot be answered; the message says what would do."""
+    """A query that cannot be answered; the message says what is valid."""
 
 
 class Query:
     """Parameters by name; unknown ones are ignored.
 
     Parameters:
-        parameters: texts as they came.
+        parameters: texts as received.
     """
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
@@ -39,17 +39,17 @@ class Query:
         return default if found is None else found
 
     def optional_whole(self, name: str, lowest: int = 0, highest: int = 2**64 - 1) -> Optional[int]:
-        """Likewise, None where it is missing or empty."""
+        """A whole number within bounds, None if it is missing or empty. Raises QueryError."""
         text = self._parameters.get(name, "")
         if not text:
             return None
         is_number = len(text) <= 20 and text.isascii() and text.isdigit()
         if not is_number or not lowest <= int(text) <= highest:
-            raise QueryError(f"{name}: {text[:40]!r} is no whole number from {lowest} to {highest}")
+            raise QueryError(f"{name}: {text[:40]!r} is not a whole number from {lowest} to {highest}")
         return int(text)
 
     def optional_seconds(self, name: str) -> Optional[float]:
-        """A time or a duration, None where it is missing or empty. Raises QueryError."""
+        """A time or a duration, None if it is missing or empty. Raises QueryError."""
         text = self._parameters.get(name, "")
         if not text:
             return None
@@ -58,7 +58,7 @@ class Query:
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds < 1e11:
-            raise QueryError(f"{name}: {text[:40]!r} is no number of seconds")
+            raise QueryError(f"{name}: {text[:40]!r} is not a number of seconds")
         return seconds
 
     def words(self, name: str) -> List[str]:
@@ -67,7 +67,7 @@ class Query:
 
 
 def one_of(name: str, text: str, choices: Iterable[str]) -> str:
-    """Raises QueryError when the text is none of the choices, naming the one it is nearest to."""
+    """Raises QueryError when the text is not one of the choices, with the closest one as a hint."""
     known = list(choices)
     if text in known:
         return text

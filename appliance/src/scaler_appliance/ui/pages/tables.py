@@ -1,8 +1,8 @@
-"""Tables: sorted, filtered and cut to what is shown.
+"""Tables: sorted, filtered and cut to the shown rows.
 
 Rules:
-- Only rows that are shown are made; of the others no more is read than what sorts and filters them.
-- Rows that are equal keep their order, so that a page does not flicker; those without a value come last.
+- Only shown rows are built; for the others, only the sorted and filtered columns are read.
+- Equal rows keep their order, so that a page does not flicker; those without a value come last.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Body = Dict[str, Any]
 
 
 class Table(Generic[Entity]):
-    """How one kind of entity is shown.
+    """The table of one kind of entity.
 
     Parameters:
-        columns: what a row has, by name, in order. A value is a number, a text, None, or what cannot be sorted by.
-        default_sort: a column's name, with `-` in front for the largest first.
-        texts: columns that a filter looks at.
+        columns: of a row, by name, in order. A value is a number, a text, None, or something that cannot be sorted.
+        default_sort: a column's name, with a leading `-` for the largest first.
+        texts: columns that a filter searches.
     """
 
     def __init__(self, columns: Mapping[str, Callable[[Entity], Any]], default_sort: str, texts: Iterable[str]) -> None:
@@ -38,7 +38,7 @@ class Table(Generic[Entity]):
         self._texts = [columns[name] for name in texts]
 
     def body(self, entities: Iterable[Entity], query: Query) -> Body:
-        """What the page shows, by the query's `sort`, `filter`, `offset` and `limit`.
+        """The shown part of the table, by the query's `sort`, `filter`, `offset` and `limit`.
 
         Raises QueryError.
         """
@@ -79,5 +79,5 @@ class Table(Generic[Entity]):
         try:
             known.sort(key=key, reverse=is_descending)
         except TypeError:
-            raise QueryError(f"sort: {sort!r} has no order") from None
+            raise QueryError(f"sort: the table cannot be sorted by {sort!r}") from None
         return known + [entity for entity in entities if value_of(entity) is None]

@@ -1,6 +1,6 @@
-"""The page `tasks`: what runs, and what ran; and one task with all that is known of it.
+"""The page `tasks`: running and finished tasks; and the details of one task.
 
-Rule: what is shown as one row are tasks that one processor ran one after the other; `count` says how many.
+Rule: one row stands for tasks that one processor ran one after the other; `count` says how many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scaler_protocol import messages as m
 
 RUNNING = "running"
 FAILURES = "failures"
-"""Whatever is counted as failed: tasks that raised, and those that were lost."""
+"""The statuses that count as failed: tasks that raised, and those that were lost."""
 
 STATES = {
     "success": m.TaskStatus.SUCCESS,
@@ -26,13 +26,13 @@ STATES = {
     "lost": m.TaskStatus.LOST,
 }
 RUNNING_SHOWN = 10
-"""Of running tasks among those that ended: they shall not hide them."""
+"""The maximum number of running tasks in the list, so that they do not hide finished ones."""
 
 _STATE_NAMES = {int(status): name for name, status in STATES.items()}
 
 
 class _Wanted:
-    """What the query asks for, in numbers; None: whatever it is."""
+    """The query's criteria, in numbers; None: any."""
 
     def __init__(self, state: UiState, query: Query) -> None:
         cluster = state.cluster
@@ -63,7 +63,7 @@ class _Wanted:
             return query._replace(functions=self.functions)
         functions = self.text_functions if self.functions is None else self.text_functions & self.functions
         if self.functions is not None:
-            # A text beside a function: what the text finds elsewhere has to be of this function too.
+            # A text together with a function: other matches of the text must also be of this function.
             return query._replace(functions=self.functions, tasks=self.text_tasks or None, failure=self._failure())
         return query._replace(functions=functions, tasks=self.text_tasks, failure=self._failure(), any_of=True)
 
@@ -90,7 +90,7 @@ def _statuses(state: str) -> Optional[Set[int]]:
 
 
 def _numbers(text: str, names: Mapping[int, str]) -> Optional[Set[int]]:
-    """What a number or a part of a name stands for; None where nothing is asked."""
+    """The entities for a number or a part of a name; None if the query has none."""
     if not text:
         return None
     if text.isascii() and text.isdigit():
@@ -104,7 +104,7 @@ def _named(text: str, names: Mapping[int, str]) -> Set[int]:
 
 
 def tasks(state: UiState, query: Query) -> Body:
-    """The newest first. Raises QueryError."""
+    """Matching runs, the newest first. Raises QueryError."""
     wanted = _Wanted(state, query)
     offset = query.whole("offset", 0)
     limit = query.whole("limit", DEFAULT_LIMIT, 1, MAXIMUM_LIMIT)
@@ -137,7 +137,7 @@ def tasks(state: UiState, query: Query) -> Body:
 
 
 def _unknown(state: UiState, query: Query) -> List[str]:
-    """Which of those that the query asks for there are not, or not any more."""
+    """Entities in the query that do not exist, or no longer."""
     cluster = state.cluster
     known: Tuple[Tuple[str, Mapping[int, Any]], ...] = (
         ("worker", cluster.workers),
@@ -153,7 +153,7 @@ def _unknown(state: UiState, query: Query) -> List[str]:
 
 
 def task(state: UiState, client: int, task_id: int) -> Optional[Dict[str, Any]]:
-    """All that is known of a task, None when that is nothing (any more)."""
+    """The details of a task, None if it is unknown or no longer kept."""
     for worker, processor in _with_tasks(state):
         if processor.task_client == client and processor.task_id == task_id:
             return {**_running_row(state, worker, processor), **failure_texts.details(b"")}
@@ -171,7 +171,7 @@ def _with_tasks(state: UiState) -> Iterator[Tuple[WorkerRecord, ProcessorRecord]
 
 
 def _running(state: UiState, wanted: _Wanted) -> List[Tuple[WorkerRecord, ProcessorRecord]]:
-    """Those that have run for longest first."""
+    """Running tasks, those that have been running longest first."""
     running = [(worker, processor) for worker, processor in _with_tasks(state) if wanted.has(worker, processor)]
     running.sort(key=lambda pair: pair[1].task_began)
     return running
@@ -202,7 +202,7 @@ def _running_row(state: UiState, worker: WorkerRecord, processor: ProcessorRecor
 
 
 def _ended_row(state: UiState, run: TaskRun) -> Dict[str, Any]:
-    """Of tasks that ended at no processor, or whose worker did not say, it is not known how long they ran."""
+    """The duration of a run; None if no processor ran it, or its worker did not report it."""
     ran = bool(run.processor or run.busy_microseconds)
     worker = state.cluster.workers.get(run.worker)
     return {

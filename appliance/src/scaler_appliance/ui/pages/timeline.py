@@ -1,11 +1,11 @@
 """The page `stream`: a lane for each slot of a worker, with the tasks that ran in it.
 
 Rules:
-- Live, a browser gets the window once and then what is new; it gets all of it again (`is_reset`) when what it has does
-  not go together with that.
-- An event has about MAXIMUM_BARS bars, a window as a whole MAXIMUM_WINDOW_BARS: beyond that bars stand for more runs
-  each (see `bars`). What is missing, the scheduler has omitted: then the page says of which lanes, and when.
-- Columns of the log are read as columns: a run becomes a bar only when it is sent.
+- While live, a browser gets the window once and then new runs; it gets the whole window again (`is_reset`) when new
+  data does not fit what it has.
+- An event has about MAXIMUM_BARS bars, a whole window MAXIMUM_WINDOW_BARS: above that, each bar stands for more runs
+  (see `bars`). If the scheduler has omitted runs, the page says of which lanes, and when.
+- The log is read by columns: a run becomes a bar only when it is sent.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ MAXIMUM_WINDOW_BARS = 40_000
 DEFAULT_WINDOW_SECONDS = 60
 LONGEST_WINDOW_SECONDS = 3600
 DEFAULT_CELLS = 1024
-"""A window has so many, unless the browser says how long one is: it knows what a pixel is."""
+"""The number of cells of a window, unless the browser says how long a cell is, from the size of a pixel."""
 
 DEFAULT_LANES = 60
 MAXIMUM_LANES = 500
 SLOT_BITS = 16  # of a lane's id
 TELLING_SECONDS = 2.0
-"""A publication speaks of so much time at most."""
+"""The maximum time that a publication covers."""
 
 NOWHERE = (0, 0)
-"""The lane of failures that no processor had: of tasks that were rejected, or whose worker was lost."""
+"""The lane of failures without a processor: of tasks that were rejected, or whose worker was lost."""
 
 _FAILED = (int(m.TaskStatus.FAILED), int(m.TaskStatus.LOST))
 
@@ -42,13 +42,13 @@ Omitted = Tuple[float, float, int]  # from, to, and of how many workers one was 
 
 
 class Cursor(NamedTuple):
-    """What a browser has got.
+    """What a browser already has.
 
     Parameters:
-        publications: of the log, up to which.
+        publications: up to which publication of the log.
         last_runs: when lanes had their last run to end, in unix seconds.
         shown: lanes that it shows.
-        functions: whose names it has.
+        functions: those whose names it has.
     """
 
     generation: int
@@ -87,7 +87,7 @@ def stream(state: UiState, query: Query, cursor: Optional[Cursor] = None) -> Tup
     page = lanes[asked.offset : asked.offset + asked.limit]
     shown = set(page)
     if cursor is not None and not known.isdisjoint(shown - cursor.shown):
-        # A lane comes into view that has a past, of which this browser knows nothing.
+        # A lane with earlier runs, which this browser does not have, comes into view.
         return stream(state, query, None)
     runs = [run for each in publications for run in _runs(slots, each, shown, asked)]
     limit = MAXIMUM_BARS if cursor is not None else MAXIMUM_WINDOW_BARS
@@ -119,7 +119,7 @@ def stream(state: UiState, query: Query, cursor: Optional[Cursor] = None) -> Tup
 
 
 def _asked(state: UiState, query: Query) -> _Asked:
-    """The times are the scheduler's."""
+    """The window that follows live, in the scheduler's time."""
     scheduler = state.cluster.scheduler
     now = state.unix_time() if scheduler is None else scheduler.unix_microseconds / 1e6 + state.feed.age_seconds()
     start, end = query.optional_seconds("from"), query.optional_seconds("to")
@@ -149,7 +149,7 @@ def _note_lanes(slots: ProcessorSlots, last_runs: Dict[Lane, float], publication
 
 
 def _has_busy_runs(each: m.TaskRuns, session: int) -> bool:
-    """Whether a worker reported runs, and not on which processor."""
+    """Whether a worker reported runs without their processors."""
     columns = zip(each.workers, each.processors, each.busy_microseconds)
     return session > 0 and any(worker == session and busy and not process for worker, process, busy in columns)
 
@@ -200,7 +200,7 @@ def _lane_id(lane: Lane) -> int:
 
 
 def _untold(publications: Iterable[m.TaskRuns]) -> List[Omitted]:
-    """When the scheduler published one in so many workers."""
+    """When the scheduler published only some of the workers."""
     omitted: List[Omitted] = []
     before = 0.0
     for each in publications:
@@ -212,7 +212,7 @@ def _untold(publications: Iterable[m.TaskRuns]) -> List[Omitted]:
 
 
 def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Asked) -> List[StreamBar]:
-    """The runs of a publication that are in view, each as a bar."""
+    """The visible runs of a publication, each as a bar."""
     sessions = {session for session, _ in shown}
     nowhere = _lane_id(NOWHERE) if NOWHERE in shown else -1
     lane_ids: Dict[Tuple[int, int], int] = {}  # by worker and process; -1: not shown
@@ -228,7 +228,7 @@ def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Ask
         elif status in _FAILED:
             lane_id = nowhere
         else:
-            continue  # it was cancelled before any processor had it
+            continue  # it was cancelled before a processor had it
         if lane_id >= 0:
             end = each.unix_microseconds - each.end_microseconds[row]
             part = BarPart(each.functions[row], each.counts[row], busy, each.clients[row], each.first_tasks[row])
@@ -237,7 +237,7 @@ def _runs(slots: ProcessorSlots, each: m.TaskRuns, shown: Set[Lane], asked: _Ask
 
 
 def _of_workers(each: m.TaskRuns, sessions: Set[int]) -> List[int]:
-    """Rows of these workers; of session 0, all that no processor had."""
+    """Rows of these workers; for session 0, all without a processor."""
     if 0 not in sessions:
         return [row for row, session in enumerate(each.workers) if session in sessions]
     return [
@@ -248,7 +248,7 @@ def _of_workers(each: m.TaskRuns, sessions: Set[int]) -> List[int]:
 
 
 def _at_the_time(each: m.TaskRuns, rows: List[int], asked: _Asked) -> List[int]:
-    """Of these rows those in view. Most publications are as a whole, and no row is looked at for that."""
+    """The visible rows. Most publications are visible as a whole, which is decided without reading rows."""
     ends, busy = each.end_microseconds, each.busy_microseconds
     latest = (each.unix_microseconds / 1e6 - asked.start) * 1e6  # ends before that are in view
     earliest = (each.unix_microseconds / 1e6 - asked.end) * 1e6

@@ -1,14 +1,13 @@
-"""Writes down what reaches a core, to a file, as long as that may grow.
+"""Records the inputs of a core to a file, up to a size limit.
 
     inputs ──▶ FileRecorder ──▶ FILE
 
 Rules:
 - An input is recorded before the core gets it: the one that breaks an invariant is the last of the recording.
-- Recording never stops the program: where it cannot go on, one line of the log says so.
-- What has been recorded is in the file within FLUSH_SECONDS while there are inputs, and all of it when the program ends
-  by itself.
-- Without a recorder nothing is kept: even the last inputs alone would cost a scheduler 0.8 µs a burst, some 2 % of a
-  round trip. And they could not be repeated, since a core cannot start in the middle.
+- Recording never stops the program: if it cannot continue, one log line says so.
+- Records reach the file within FLUSH_SECONDS while there are inputs, and all of them when the program ends normally.
+- Without a recorder nothing is kept: even keeping the last inputs would cost a scheduler 0.8 µs per burst, about 2 % of
+  a round trip, and they could not be repeated, because a core cannot start in the middle.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ logger = logging.getLogger("scaler")
 
 
 class FileRecorder:
-    """Records everything from the core's first input on.
+    """Records all inputs of a core from the first one on.
 
     Parameters:
-        path: of the file, which is replaced if there is one.
+        path: of the file, which is replaced if it exists.
         limit_bytes: of the file; 0: no limit.
         raising_limit: what to do for a longer recording, for the log.
 
@@ -69,7 +68,7 @@ class FileRecorder:
             self._add(record(kind, time, body))
 
     def on_effects(self, now: float, effects: Sequence[Effect], crc_of: Callable[[Sequence[Effect]], int]) -> None:
-        """The core has decided; what has gathered is written if it is time."""
+        """The core has decided; write gathered records if it is time."""
         if self._descriptor < 0:
             return
         self._effects += len(effects)
@@ -111,21 +110,21 @@ class FileRecorder:
         self._descriptor = -1
 
     def close(self) -> None:
-        """Write what has gathered; nothing more is recorded."""
+        """Write gathered records, and end the recording."""
         self._flush()
         if self._descriptor >= 0:
             self._stop()
 
     def abandon(self) -> None:
-        """In a fork of the process: the file is the parent's."""
+        """In a fork of the process: leave the file to the parent."""
         self._records = []
         if self._descriptor >= 0:
             self._stop()
 
     def keep(self) -> Optional[str]:
-        """Give the recording, which ends with a failure, a name that no other one is written to.
+        """Rename the recording, which ends with a failure, so that it is not overwritten.
 
-        Returns the name; None if the recording ended before, so that it does not show the failure.
+        Returns the name; None if the recording had ended before, so that it does not contain the failure.
         """
         self._flush()
         if self._descriptor < 0:

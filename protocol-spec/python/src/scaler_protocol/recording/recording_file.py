@@ -1,11 +1,11 @@
-"""Recordings: everything that reached a core, in a file, from which its decisions can be repeated.
+"""Recordings: files with all inputs of a core, from which its decisions can be repeated.
 
     magic, header ─ block ─ block ─ block …      block: length, CRC, zlib(records)      record: kind, time, length, body
 
 Rules:
-- A record is whole or not there: blocks are appended, and one that is cut off or damaged ends the recording.
-- Payloads are left out unless they were asked for: a core never looks into them, so bytes of the same number will do.
-- Now and then a digest of what the core decided is recorded, so that a replay knows whether it repeats the same.
+- Records are complete: blocks are appended, and one that is cut off or damaged ends the recording.
+- Payloads are left out unless requested: a core never reads them, so any bytes of the same size will do.
+- From time to time a digest of the core's effects is recorded, so that a replay detects differences.
 - What a core reads by itself while it handles an input (a shared memory page, a random number) follows the input.
 """
 
@@ -35,7 +35,7 @@ class RecordingError(Exception):
 
 
 class Header(NamedTuple):
-    """What a recording begins with.
+    """The header of a recording.
 
     Parameters:
         version: of the core that is recorded: another one may decide otherwise.
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 class RecordedInput(NamedTuple):
-    """One thing that happened.
+    """One input.
 
     Parameters:
         number: counted from 1.
@@ -72,11 +72,11 @@ class RecordedInput(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What the core had decided by then.
+    """A digest of the core's effects up to this point.
 
     Parameters:
-        effects: how many there had been in all.
-        last: how many of them were taken last.
+        effects: the total number so far.
+        last: the number of effects that were taken last.
         crc: of these.
     """
 
@@ -102,13 +102,13 @@ def digest_record(time: float, digest: Digest) -> bytes:
 
 
 def block(records: bytes) -> bytes:
-    """What is appended to a file."""
+    """A block to append to a file."""
     content = zlib.compress(records, 1)
     return _BLOCK.pack(len(content), zlib.crc32(content)) + content
 
 
 class Body:
-    """Arguments on their way into a record: JSON, and the bytes that it refers to behind it.
+    """Arguments for a record: JSON, followed by the bytes that it refers to.
 
     Parameters:
         has_payloads: whether payloads are recorded.
@@ -165,7 +165,7 @@ class Recording:
     Parameters:
         file: at its beginning.
 
-    Raises RecordingError if it is none.
+    Raises RecordingError if it is not a recording.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Where a recording is written. Apart from the rest, for programs that mostly record nothing."""
+"""Where a recording is written. A module of its own, for programs that usually do not record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Iterator
 
 
 class RecordingPathError(OSError):
-    """A recording cannot be written where it was asked for."""
+    """A recording cannot be written to its path."""
 
 
 def path_of_process(path: str) -> str:

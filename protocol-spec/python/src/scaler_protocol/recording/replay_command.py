@@ -1,4 +1,4 @@
-"""`scaler replay FILE` and `scaler_scheduler replay FILE`: repeat a recording, and print the state that it leads to.
+"""`scaler replay FILE` and `scaler_scheduler replay FILE`: repeat a recording, and print the resulting state.
 
 Rules: only the file is opened. Exit codes: 0, the core decided as it did when it was recorded; 1, the file cannot be
 read; 2, wrong command line; 3, it decided otherwise; 70, it failed, which a replay is mostly to find out.

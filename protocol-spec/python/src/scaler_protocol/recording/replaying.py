@@ -1,9 +1,9 @@
-"""Repeats a recording: the same inputs to a new core, and a comparison of what it decides.
+"""Repeats a recording: gives the same inputs to a new core, and compares its effects.
 
     Recording ──▶ Replay ─▶ core ─▶ effects ◀─compared─ digests of the recording
 
 Rules:
-- The same version with the same settings and inputs decides the same. Anything else is found at the next digest.
+- The same version with the same settings and inputs has the same effects. A difference is detected at the next digest.
 - Nothing is performed: effects are compared and dropped.
 """
 
@@ -18,7 +18,7 @@ Tables = Dict[str, List[Row]]
 
 
 class DivergedError(Exception):
-    """The core decides otherwise than it did when it was recorded."""
+    """The core decided differently than when it was recorded."""
 
 
 class ReadsEndedError(DivergedError):
@@ -56,12 +56,12 @@ class Replay:
         raise NotImplementedError
 
     def tables(self) -> Tables:
-        """The core's state, for people."""
+        """The core's state, for display."""
         raise NotImplementedError
 
     @staticmethod
     def name_of(kind: int) -> str:
-        """What a kind of input is called."""
+        """The name of a kind of input."""
         raise NotImplementedError
 
     @staticmethod
@@ -72,7 +72,7 @@ class Replay:
     # What all have in common ----------------------------------------------------------------------------------------
 
     def run(self, until: Optional[float] = None, last_number: Optional[int] = None) -> None:
-        """Repeat what is recorded.
+        """Repeat the recording.
 
         Parameters:
             until: up to this time by the core's clock, in seconds.

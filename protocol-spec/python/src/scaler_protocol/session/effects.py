@@ -1,6 +1,6 @@
-"""What a session asks its shell to do, and what it tells its owner.
+"""The effects of a session for its shell, and its notifications for its owner.
 
-Rules: plain data; whoever owns the list performs the effects in order and clears it.
+Rules: plain data; the owner of the list performs the effects in order and clears it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class EndCause(Enum):
     LEFT = "it was asked to leave, or has drained"
     SHUT_DOWN = "the scheduler asked it to leave"
     REFUSED = "the scheduler refused it"
-    GAVE_UP = "no scheduler was there for too long"
-    NOT_A_SCHEDULER = "what answers is not a Scaler scheduler"
+    GAVE_UP = "no scheduler was available for too long"
+    NOT_A_SCHEDULER = "the program that answers is not a Scaler scheduler"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Connect:
 
 @dataclass(frozen=True)
 class Disconnect:
-    """Close the connection, or stop opening it; what it has not sent yet is dropped."""
+    """Close the connection, or stop opening it; unsent data is dropped."""
 
 
 class Transmit(NamedTuple):
@@ -39,7 +39,7 @@ class Transmit(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The scheduler has welcomed this peer: the session is there."""
+    """The scheduler has welcomed this peer: the session has begun."""
 
     welcome: m.Welcome
 
@@ -48,8 +48,8 @@ class Interrupted(NamedTuple):
     """The session, or the attempt to begin one, has ended; another attempt follows.
 
     Parameters:
-        was_open: there was a session; what belonged to it has ended.
-        refusal: the scheduler's, if that is why.
+        was_open: there was a session, which has ended with everything that belonged to it.
+        refusal: the scheduler's, if that is the reason.
     """
 
     reason: str
@@ -58,11 +58,11 @@ class Interrupted(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The session is over, and no other follows.
+    """The session has ended for good.
 
     Parameters:
         was_open: there was a session until now.
-        refusal: the scheduler's, if that is why.
+        refusal: the scheduler's, if that is the reason.
     """
 
     cause: EndCause

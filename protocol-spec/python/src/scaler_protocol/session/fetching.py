@@ -1,4 +1,4 @@
-"""Which parts of an object to request next, while it is fetched in chunks.
+"""Which parts of an object to request next while it is fetched in chunks.
 
     requests() ──▶ (0, chunk)                    the object's size is unknown until the first answer
     accept(0, ...) ─▶ requests() ──▶ up to FETCH_WINDOW_CHUNKS unanswered requests, until everything is requested
@@ -19,14 +19,14 @@ from typing import Dict, List, NamedTuple, Optional
 from scaler_protocol.wire.errors import MalformedMessageError
 
 FETCH_WINDOW_CHUNKS = 4
-"""So many requests for one object may be unanswered, so that a large object delays nothing else for long."""
+"""The maximum number of unanswered requests for one object, so that a large object does not delay other messages."""
 
 
 class PartRequest(NamedTuple):
     """
     Parameters:
         offset: where the part begins, in bytes.
-        length: how many bytes are wanted at most.
+        length: the maximum number of bytes.
     """
 
     offset: int
@@ -49,7 +49,7 @@ class FetchWindow:
         self._chunk_bytes = chunk_bytes
         self._requested_bytes = 0
         self._unanswered: Dict[int, int] = {}  # lengths of requests by their offsets
-        self._again: List[PartRequest] = []  # what answers left out
+        self._again: List[PartRequest] = []  # parts that answers left out
 
     @property
     def is_complete(self) -> bool:
@@ -76,14 +76,14 @@ class FetchWindow:
         return found
 
     def accept(self, offset: int, length: int, size: int) -> None:
-        """An answer has come.
+        """An answer has arrived.
 
         Parameters:
             offset: where its bytes begin.
-            length: how many there are.
-            size: of the whole object, as the answer says.
+            length: the number of bytes.
+            size: of the whole object, according to the answer.
 
-        Raises MalformedMessageError if nothing of the kind was requested, or if it contradicts earlier answers.
+        Raises MalformedMessageError if it was not requested, or contradicts earlier answers.
         """
         requested = self._unanswered.get(offset)
         if requested is None or length > requested:
@@ -92,7 +92,7 @@ class FetchWindow:
             raise MalformedMessageError(f"an object of {self.size} bytes cannot have {size} bytes")
         wanted = min(requested, size - offset)
         if length > wanted:
-            raise MalformedMessageError(f"{length} bytes from byte {offset} lead beyond the end of {size} bytes")
+            raise MalformedMessageError(f"{length} bytes from byte {offset} exceed the object's size of {size} bytes")
         if not length and size:
             raise MalformedMessageError(f"the answer from byte {offset} of {size} has no bytes")
         if self.size is None:

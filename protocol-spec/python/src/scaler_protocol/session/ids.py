@@ -1,4 +1,4 @@
-"""How ids of objects are laid out: the session that made an object above, its number within that session below.
+"""The layout of object ids: the upper bits are the session that made the object, the lower ones its number there.
 
     63        40 39 38                                   0
     ┌───────────┬──┬─────────────────────────────────────┐
@@ -18,7 +18,7 @@ MAXIMUM_SESSION = (1 << 24) - 1
 NUMBER_MASK = (1 << SESSION_SHIFT) - 1
 
 FIRST_SCHEDULER_NUMBER = 1 << (SESSION_SHIFT - 1)
-"""Numbers from here on are the scheduler's, for objects that it makes in a client's name; a peer's are below."""
+"""Numbers from here on are the scheduler's, for objects that it makes on behalf of a client; a peer's are below."""
 
 
 def object_id_of(session: int, number: int) -> int:

@@ -1,17 +1,17 @@
-"""The session of a client or worker with its scheduler: greeting, heartbeats, silence, coming back, leaving.
+"""The session of a client or worker with its scheduler: handshake, heartbeats, time-outs, reconnecting, leaving.
 
     start ─▶ Connect ─▶ on_connected ─▶ Hello ─▶ on_message(Welcome) ─▶ Opened ─▶ heartbeats ...
                ▲                                                           │
-               └──────────── pause, ever longer ◀── Interrupted ◀──────────┘ lost, silent, refused for now
+               └──────────── pause with back-off ◀── Interrupted ◀─────────┘ lost, silent, refused for now
                                                     Ended ◀── left, shut down, refused, gave up
 
 Rules:
-- Sans-IO. Times are arguments, in seconds of any clock that never goes back; effects are appended to a list that the
-  owner performs. `next_time` says when `on_time` has to be called at the latest.
-- What each event does in each state is in `table`; no state changes but in `_apply`.
-- One session, one connection: what an old connection had still to send must not reach the scheduler in a new session.
-- Only a session that lasted, or made progress, resets the patience with a scheduler that drops its peers again and
-  again: otherwise such a scheduler would keep a peer waiting for ever.
+- Sans-IO. Times are arguments, in seconds of any monotonic clock; effects are appended to a list that the owner
+  performs. `next_time` says when `on_time` has to be called at the latest.
+- `table` says what each event does in each state; only `_apply` changes the state.
+- One session, one connection: unsent messages of an old connection must not reach the scheduler in a new session.
+- Only a session that lasted, or made progress, resets the time after which the peer gives up: otherwise a scheduler
+  that drops its peers again and again would keep them waiting for ever.
 
 Source: session.md of the specification, SCL-SES-001 to SCL-SES-024, SCL-TRN-009.
 """
@@ -38,30 +38,30 @@ from scaler_protocol.wire import messages as m
 DEFAULT_SILENCE_TIMEOUT_SECONDS = 60.0
 NEVER = float("inf")
 
-_LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # that a Heartbeat can say
+_LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
 _IN_SESSION = (SessionState.OPEN, SessionState.DRAINING)
 
 _OWN: FrozenSet[type] = frozenset(
     {m.Welcome, m.Refusal, m.Heartbeat, m.HeartbeatEcho, m.DisconnectRequest, m.DisconnectResponse}
 )
-"""The messages that sessions are about."""
+"""The messages that sessions handle."""
 
 
 class SessionSettings(NamedTuple):
     """
     Parameters:
         heartbeat_interval_seconds: between heartbeats, unless the scheduler's Welcome says otherwise.
-        silence_timeout_seconds: a scheduler that is silent for so long is lost; None: what its Welcome says.
-        give_up_seconds: how long to be without a scheduler; NEVER: for ever.
-        first_timeout_seconds: the same for the first session; until then attempts follow each other closely, since
-            somebody waits for it. None: as later.
-        welcome_timeout_seconds: a Hello without an answer for so long is said again, on another connection.
+        silence_timeout_seconds: a scheduler that is silent for this long is lost; None: as its Welcome says.
+        give_up_seconds: how long to look for a scheduler; NEVER: without limit.
+        first_timeout_seconds: the same for the first session, for which attempts follow each other closely, because a
+        user waits for it. None: as for later sessions.
+        welcome_timeout_seconds: a Hello without an answer for this long is sent again, on another connection.
         leave_timeout_seconds: how long to wait for the answer to a farewell.
-        minimum_heartbeat_interval_seconds: heartbeats out of turn do not follow each other more closely.
-        first_pause_seconds: before the first attempt to come back; each further pause is twice as long.
+        minimum_heartbeat_interval_seconds: the minimum time between extra heartbeats.
+        first_pause_seconds: before the first attempt to reconnect; each further pause is twice as long.
         maximum_pause_seconds: the longest pause.
-        lasting_seconds: a session that lasts for so long was no failed attempt.
+        lasting_seconds: a session that lasts at least this long does not count as a failed attempt.
     """
 
     heartbeat_interval_seconds: float
@@ -79,10 +79,10 @@ class SessionSettings(NamedTuple):
 class PeerSession:
     """
     Parameters:
-        hello: what this peer says of itself; versions, intervals and the previous session are filled in here.
-        effects: where effects are appended; the list may be shared with the owner's own.
-        make_heartbeat: given the time, a Heartbeat with the peer's figures; sequence and latency are filled in here.
-        random: a number from 0 to 1, each time another one: pauses differ, so that peers do not come back as a crowd.
+        hello: introduces this peer; versions, intervals and the previous session are filled in here.
+        effects: where effects are appended; the owner may append its own to the same list.
+        make_heartbeat: returns a Heartbeat with the peer's figures at a time; sequence and latency are filled in here.
+        random: returns random numbers from 0 to 1, for jitter in pauses, so that peers do not reconnect all at once.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PeerSession:
     ) -> None:
         self.state = SessionState.APART
         self.number = 0
-        """Of the present session; 0: there is none."""
+        """The number of the current session; 0: there is none."""
         self.next_time = NEVER
         self._hello = hello
         self._settings = settings
@@ -110,7 +110,7 @@ class PeerSession:
         self._last_failure = "there was no time for an attempt"
         self._started_at = 0.0
         self._heard_at = 0.0
-        self._present_at = 0.0  # when a scheduler was last there that deserves patience
+        self._present_at = 0.0  # when a scheduler was last available, not counting failed attempts
         self._greeted_at = 0.0
         self._opened_at = 0.0
         self._left_at = 0.0
@@ -129,18 +129,19 @@ class PeerSession:
 
     @property
     def heard_at(self) -> float:
-        """When the last message came."""
+        """When the last message arrived."""
         return self._heard_at
 
-    # What the owner does --------------------------------------------------------------------------------------------
+    # Calls of the owner --------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Look for the first session."""
+        """Begin to connect for the first session."""
         self._started_at = self._heard_at = self._present_at = now
         self._connect()
 
     def leave(self, now: float, message: str = "") -> None:
-        """End the session, or the search for one; `Ended` follows, at the latest when the farewell's time is over."""
+        """End the session, or the attempts to get one; `Ended` follows, at the latest after the time-out for
+        leaving."""
         before = self.state
         if not self._apply(SessionEvent.LEAVE):
             return
@@ -153,7 +154,7 @@ class PeerSession:
         self._plan()
 
     def drained(self, now: float) -> None:
-        """A worker that was told to drain has finished what ran."""
+        """A worker that was asked to drain has finished its running tasks."""
         before = self.state
         if self._apply(SessionEvent.DRAINED):
             # SCL-SES-020
@@ -161,27 +162,27 @@ class PeerSession:
             self._end(before, EndCause.LEFT, "drained")
 
     def interrupt(self, now: float, reason: str) -> None:
-        """Give the session up and look for another: what was heard or sent in it is not to be relied on."""
+        """Give up the session and start another one, because its messages cannot be relied on."""
         self._lose(now, reason)
 
     def beat_soon(self, now: float) -> None:
-        """Send a heartbeat at once, or a moment after the last one: there is news."""
+        """Send a heartbeat at once, or shortly after the last one, because figures have changed."""
         if self.state in _IN_SESSION:
             soon = max(now, self._sent_at + self._settings.minimum_heartbeat_interval_seconds)
             self._beat_at = min(self._beat_at, soon)
             self._plan()
 
     def made_progress(self, now: float) -> None:
-        """The session was of use, however short it was."""
+        """The session has made progress, however short it is."""
         if not self._is_lasting and self.state in _IN_SESSION:
             self._is_lasting = True
             self._present_at = now
             self._pause_seconds = self._settings.first_pause_seconds
 
-    # What happens ---------------------------------------------------------------------------------------------------
+    # Events ---------------------------------------------------------------------------------------------------
 
     def on_connected(self, now: float) -> None:
-        """The connection that was asked for is there."""
+        """The requested connection is established."""
         self._is_connecting = False
         if self.state is SessionState.APART and self._apply(SessionEvent.CONNECT):
             self._greeted_at = now
@@ -194,7 +195,7 @@ class PeerSession:
         self._plan()
 
     def on_connect_failed(self, now: float, reason: str) -> None:
-        """The connection that was asked for cannot be had."""
+        """The requested connection failed."""
         self._is_connecting = False
         self._last_failure = reason
         if self.state is SessionState.APART:
@@ -203,12 +204,12 @@ class PeerSession:
         self._plan()
 
     def on_disconnected(self, now: float, reason: str) -> None:
-        """The connection has ended, though nobody here closed it."""
+        """The connection has ended without having been closed here."""
         # SCL-SES-017, SCL-SES-023
         self._lose(now, reason)
 
     def on_message(self, now: float, message: m.Message) -> bool:
-        """Any message has come; returns whether it is for the owner, within a session."""
+        """A message has arrived; returns whether it is for the owner, within a session."""
         self._heard_at = now
         state = self.state
         kind = type(message)
@@ -235,9 +236,9 @@ class PeerSession:
         return False
 
     def on_time(self, now: float) -> None:
-        """Do what is due. To be called at `next_time`; any other time does no harm.
+        """Do what is due now. To be called at `next_time`; calls at other times do no harm.
 
-        If this process stood still, messages that arrived meanwhile are to be handed in before.
+        If this process was suspended, pass in the messages that arrived in the meantime first.
         """
         if self.state is SessionState.APART:
             if self._check_patience(now) and not self._is_connecting and now >= self._attempt_at:
@@ -249,7 +250,7 @@ class PeerSession:
             self._on_time_in_session(now)
         elif self.state is SessionState.LEAVING:
             if now >= self._left_at + self._settings.leave_timeout_seconds:
-                self._lose(now, "no answer to the farewell")
+                self._lose(now, "no answer to the goodbye")
         self._plan()
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ class PeerSession:
         if self._is_lasting:
             self._present_at = max(self._present_at, self._heard_at)
         # SCL-SES-016
-        if now >= self._heard_at + self._silence_timeout_seconds:  # the very sum that `_plan` announces
+        if now >= self._heard_at + self._silence_timeout_seconds:  # the same sum as in `_plan`
             silence_seconds = now - self._heard_at
             self._lose(now, f"no message from the scheduler for {silence_seconds:.0f} s: it is down, or the network is")
         # SCL-SES-013
@@ -277,14 +278,14 @@ class PeerSession:
         self._send(heartbeat)
 
     def _on_echo(self, now: float, echo: m.HeartbeatEcho) -> None:
-        # An echo that was not asked for measures nothing; before the first heartbeat the sequence is 0.
+        # An unexpected echo measures nothing; before the first heartbeat the sequence is 0.
         if 0 < self._sequence == echo.sequence:
             self._latency_microseconds = min(int((now - self._sent_at) * 500_000), _LARGEST_LATENCY_MICROSECONDS)
 
     def _on_welcome(self, now: float, welcome: m.Welcome) -> None:
         # SCL-SES-007
         if self.state is SessionState.GREETING and not 0 < welcome.session <= MAXIMUM_SESSION:
-            why = f"it grants session {welcome.session}, and sessions are from 1 to {MAXIMUM_SESSION}"
+            why = f"it grants session {welcome.session}, but sessions must be from 1 to {MAXIMUM_SESSION}"
             self._on_foreign(now, why)
             return
         if not self._apply(SessionEvent.WELCOME):
@@ -293,7 +294,7 @@ class PeerSession:
         self._has_been_open = True
         self._is_lasting = False
         self._opened_at = now
-        self._beat_at = now  # the first follows at once
+        self._beat_at = now  # the first heartbeat follows at once
         own = self._settings
         interval_seconds = welcome.heartbeat_interval_milliseconds / 1000
         self._heartbeat_interval_seconds = interval_seconds or own.heartbeat_interval_seconds
@@ -303,7 +304,7 @@ class PeerSession:
         self._plan()
 
     def _on_foreign(self, now: float, why: str) -> None:
-        """What answers is not a scheduler. If there was one before, it may come back."""
+        """The program that answers is not a scheduler. If there was a scheduler before, it may come back."""
         if self._has_been_open:
             self._lose(now, f"the program that answers is not a Scaler scheduler: {why}")
             return
@@ -355,7 +356,7 @@ class PeerSession:
             self._interrupt(now, before, reason)
 
     def _interrupt(self, now: float, before: SessionState, reason: str, refusal: Optional[m.Refusal] = None) -> None:
-        """The state is APART now: close what there is, and plan the next attempt."""
+        """Entering state APART: close the connection, and plan the next attempt."""
         was_open = before in _IN_SESSION
         if was_open and self._is_lasting:
             self._present_at = max(self._present_at, self._heard_at)
@@ -367,7 +368,7 @@ class PeerSession:
         self._plan()
 
     def _end(self, before: SessionState, cause: EndCause, reason: str, refusal: Optional[m.Refusal] = None) -> None:
-        """The state is ENDED now. The connection is the owner's, who lets it send what it has to."""
+        """Entering state ENDED. The owner closes the connection after sending the waiting messages."""
         self._leave_session()
         self._effects.append(Ended(cause, reason, before in _IN_SESSION, refusal))
         self._plan()
@@ -399,7 +400,7 @@ class PeerSession:
         return self._present_at + self._settings.give_up_seconds
 
     def _check_patience(self, now: float) -> bool:
-        """Give up if no scheduler was there for too long; returns whether the search goes on."""
+        """Give up if no scheduler was available for too long; returns whether attempts continue."""
         if now < self._patience_ends_at:
             return True
         if self._is_connecting:
@@ -411,7 +412,7 @@ class PeerSession:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _apply(self, event: SessionEvent) -> bool:
-        """Change the state as the table says; returns whether it says anything but that the event is ignored."""
+        """Change the state as the table says; returns whether the event is not ignored."""
         decision = TRANSITIONS[self.state][event]
         assert not isinstance(decision, Fault), f"{event.value} while {self.state.value}: {decision.why}"
         if not isinstance(decision, SessionState):
@@ -423,7 +424,7 @@ class PeerSession:
         self._effects.append(Transmit(message))
 
     def _plan(self) -> None:
-        """Say when something is due next."""
+        """Update when something is due next."""
         settings = self._settings
         times: Sequence[float]
         if self.state is SessionState.APART:

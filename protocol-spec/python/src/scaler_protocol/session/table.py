@@ -1,8 +1,8 @@
-"""The states of a session at a client or worker, and what each event makes of them: the specification's table.
+"""The states of a session at a client or worker, and their transitions: the specification's table.
 
 Rules:
 - The table is total: every event in every state leads to a state, is ignored, or is a fault of ours.
-- It says the same as `machines/session-at-peer.toml` of the specification; a test compares the two.
+- It is equal to `machines/session-at-peer.toml` of the specification, which a test compares.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class SessionState(Enum):
     APART = "apart"
     """There is no connection that has said Hello."""
     GREETING = "greeting"
-    """Hello was sent, and nothing else may be."""
+    """Hello was sent, and nothing else may be sent."""
     OPEN = "open"
-    """The session is there."""
+    """The session is open."""
     DRAINING = "draining"
-    """A worker finishes what runs, and takes nothing new."""
+    """A worker finishes its running tasks, and accepts no new ones."""
     LEAVING = "leaving"
-    """The farewell was sent."""
+    """The goodbye was sent."""
     ENDED = "ended"
     """For good."""
 

@@ -84,8 +84,8 @@ def decode(frame: Frame) -> Message:
         is_usual = root == _UNION_POINTER and not last_segment and len(data) == WORD_BYTES + words * WORD_BYTES
         if is_usual and pointer and discriminant < len(_READS):
             reader = Reader(data, (WORD_BYTES,), (len(data),))
-            message: Message = reader.struct(pointer, 0, _UNION_POINTER_AT, _READS[discriminant])
-            return message
+            read: ReadStruct[Member] = _READS[discriminant]
+            return reader.struct(pointer, 0, _UNION_POINTER_AT, read)
     return Reader(data, *segments(data)).root(_read_message)
 
 

@@ -3749,7 +3749,7 @@ class BalanceResponse(Struct):
 
 
 class UnknownMessage(Struct):
-    """A message that a newer version of the schema has and this one has not: to be counted and ignored."""
+    """A message of a newer version of the schema: to be counted and ignored."""
 
     __slots__ = ("discriminant",)
 

@@ -1,1 +1,1 @@
-"""What a client knows and decides: tasks, objects, questions and credit. No thread, lock, socket, file or clock."""
+"""The state and decisions of a client: tasks, objects, queries and credit. No thread, lock, socket, file or clock."""

@@ -5,11 +5,10 @@
     scheduler ───▶ messages ─▶ on_… ────┘                         └─▶ files, askers, logs
 
 Rules:
-- One thread drives it, and no other changes anything in it. No clock, lock, socket or file: what is to be done comes
-  out as effects, in order.
-- Futures are opaque but for the fields of a TaskHandle; what a payload means is none of its business.
+- Only one thread calls it. It has no clock, lock, socket or file: it returns what has to be done as effects, in order.
+- Futures are opaque except for the fields of a TaskHandle. Payloads are not interpreted here.
 - Every future ends: with its outcome, or with an error when the scheduler is lost for good or the client closes.
-- Between two sessions nothing is sent; what the next one has to know is in `recovery`.
+- Nothing is sent between two sessions; `recovery` tells the next session what it needs to know.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.object_table import ObjectTable
 from scaler.client.core.outbox import MAXIMUM_BATCH_TASKS, FunctionKey, Outbox, OutgoingObject, TaskNeeds
 from scaler.client.core.pending_futures import PendingFutures
-from scaler.client.core.questions import Questions
+from scaler.client.core.queries import Queries
 from scaler.client.core.recovery import Recovery, announce
 from scaler_protocol.wire import messages as m
 
@@ -37,7 +36,7 @@ Waiting = Union[c.SubmitTask, c.AwaitRoom, c.SubmitDeferred]
 class ClientCore:
     """Parameters:
     welcome: of the first session.
-    numbers: for new objects, each another one.
+    numbers: yields a new number for each new object.
     references: see ObjectTable.
     """
 
@@ -60,9 +59,9 @@ class ClientCore:
         self.credit = Credit(welcome.limits, self.outbox)
         self.pending = PendingFutures(self.objects, emit)
         self.futures = self.pending.futures
-        self._questions = Questions()
+        self._queries = Queries()
         self._recovery = Recovery(self.objects, self.outbox, self.pending)
-        self._waiting: Deque[Waiting] = deque()  # for credit, in the order in which they came
+        self._waiting: Deque[Waiting] = deque()  # for credit, first come first served
         self._appliers: Dict[type, Callable[..., None]] = {
             c.SubmitTask: self._wait_for_credit,
             c.AwaitRoom: self._wait_for_credit,
@@ -78,7 +77,7 @@ class ClientCore:
             c.Clear: self._clear,
             c.Ask: self._ask,
             c.Explain: self._explain,
-            c.ForgetQuestion: self._forget_question,
+            c.ForgetQuery: self._forget_query,
             c.Barrier: lambda command: self._tell(command.asker, True),
         }
         self._reactions: Dict[type, Callable[..., None]] = {
@@ -98,18 +97,18 @@ class ClientCore:
 
     @property
     def room(self) -> int:
-        """How many plain tasks may be handed over before asking for each; 0 while somebody waits to be let in."""
+        """How many plain tasks may be submitted without asking for each; 0 while a submission waits for credit."""
         return 0 if self._waiting or self._recovery.unsent_ids else self.credit.room
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no unfinished task and nothing to be sent."""
+        """Whether there is no unfinished task and nothing to send."""
         return self.is_connected and not self.is_closed and not self.futures and not self.outbox.items
 
     # Events ---------------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Iterable[Any]) -> None:
-        """Users have asked for these `Command`s, in order."""
+        """Process the users' `Command`s, in order."""
         if self.is_closed:
             self._refuse(commands)
             return
@@ -146,7 +145,7 @@ class ClientCore:
                 run.dependency_counts.append(0)
 
     def _apply_while_recovering(self, commands: Iterable[Any]) -> None:
-        """Tasks of the session before are not all sent again yet: new ones have higher ids, and come after them."""
+        """Not all tasks of the previous session have been sent again: new ones have higher ids, and come after them."""
         for command in commands:
             if type(command) is not tuple:
                 self._appliers[type(command)](command)
@@ -162,7 +161,7 @@ class ClientCore:
         self._let_in()
 
     def on_sent(self, task: c.PlainTask) -> None:
-        """A plain task was sent as the next one already. Nothing else has been submitted before it."""
+        """A plain task has already been sent by its own thread, as the next task."""
         future, function, payload, options = task
         task_id = future._task_id = self.next_task_id
         self.next_task_id = task_id + 1
@@ -170,7 +169,7 @@ class ClientCore:
         self.futures[task_id] = future
 
     def on_message(self, message: m.Member, payload: bytes) -> None:
-        """The scheduler has sent a message. Raises MalformedMessageError if it cannot be what it says."""
+        """The scheduler has sent a message. Raises MalformedMessageError if its content contradicts itself."""
         reaction = self._reactions.get(type(message))
         # SCL-VER-001
         if reaction is not None:
@@ -181,12 +180,13 @@ class ClientCore:
         self.pending.on_result_opened(effect_id, outcome, content)
 
     def on_lost(self) -> None:
-        """The session has ended. What was to be cancelled is: it is not sent again, and that is the answer."""
+        """The session has ended. Tasks whose cancellation was requested are cancelled, because they are not sent
+        again."""
         self.is_connected = False
         self.pending.cancel([future for future in list(self.futures.values()) if future._is_cancel_asked])
 
     def on_welcome(self, welcome: m.Welcome) -> int:
-        """Another session has begun; returns how many tasks are sent again."""
+        """A new session has begun; returns how many tasks are sent again."""
         self.features = welcome.features
         self.outbox.set_limits(welcome.limits)
         self.credit.restart(welcome.limits)
@@ -196,7 +196,7 @@ class ClientCore:
         return count
 
     def on_leaving(self) -> None:
-        """The client leaves: it takes no more, and what is on its way out is still sent."""
+        """The client leaves: it accepts no more tasks, and still sends what is in its outbox."""
         self.is_closed = True
         self._refuse_waiting()
 
@@ -212,7 +212,7 @@ class ClientCore:
         self.pending.deferring.waiting.clear()
 
     def take_effects(self) -> List[Effect]:
-        """What is to be done now, in order: what was decided, and then what has gathered in the outbox."""
+        """The effects to perform now, in order: first what was decided, then the messages in the outbox."""
         if self.outbox.items and self.is_connected:
             for item in self.outbox.take():
                 if isinstance(item, OutgoingObject):
@@ -232,7 +232,7 @@ class ClientCore:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Take who waits, while the scheduler takes more."""
+        """Accept waiting submissions while there is credit."""
         if self.is_connected:
             self._recovery.send_more(self.credit)
         while self._waiting and self.credit.is_left and not self._recovery.unsent_ids:
@@ -255,7 +255,7 @@ class ClientCore:
         else:
             needs = TaskNeeds(task.dependencies, task.predecessors) if task.predecessors else task.dependencies
             self._add(future, task.function, task.payload, needs, task.options)
-            self._hand_over(task.dependencies, task.arguments_bytes)
+            self._post(task.dependencies, task.arguments_bytes)
         self._tell(task.asker, True)
 
     def _add(
@@ -277,14 +277,14 @@ class ClientCore:
         task_id, self.next_task_id = self.next_task_id, self.next_task_id + 1
         return task_id
 
-    def _hand_over(self, dependencies: Sequence[int], arguments_bytes: int) -> None:
-        """The first dependency is held by its task alone from now on, whose arguments it is."""
+    def _post(self, dependencies: Sequence[int], arguments_bytes: int) -> None:
+        """The first dependency contains the arguments of its task, which alone holds it from now on."""
         if arguments_bytes:
             self.outbox.count_arguments(arguments_bytes)
             self._let_go(dependencies[:1])
 
     def _is_here(self, function: FunctionKey) -> bool:
-        """Whether the scheduler still has a function."""
+        """Whether the scheduler still has the function."""
         if not isinstance(function, int):
             return True  # it is called by name
         kept = self.objects.find(function)
@@ -335,10 +335,10 @@ class ClientCore:
         )
 
     def _submit_deferred(self, command: c.SubmitDeferred) -> None:
-        """All that a task needs is in its payload now, or an object."""
+        """Submit a deferred task: its payload or objects now contain all results that it needs."""
         task, future = command.task, command.task.future
         number = future._task_id
-        if self.pending.take([future]):  # else it was cancelled meanwhile
+        if self.pending.take([future]):  # else it has been cancelled
             before = self.pending.needs.pop(number, ())
             function, made = task.function, list(command.made)
             if isinstance(function, int) and not self._is_here(function):
@@ -350,13 +350,13 @@ class ClientCore:
             self._add(future, function, bytes(command.payload), [*task.dependencies, *command.results], task.options)
             self.pending.deferring.renumber(number, future._task_id)
             self.objects.release(before)
-            self._hand_over(task.dependencies, task.arguments_bytes)
+            self._post(task.dependencies, task.arguments_bytes)
             self._let_go(made)
         else:
             self._let_go(command.made)
 
     def _copy(self, kept: Optional[KeptObject], made: List[int]) -> int:
-        """The id of another object with the same content, for one that the scheduler may know no more."""
+        """The id of a new object with the same content, in place of one that the scheduler may have deleted."""
         assert kept is not None
         copy = self.objects.copy(kept)
         self._hold(c.HoldObject(copy))
@@ -377,12 +377,12 @@ class ClientCore:
 
     def _hold(self, command: c.HoldObject) -> None:
         self.objects.hold(command.kept)
-        if self.is_connected:  # else the next session begins with it
+        if self.is_connected:  # else the next session starts with it
             # SCL-CLT-006
             announce(command.kept, self.objects, self.outbox)
 
     def _let_go(self, object_ids: Sequence[int]) -> None:
-        """Objects live on only while unfinished tasks need them."""
+        """Release objects; they live on while unfinished tasks need them."""
         if object_ids:
             for object_id in object_ids:
                 self.objects.let_go(object_id)
@@ -393,7 +393,7 @@ class ClientCore:
     # Cancelling -----------------------------------------------------------------------------------------------------
 
     def _cancel(self, command: c.Cancel) -> None:
-        """Without a scheduler nobody runs the tasks: they are cancelled at once. So is what waits here."""
+        """Cancel tasks: at once if there is no scheduler, or if they still wait here; else by asking the scheduler."""
         asked: List[TaskHandle] = []
         for future in command.futures:
             if self.futures.get(future._task_id) is not future:
@@ -423,18 +423,18 @@ class ClientCore:
         futures = list(self.futures.values())
         self._ask_to_cancel(futures, True)
         self._let_go(command.object_ids)
-        # First those that wait here for others, the end of a chain before what it waits for.
+        # First those that wait here for others: the end of a chain before the tasks it waits for.
         waiting = [future for future in reversed(futures) if type(future._source) is DeferredTask]
         self.pending.cancel([*waiting, *(future for future in futures if type(future._source) is not DeferredTask)])
 
-    # Questions ------------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------------------------
 
     def _ask(self, command: c.Ask) -> None:
-        self._questions.add(command.question, command.asker)
-        self._send(command.question)
+        self._queries.add(command.query, command.asker)
+        self._send(command.query)
 
-    def _forget_question(self, command: c.ForgetQuestion) -> None:
-        self._questions.forget(command.asker)
+    def _forget_query(self, command: c.ForgetQuery) -> None:
+        self._queries.forget(command.asker)
         if self._waiting:
             kept = [each for each in self._waiting if getattr(each, "asker", None) is not command.asker]
             self._waiting = deque(kept)
@@ -458,7 +458,7 @@ class ClientCore:
             self._effects.append(Warn(message.text))
 
     def _on_answer(self, message: Any) -> None:
-        self._tell(self._questions.take(message), message)
+        self._tell(self._queries.take(message), message)
 
     def _tell(self, asker: Optional[Any], answer: Any) -> None:
         if asker is not None:
@@ -488,7 +488,7 @@ class ClientCore:
         self._refuse(waiting)
 
     def _refuse(self, commands: Iterable[c.Command]) -> None:
-        """The client takes no more: whoever waits is told so, and futures that it never had are cancelled."""
+        """The client is closed: waiting threads get an answer, and futures that were never submitted are cancelled."""
         commands = list(commands)
         futures, askers = c.refused(commands)
         if futures:

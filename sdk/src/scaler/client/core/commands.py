@@ -1,4 +1,4 @@
-"""What user threads hand over to the core. Each is one value, handed over whole or not at all.
+"""The commands that user threads pass to the core. Each is one value, which is passed whole or not at all.
 
 Rules: the plainest task of all is a bare tuple (future, function, payload, options), since one is made for each
 submission; everything else has a name.
@@ -18,14 +18,14 @@ PlainTask = Tuple[TaskHandle, FunctionKey, bytes, Optional[m.TaskOptions]]
 
 
 class SubmitTask(NamedTuple):
-    """Submit a task as soon as the scheduler takes one more.
+    """Submit a task as soon as there is credit for it.
 
     Parameters:
         dependencies: the objects that it needs.
         predecessors: the futures whose results it needs, in the order of their places in its arguments.
-        arguments_bytes: the size of the first dependency, if that holds the task's arguments: the task alone has it
-            from now on.
-        asker: told when the task was taken.
+        arguments_bytes: the size of the first dependency, if that holds the task's arguments; only the task holds it
+        from now on.
+        asker: notified when the task was accepted.
     """
 
     future: TaskHandle
@@ -39,7 +39,7 @@ class SubmitTask(NamedTuple):
 
 
 class AwaitRoom(NamedTuple):
-    """Say when the scheduler takes one more task."""
+    """Notify the asker when there is credit for one more task."""
 
     asker: Asker
 
@@ -48,7 +48,7 @@ class SubmitGraph(NamedTuple):
     """Submit a graph.
 
     Parameters:
-        dependencies: the objects that some node needs.
+        dependencies: the objects that any of the nodes needs.
         targets: futures by position.
     """
 
@@ -61,9 +61,9 @@ class SubmitDeferred(NamedTuple):
     """A deferred task can be sent.
 
     Parameters:
-        payload: with the results that it needs in front.
-        results: the objects that results were made, in the order of their places.
-        made: objects that the task alone holds from now on.
+        payload: with the results that the task needs prepended.
+        results: the objects into which results were put, in the order of their places.
+        made: objects that only the task holds from now on.
     """
 
     task: DeferredTask
@@ -81,7 +81,7 @@ class EndDeferred(NamedTuple):
 
 
 class Number(NamedTuple):
-    """Give a future the id of a task that no scheduler hears of; it has its outcome already."""
+    """Give a future a task id of its own, although its task is never sent because it already has its outcome."""
 
     future: TaskHandle
 
@@ -93,7 +93,7 @@ class HoldObject(NamedTuple):
 
 
 class LetGo(NamedTuple):
-    """Objects are needed by unfinished tasks alone from now on."""
+    """Release objects: from now on they are kept only for unfinished tasks."""
 
     object_ids: Sequence[int]
 
@@ -106,45 +106,45 @@ class Cancel(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """Cancel futures here, whatever the scheduler makes of their tasks."""
+    """Cancel futures locally, whether or not the scheduler can cancel their tasks."""
 
     futures: Sequence[TaskHandle]
 
 
 class CancelAll(NamedTuple):
-    """Ask the scheduler to cancel all unfinished tasks; the asker is told their futures."""
+    """Ask the scheduler to cancel all unfinished tasks; the asker receives their futures."""
 
     asker: Asker
 
 
 class Clear(NamedTuple):
-    """Cancel all unfinished tasks here and there, and let go of objects."""
+    """Cancel all unfinished tasks, locally and at the scheduler, and release all objects."""
 
     object_ids: Sequence[int]
 
 
 class Ask(NamedTuple):
-    """Send a question; the asker is told the answer. The core fills in the question's number."""
+    """Send a query; the asker receives the answer. The core fills in the query's number."""
 
-    question: Any
+    query: Any
     asker: Asker
 
 
 class Explain(NamedTuple):
-    """Ask where a task is; the asker is told an Explanation, a DeferredTask, NOT_CONNECTED, or None if it has ended."""
+    """Ask where a task is; the asker gets an Explanation, a DeferredTask, NOT_CONNECTED, or None if it has ended."""
 
     future: TaskHandle
     asker: Asker
 
 
-class ForgetQuestion(NamedTuple):
-    """Nobody waits for this answer any more."""
+class ForgetQuery(NamedTuple):
+    """The asker no longer waits for its answer."""
 
     asker: Asker
 
 
 class Barrier(NamedTuple):
-    """Say when everything handed over before has been taken."""
+    """Notify the asker when all earlier commands have been processed."""
 
     asker: Asker
 
@@ -153,14 +153,14 @@ NOT_CONNECTED = "not connected"
 
 Command = Union[
     PlainTask, SubmitTask, AwaitRoom, SubmitGraph, SubmitDeferred, EndDeferred, Number, HoldObject, LetGo, Cancel,
-    GiveUp, CancelAll, Clear, Ask, Explain, ForgetQuestion, Barrier,
+    GiveUp, CancelAll, Clear, Ask, Explain, ForgetQuery, Barrier,
 ]  # fmt: skip
 
 Commands = List[Command]
 
 
 def refused(commands: Iterable[Command]) -> Tuple[List[TaskHandle], List[Asker]]:
-    """The futures that no core will ever end, and who waits for an answer, where commands come too late."""
+    """The futures and askers of commands that came too late: no core will ever settle them."""
     futures: List[TaskHandle] = []
     askers: List[Asker] = []
     for command in commands:

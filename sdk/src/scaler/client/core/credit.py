@@ -1,13 +1,13 @@
-"""How many more tasks the scheduler takes.
+"""How many more tasks the scheduler accepts from this client.
 
-    outbox: counts what was submitted ─┐
-    TaskEcho: says what was released ──┴─▶ tasks_left, bytes_left ──▶ room: how many tasks may come without asking
+    outbox: counts submissions ────────┐
+    TaskEcho: reports releases ────────┴─▶ tasks_left, bytes_left ──▶ room: how many tasks may come without asking
 
 Rules:
-- The scheduler grants so many tasks and bytes in flight, and tells what it has released; a task may be submitted while
-  both are below their limits.
-- `room` is what user threads may submit without asking one by one. It is short of the limit by MARGIN_TASKS, since
-  several threads may find the last place free at the same time; who finds no room asks, and is let in exactly.
+- The scheduler grants a number of tasks and bytes in flight, and reports what it has released. A task may be submitted
+  while both are below their limits.
+- `room` is how many tasks user threads may submit without asking for each. It is MARGIN_TASKS below the limit, because
+  several threads may take the last place at the same time. A thread that finds no room asks, and is admitted exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_LIMIT = 1 << 62
 
 
 class Submitted(Protocol):
-    """Who counts what was submitted."""
+    """Counts what was submitted."""
 
     @property
     def task_count(self) -> int: ...
@@ -35,7 +35,7 @@ class Credit:
     """The credit of one client.
 
     Parameters:
-        limits: what the scheduler grants.
+        limits: granted by the scheduler.
         submitted: the client's outbox.
     """
 
@@ -73,5 +73,5 @@ class Credit:
 
     @property
     def room(self) -> int:
-        """How many tasks with small arguments may be submitted without asking for each."""
+        """How many tasks with small arguments may be submitted without asking for each one."""
         return max(0, min(self.tasks_left, self.bytes_left // INLINE_BYTES) - MARGIN_TASKS)

@@ -1,17 +1,17 @@
-"""Tasks that wait here, in the client, for others: their scheduler cannot let them wait.
+"""Tasks that wait in the client for other tasks, because the scheduler cannot hold them back.
 
     submit(g, f) ──▶ DeferredTask ──f has ended──▶ the shell puts its result in front of the payload ──▶ a new task
                          ▲
-                         └── the scheduler gave g back: it had told the outcome of f before
+                         └── the scheduler gave g back: it had already reported f's outcome
 
-Mostly the scheduler lets a task wait for others (`TaskRun.predecessors`), and nothing of this happens. It does when a
-scheduler is too old for that; when the outcome of a predecessor and the task crossed on their way; and when a session
-ends, since the next scheduler knows nothing of what was done before.
+Normally the scheduler holds a task back until its predecessors have ended (`TaskRun.predecessors`), and this module is
+not used. It is used when the scheduler is too old for that; when the outcome of a predecessor and the task cross on the
+wire; and after a session ends, because the next scheduler does not know earlier results.
 
 Rules:
-- A deferred task is among the client's unfinished futures, under a number that no scheduler hears of; it is sent under
-  another one. So whatever ends futures ends it too.
-- Its arguments are those that it was submitted with; results are put in front as they came, nothing is loaded.
+- A deferred task is among the client's unfinished futures, under a number that is never sent; it is sent under another
+  one. So everything that ends futures also ends it.
+- Its arguments are those that it was submitted with; results are prepended as received, without loading them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PREDECESSORS = "predecessors"
 
 
 class DeferredTask:
-    """What a task is sent from, when it can be.
+    """What is needed to send a task later.
 
     Parameters:
         dependencies: the objects that it needs.
         predecessors: the futures whose results it needs, in the order of their places in its arguments.
-        arguments_bytes: the size of the first dependency, if that holds the arguments and is to be handed over.
+        arguments_bytes: the size of the first dependency, if that holds the task's arguments.
     """
 
     was_sent = False
@@ -61,7 +61,7 @@ class DeferredTask:
 
     @staticmethod
     def taken_from(run: TaskRun, future: TaskHandle) -> DeferredTask:
-        """A task that was sent to wait for others, and is to wait here."""
+        """A task that was sent to wait at the scheduler, and has to wait here instead."""
         task_id = future._task_id
         task, payload = run.part([task_id], lambda object_id: object_id)
         return DeferredTask(
@@ -87,7 +87,7 @@ class Deferring:
         self.waiting: Dict[int, List[DeferredTask]] = {}  # by a task that they need, and that has not ended
 
     def defer(self, task: DeferredTask) -> bool:
-        """Let a task wait, whose future is among the unfinished ones; True when there is nothing to wait for."""
+        """Let a task with an unfinished future wait; returns True when there is nothing to wait for."""
         task.future._source = task
         task.missing = 0
         for each in task.predecessors:
@@ -97,7 +97,7 @@ class Deferring:
         return not task.missing
 
     def renumber(self, before: int, now: int) -> None:
-        """A task has another number."""
+        """A task has a new number."""
         if before in self.waiting:
             self.waiting[now] = self.waiting.pop(before)
 

@@ -11,48 +11,49 @@ from scaler_protocol.wire import messages as m
 
 
 class Send(NamedTuple):
-    """Send one message; the payload frame is the parts, joined."""
+    """Send one message; its payload frame consists of the joined parts."""
 
     message: m.Member
     payload: Sequence[Buffer] = ()
 
 
 class PlaceObject(NamedTuple):
-    """Place an object that has a file in the scheduler's directory, if that can be reached, and announce it."""
+    """Link an object's file into the scheduler's directory, if that is reachable, and announce the object."""
 
     instruction: m.ObjectInstruction
     kept: KeptObject
 
 
 class SendChunk(NamedTuple):
-    """Read a part of an object and send it as an ObjectResponse; one that is gone is said to be missing."""
+    """Read a part of an object and send it as an ObjectResponse, which reports a missing object as such."""
 
     kept: KeptObject
     request: m.ObjectRequest
 
 
 class DiscardObject(NamedTuple):
-    """The object is needed no more: its file can go."""
+    """The object is no longer needed: its file can be removed."""
 
     kept: KeptObject
 
 
 class FollowToDisk(NamedTuple):
-    """The scheduler has moved its copy of an object's file to disk: ours shall not keep it in memory."""
+    """The scheduler has moved its copy of an object's file to disk: drop ours from memory as well."""
 
     kept: KeptObject
     object_id: int
 
 
 class OpenResult(NamedTuple):
-    """Map the file of a large result; `on_result_opened` follows at once, with the content if it is on this host."""
+    """Map the file of a large result; `on_result_opened` follows immediately, with the content if it is on this
+    host."""
 
     object_id: int
     outcome: Outcome
 
 
 class SettleResults(NamedTuple):
-    """Give futures their results: consecutive parts of the payload. None stands for a future that has ended before."""
+    """Give futures their results: consecutive parts of the payload. None stands for a future that has already ended."""
 
     futures: Sequence[Optional[TaskHandle]]
     payload: bytes
@@ -60,13 +61,13 @@ class SettleResults(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How one task ended, where it is more than a result.
+    """How one task ended, if not with an inline result.
 
     Parameters:
-        payload: of the result or the failure; None while it is still elsewhere.
-        cause: in a graph: 1 + the id of the task whose failure this is, if it is another's.
+        payload: of the result or the failure; None until it has been fetched.
+        cause: in a graph: 1 + the id of the task that failed, if it is a different one.
         needed: the futures of tasks whose results the task needed.
-        profile: duration in microseconds, peak memory in bytes, processor time in microseconds; or nothing.
+        profile: duration in microseconds, peak memory in bytes, processor time in microseconds; or empty.
     """
 
     future: TaskHandle
@@ -90,21 +91,21 @@ class Cancelled(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """These futures end with an error of this client's."""
+    """These futures end with an error that this client raises."""
 
     futures: Sequence[TaskHandle]
     error: Exception
 
 
 class FailedAfter(NamedTuple):
-    """This future ends since a task that it needs has failed."""
+    """This future ends because a task that it needs has failed."""
 
     future: TaskHandle
     failed: TaskHandle
 
 
 class CancelAnswered(NamedTuple):
-    """The scheduler has answered a cancellation: the task was not cancelled, and why."""
+    """The scheduler has answered a cancellation: the task was not cancelled, for this reason."""
 
     future: TaskHandle
     outcome: int
@@ -118,13 +119,13 @@ class NoteStack(NamedTuple):
 
 
 class SendDeferred(NamedTuple):
-    """All that a deferred task needs has ended: submit it with the results, or end it; without holding anybody up."""
+    """All that a deferred task needs has ended: submit it with the results, or end it, without blocking."""
 
     task: DeferredTask
 
 
 class Tell(NamedTuple):
-    """Somebody who waits gets an answer."""
+    """Give a waiting thread its answer."""
 
     asker: Asker
     answer: Any

@@ -1,7 +1,6 @@
-"""What the core knows of futures: nothing but a few fields, which are its own.
+"""The fields of a future that the core uses.
 
-Rules: whoever has a handle's fields set by others than the core and the shell's I/O thread breaks the client. The shell
-gives a handle its outcome; the core says when and which.
+Rules: only the core and the shell's I/O thread set these fields. The shell sets the outcome when the core says so.
 """
 
 from __future__ import annotations
@@ -12,25 +11,25 @@ NOT_NUMBERED = -1
 """The task id of a future that the core has not seen yet."""
 
 REFUSED = -2
-"""The task id of a future whose function was let go before the core saw it: it has to be submitted again."""
+"""The task id of a future whose function was released before the core saw it: it has to be submitted again."""
 
 Buffer = Union[bytes, bytearray, memoryview]
 
 
 class TaskHandle(Protocol):
-    """What stands for a task, to whoever waits for it."""
+    """Stands for a task, for the code that waits for it."""
 
     _task_id: int
     _source: Any
-    """What the task is sent again from; None once it has its outcome, or where it cannot be sent again."""
+    """What is needed to send the task again; None once it has its outcome, or if it cannot be sent again."""
     _is_cancel_asked: bool
-    """Its cancellation was asked for, and has not been answered."""
+    """Its cancellation was requested and has not been answered."""
 
 
 Handles = Sequence[TaskHandle]
 
 
 class Asker(Protocol):
-    """Whoever waits for an answer; the shell knows how to tell it."""
+    """A thread that waits for an answer; the shell knows how to notify it."""
 
     def put(self, answer: Any) -> Optional[Any]: ...

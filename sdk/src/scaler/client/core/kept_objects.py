@@ -1,6 +1,6 @@
-"""Objects of this client: what it has placed in the cluster, and keeps in order to place it again.
+"""Objects that this client has placed in the cluster, and keeps so that it can place them again.
 
-Rules: where the content is, in memory or in a file, only the shell knows; it is opaque here.
+Rules: the content is opaque here; only the shell knows whether it is in memory or in a file.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class KeptObject:
 
     Parameters:
         number: among this client's objects.
-        object_id: by which the client and its user know it; it never changes.
+        object_id: the id for the client and its user, which never changes.
         size: of the content, in bytes.
-        content: bytes, or what the shell keeps in their place.
+        content: bytes, or what the shell keeps instead.
     """
 
     __slots__ = (
@@ -36,6 +36,6 @@ class KeptObject:
         self.codec = codec
         self.content = content
         self.is_held = False  # by the client or its user
-        self.references = 0  # unfinished tasks that have it among their arguments
-        self.needs: Tuple[object, ...] = ()  # what has to be kept for as long
+        self.references = 0  # the number of unfinished tasks with it among their arguments
+        self.needs: Tuple[object, ...] = ()  # what must be kept as long as this object
         self.sharers: List[int] = [number]  # the numbers of the objects that have this content, shared by all of them

@@ -1,10 +1,10 @@
-"""The objects of a client in its present session, and large results that are being fetched.
+"""The objects of a client in its current session, and large results that are being fetched.
 
 Rules:
-- What a client has placed it keeps, as long as it holds the object or an unfinished task needs it: with its
-  session, the scheduler lets go of an object, and the next session needs it again.
-- An object's id, as this client and its user know it, never changes. On the wire it carries the session's number in
-  its upper bits (`wire_id`), its number among the client's objects stays.
+- A client keeps the objects that it has placed while it holds them or an unfinished task needs them. When a session
+  ends, the scheduler drops its objects, and the next session needs them again.
+- The id by which this client and its user know an object never changes. The id on the wire (`wire_id`) has the
+  session's number in its upper bits and the same lower bits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Fetch:
 
 
 class Fetched(NamedTuple):
-    """A large result, or why there is none."""
+    """A large result, or the reason why it is missing."""
 
     outcome: Outcome
     error: Optional[Exception] = None
@@ -41,9 +41,9 @@ class Fetched(NamedTuple):
 
 class ObjectTable:
     """Parameters:
-    numbers: for new objects, each another one.
+    numbers: yields a new number for each new object.
     emit: takes effects, in order.
-    references: where objects are found while anybody has them; None: weak references.
+    references: finds objects while they are referenced; None: weak references.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ObjectTable:
         self.start_session(welcome)
 
     def start_session(self, welcome: m.Welcome) -> None:
-        """From now on ids carry this session's number; nothing is placed in it, and nothing is being fetched."""
+        """A session begins: ids carry its number, no object is placed in it yet, and nothing is being fetched."""
         self._sessions.add(welcome.session)
         self._session_bits = object_id_of(welcome.session, 0)
         self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
@@ -78,7 +78,7 @@ class ObjectTable:
     # Placing and keeping --------------------------------------------------------------------------------------------
 
     def hold(self, kept: KeptObject) -> None:
-        """From now on an object is held, until `let_go`."""
+        """Hold an object until `let_go`."""
         # SCL-OBJ-001
         kept.is_held = True
         self._kept[kept.number] = self._by_number[kept.number] = kept
@@ -95,11 +95,12 @@ class ObjectTable:
         return copy
 
     def is_taken(self, kept: KeptObject) -> bool:
-        """Whether the scheduler of the present session takes an object so large."""
+        """Whether the scheduler of the current session accepts an object of this size."""
         return kept.size <= self._maximum_object_bytes or not self._maximum_object_bytes
 
     def announcement(self, kept: KeptObject) -> Tuple[m.ObjectInstruction, Tuple[Buffer, ...]]:
-        """Message and payload that place an object in the present session, as one that stays here if it is large."""
+        """The message and payload that place an object in the current session; a large one stays here until it is
+        fetched."""
         is_inline = kept.size < INLINE_BYTES
         instruction = m.ObjectInstruction(
             action=m.ObjectAction.CREATE,
@@ -113,7 +114,7 @@ class ObjectTable:
         return instruction, (kept.content,) if is_inline else ()
 
     def wire_id(self, object_id: int) -> int:
-        """What the scheduler calls an object now; those of other peers keep their ids."""
+        """The id of an object at the scheduler in the current session; objects of other peers keep their ids."""
         if object_id >> SESSION_SHIFT in self._sessions:
             return self._session_bits | object_id & NUMBER_MASK
         return object_id
@@ -122,24 +123,24 @@ class ObjectTable:
         return object_id >> SESSION_SHIFT in self._sessions
 
     def find(self, object_id: int) -> Optional[KeptObject]:
-        """An object of this client, while anybody needs it."""
+        """An object of this client, while it is needed."""
         if object_id >> SESSION_SHIFT in self._sessions:
             return self._by_number.get(object_id & NUMBER_MASK)
         return None
 
     def kept(self) -> List[KeptObject]:
-        """Objects that the client holds, and those that are arguments of unfinished tasks."""
+        """Objects that the client holds, and arguments of unfinished tasks."""
         return list(self._kept.values())
 
     def let_go(self, object_id: int) -> None:
-        """The client does not need the object any more; its unfinished tasks may."""
+        """The client no longer holds the object; its unfinished tasks may still need it."""
         kept = self.find(object_id)
         if kept is not None:
             kept.is_held = False
             self._drop_unneeded(kept)
 
     def need(self, object_ids: Iterable[int], tasks: int = 1) -> Tuple[KeptObject, ...]:
-        """So many tasks have these objects among their arguments; returns those of them that are kept here."""
+        """Count tasks that have these objects among their arguments; returns the objects that are kept here."""
         found = tuple(filter(None, map(self.find, object_ids)))
         for kept in found:
             kept.references += tasks
@@ -156,7 +157,7 @@ class ObjectTable:
             self._kept.pop(kept.number, None)
             if kept.number in kept.sharers:
                 kept.sharers.remove(kept.number)
-            # That of a function lives as long as batches that call it.
+            # A function's object lives as long as batches that call it.
             if kept.kind != m.ObjectKind.FUNCTION and not kept.sharers:
                 self._emit(DiscardObject(kept))
 
@@ -170,7 +171,7 @@ class ObjectTable:
 
     # SCL-OBJ-009
     def on_request(self, request: m.ObjectRequest) -> None:
-        """The scheduler fetches a part of an object that is here."""
+        """The scheduler requests a part of an object that is kept here."""
         kept = self.find(request.id)
         if kept is not None and request.id == self.wire_id(request.id) and request.offset <= kept.size:
             self._emit(SendChunk(kept, request))
@@ -220,5 +221,5 @@ class ObjectTable:
 
 
 def missing(request: m.ObjectRequest) -> m.ObjectResponse:
-    """The answer to a request for what is not here."""
+    """The answer to a request for an object that is not here."""
     return m.ObjectResponse(id=request.id, offset=request.offset, status=m.ObjectResponseStatus.MISSING)

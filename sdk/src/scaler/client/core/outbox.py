@@ -1,11 +1,11 @@
-"""What a client has to send, in order, gathered into batches while nobody is looking.
+"""The messages that a client has to send, in order; tasks are gathered into batches until the I/O thread sends them.
 
 Rules:
-- Order is kept between everything that is sent: a function precedes its tasks, its deletion follows them.
-- Consecutive tasks of one function and equal options join one batch, until it is full or taken away to be sent.
-- A batch outlives its sending: until the last of its tasks has an outcome, each of them may have to be sent again. It
-  holds all that this takes, its function included, as columns; the futures of its tasks hold the batch.
-- Ids in here are the client's own names of objects; a message has the session's (`wire_id`).
+- Everything is sent in order: a function before its tasks, its deletion after them.
+- Consecutive tasks of one function and equal options join one batch, until it is full or sent.
+- A batch is kept after it was sent: until its last task has an outcome, any of its tasks may have to be sent again. It
+  holds everything needed for that, including its function, as columns. The futures of its tasks hold the batch.
+- Object ids in this module are the client's; messages have those of the session (`wire_id`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MAXIMUM_BATCH_TASKS = 1000
 MAXIMUM_BATCH_BYTES = 4 * 1024 * 1024
 MAXIMUM_BATCH_DEPENDENCIES = 512 * 1024  # they are in the header, of which the scheduler takes 64 MiB
 ROOM_BYTES = 256 * 1024
-"""For the header, and for the one task by which a batch may be larger."""
+"""Reserve for the header, and for the last task, by which a batch may exceed its limit."""
 
 
 class FunctionByName(Protocol):
-    """A function that workers serve."""
+    """A function that workers serve by name."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class FunctionByName(Protocol):
 
 
 FunctionKey = Union[int, FunctionByName]
-"""What tells functions apart: the object that holds one, or its name and codec."""
+"""Identifies a function: the object that holds it, or its name and codec."""
 
 WireId = Callable[[int], int]
 
@@ -46,7 +46,7 @@ class TaskNeeds(List[int]):
     """The objects that a task needs, and the tasks whose results it needs.
 
     Parameters:
-        object_ids: may be none; it is true all the same.
+        object_ids: may be empty; the value is still truthy.
         predecessors: in the order of their places in the task's arguments.
     """
 
@@ -59,7 +59,7 @@ class TaskNeeds(List[int]):
 
 
 class TaskRun:
-    """Tasks of one function with consecutive ids, on their way."""
+    """Tasks of one function with consecutive ids, to be sent or already sent."""
 
     __slots__ = (
         "function", "function_object", "options", "first_id", "payloads", "payload_bytes", "dependency_counts",
@@ -71,7 +71,7 @@ class TaskRun:
         self.options = options
         self.function_object: Optional[KeptObject] = None  # its content, for as long as it may be needed again
         self.first_id = first_id
-        self.payloads: List[bytes] = []  # until it is sent
+        self.payloads: List[bytes] = []  # until they are sent
         self.payload_bytes = 0
         self.dependency_counts: Optional[array[int]] = None
         self.dependencies: array[int] = array("Q")
@@ -87,7 +87,7 @@ class TaskRun:
 
     @property
     def was_sent(self) -> bool:
-        """Whether a scheduler may know these tasks."""
+        """Whether these tasks may have reached a scheduler."""
         return self._payload is not None
 
     def add_dependencies(self, dependencies: Sequence[int]) -> None:
@@ -109,7 +109,7 @@ class TaskRun:
         return [self._sizes[task_id - self.first_id] for task_id in task_ids]
 
     def close(self) -> None:
-        """The tasks are sent, or are about to be: none can be added."""
+        """The tasks are being sent: no more can be added."""
         if self._payload is None:
             self._sizes = array("I", map(len, self.payloads))
             self._payload = b"".join(self.payloads)
@@ -122,7 +122,7 @@ class TaskRun:
         self._payload = payload
 
     def message(self, wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
-        """All tasks. From now on no task can be added."""
+        """A message with all tasks. After this no task can be added."""
         self.close()
         assert self._payload is not None
         # SCL-CLT-011, SCL-COD-001
@@ -148,7 +148,7 @@ class TaskRun:
         return task, [self._payload]
 
     def part(self, task_ids: List[int], wire_id: WireId) -> Tuple[m.Task, List[Buffer]]:
-        """Some of the tasks, ids ascending, to be sent again."""
+        """A message with some of the tasks, by ascending ids, to send them again."""
         task, payload = self.message(wire_id)
         if len(task_ids) == len(task.ids):
             return task, payload
@@ -165,7 +165,7 @@ class TaskRun:
 
 
 def _part(counts: array[int], entries: array[int], positions: List[int]) -> Tuple[array[int], array[int]]:
-    """What some of the tasks have of a column with several entries each."""
+    """The entries of some of the tasks in a column with several entries per task."""
     places = list(accumulate(counts, initial=0))
     found = array("Q")
     for position in positions:
@@ -270,14 +270,14 @@ class Outbox:
         self.batch_bytes = MAXIMUM_BATCH_BYTES
 
     def set_limits(self, limits: m.Limits) -> None:
-        """What is gathered from now on fits what the scheduler takes."""
+        """Keep batches from now on within the size that the scheduler accepts."""
         # SCL-SEC-007
         if limits.maximum_message_bytes:
             self.batch_bytes = max(0, min(MAXIMUM_BATCH_BYTES, limits.maximum_message_bytes - ROOM_BYTES))
 
     @property
     def task_count(self) -> int:
-        """Tasks that were ever added."""
+        """The number of tasks that were ever added."""
         return self._closed_tasks + (0 if self.open_run is None else len(self.open_run.payloads))
 
     @property
@@ -286,18 +286,18 @@ class Outbox:
         return self._closed_bytes + (0 if self.open_run is None else self.open_run.payload_bytes)
 
     def count_arguments(self, size: int) -> None:
-        """An object of this size is the arguments of a task."""
+        """Count an object of this size that holds the arguments of a task."""
         self._closed_bytes += size
 
     def close_run(self) -> None:
-        """Nothing is added to the open run any more, whose tasks have consecutive ids."""
+        """Close the open run, because the next task's id does not follow its ids."""
         if self.open_run is not None:
             self._closed_tasks += len(self.open_run.payloads)
             self._closed_bytes += self.open_run.payload_bytes
             self.open_run = None
 
     def open(self, function: FunctionKey, task_id: int, options: Optional[m.TaskOptions]) -> TaskRun:
-        """Begin a run, which the next tasks may join."""
+        """Begin a run that the next tasks may join."""
         self.close_run()
         run = self.open_run = TaskRun(function, options, task_id)
         run.function_object = self.function_object(function)
@@ -367,7 +367,7 @@ class Outbox:
         return run
 
     def function_object(self, function: FunctionKey) -> Optional[KeptObject]:
-        """What is kept of a function; None of one that is called by name, or is here no more."""
+        """The kept object of a function; None for a named function, or if it is gone."""
         return self._find_object(function) if isinstance(function, int) else None
 
     def add_graph(self, run: GraphRun) -> None:
@@ -375,7 +375,7 @@ class Outbox:
         self.items.append(run)
 
     def add_again(self, run: Run, task_ids: List[int]) -> None:
-        """Tasks that a session before this one knew, or would have."""
+        """Queue tasks of an earlier session."""
         self.close_run()
         if isinstance(run, TaskRun):
             sizes = run.sizes_of(task_ids)
@@ -393,7 +393,7 @@ class Outbox:
 
 
 def _parts(task_ids: List[int], sizes: List[int], batch_bytes: int) -> Iterator[List[int]]:
-    """Tasks by messages: each is full with the task by which it exceeds a batch, as when they were added."""
+    """Tasks divided into messages: each ends with the task that fills the batch, as when they were first added."""
     start = part_bytes = 0
     for index, size in enumerate(sizes):
         if part_bytes > batch_bytes:

@@ -2,7 +2,7 @@
 
 Rules:
 - A future ends by being taken out of `futures`, once; the effect that gives it its outcome follows in the same event.
-- What a task needed is let go with its outcome, and tasks that waited here for it go on.
+- When a task has its outcome, the objects it needed are released, and tasks that waited here for it continue.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PendingFutures:
     # Ending ---------------------------------------------------------------------------------------------------------
 
     def take(self, futures: Iterable[TaskHandle]) -> List[TaskHandle]:
-        """Those of the futures that have no outcome yet; the caller has to end them."""
+        """Take out those of the futures that have no outcome yet; the caller must end them."""
         found = []
         for future in futures:
             if self.futures.get(future._task_id) is future:
@@ -73,7 +73,7 @@ class PendingFutures:
             self.on_ended([future._task_id for future in taken])
 
     def on_ended(self, task_ids: Iterable[int]) -> None:
-        """Tasks, of which some may have an outcome now, need their arguments no more."""
+        """Release the arguments of those tasks that now have an outcome."""
         if self.needs:
             for task_id in task_ids:
                 if task_id in self.needs and task_id not in self.futures:
@@ -101,7 +101,7 @@ class PendingFutures:
         self.on_ended(message.ids)
 
     def _on_mixed_results(self, message: m.TaskResult, payload: bytes) -> None:
-        """Results of which some failed, or are objects, or are not alone."""
+        """Results with failures, large results, profiles or other special columns among them."""
         outcomes: List[Outcome] = []
         given_back: List[TaskHandle] = []
         offset = 0
@@ -134,7 +134,7 @@ class PendingFutures:
         self._take_back(given_back)
 
     def _take_back(self, futures: List[TaskHandle]) -> None:
-        """The scheduler gave these tasks back, because it does not know a predecessor any more."""
+        """The scheduler gave these tasks back, because it no longer knows one of their predecessors."""
         for future in futures:
             if future._is_cancel_asked:
                 self.cancel([future])
@@ -142,7 +142,7 @@ class PendingFutures:
                 self.defer(DeferredTask.taken_from(future._source, future))
 
     def on_result_opened(self, object_id: int, outcome: Outcome, content: Optional[Buffer]) -> None:
-        """A large result is here, or has to be fetched."""
+        """A large result was opened on this host, or has to be fetched."""
         if self.futures.get(outcome.future._task_id) is not outcome.future:
             self._let_go(object_id)
         elif content is None:
@@ -201,7 +201,7 @@ def _outcome(message: m.TaskResult, position: int, future: TaskHandle, payload: 
 
 
 def is_predecessor_gone(payload: Buffer) -> bool:
-    """Whether a failure says that the task has to be submitted anew."""
+    """Whether a failure says that the task has to be submitted again."""
     try:
         return decode_struct(m.Failure, bytes(payload)).kind == m.FailureKind.PREDECESSOR_GONE
     except MalformedMessageError:

@@ -1,15 +1,15 @@
-"""From one session to the next: what a new scheduler has to be told.
+"""From one session to the next: what a new scheduler needs to know.
 
-    connection lost ─▶ the shell tries again, ever more slowly ─▶ Welcome ─▶ start_session: fill the outbox
+    connection lost ─▶ the shell retries with back-off ─▶ Welcome ─▶ start_session: fill the outbox
 
 Rules:
-- The new scheduler, or the old one that has dropped the old session, knows nothing of this client. It is sent whatever
-  unfinished tasks need, under the ids of the new session, in the order in which it was sent at first.
-- What the old session still had to be told is of no interest. A task that was to be cancelled is.
-- As much is sent as the scheduler takes, and the rest as outcomes make room. Until all is sent, no object is deleted
-  that was announced: what is not sent yet may need it.
+- The scheduler, whether new or the same, knows nothing of this client in a new session. It is sent everything that
+  unfinished tasks need, under the ids of the new session, in the original order.
+- Messages for the old session are dropped. A task whose cancellation was requested is cancelled.
+- As many tasks are sent as there is credit for, and the rest as outcomes release credit. Until all are sent, no
+  announced object is deleted, because unsent tasks may need it.
 - One outcome for each future: a task without one is sent again, under its number; outcomes of the old session cannot
-  arrive in the new one, for that is another connection. A task that may run at most once is not sent a second time.
+  arrive in the new one, which is another connection. A task that may run at most once is not sent a second time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Recovery:
         self._announced: Set[int] = set()  # by their ids; what is not held is deleted when all tasks are sent
         self._unsent: Deque[Tuple[Run, List[int]]] = deque()
         self.unsent_ids: Set[int] = set()
-        """Tasks that the present scheduler has not been sent yet, but will be."""
+        """The number of tasks that still have to be sent to the current scheduler."""
 
     def start_session(self, welcome: m.Welcome) -> int:
-        """Fill the outbox with what the new session has to know; returns how many tasks are sent again.
+        """Fill the outbox for the new session; returns how many tasks are sent again.
 
         `send_more` follows, which sends them.
         """
@@ -62,7 +62,7 @@ class Recovery:
         count = 0
         for run, group in groupby(list(futures.values()), lambda future: future._source):
             if isinstance(run, DeferredTask):
-                continue  # no scheduler knows them
+                continue  # they were never sent
             again = list(group)
             why_not = _why_not_again(run)
             if why_not:
@@ -85,14 +85,14 @@ class Recovery:
         return count
 
     def send_more(self, credit: Credit) -> None:
-        """Send again what the scheduler takes now."""
+        """Send again as many tasks as there is credit for."""
         if not self._unsent:
             return
         futures = self._pending.futures
         # SCL-CLT-002
         while self._unsent and credit.is_left:
             run, task_ids = self._unsent.popleft()
-            task_ids = [task_id for task_id in task_ids if task_id in futures]  # others were cancelled meanwhile
+            task_ids = [task_id for task_id in task_ids if task_id in futures]  # the others have been cancelled
             count = _count_taken(run, task_ids, credit)
             if count < len(task_ids):
                 self._unsent.appendleft((run, task_ids[count:]))
@@ -103,17 +103,17 @@ class Recovery:
             self._delete_unheld()
 
     def append(self, run: Run, task_ids: List[int], object_ids: Iterable[int]) -> None:
-        """New tasks come behind those that are not sent yet, for ids ascend; they need these objects."""
+        """Queue new tasks behind those that are not sent yet, because ids ascend; they need these objects."""
         self._unsent.append((run, task_ids))
         self.unsent_ids.update(task_ids)
         self._announced.update(object_ids)
 
     def needs(self, object_id: int) -> bool:
-        """Whether tasks that are not sent yet may need an object, which is deleted when they are."""
+        """Whether unsent tasks may need an object; if so, it is deleted after they are sent."""
         return bool(self._unsent) and object_id in self._announced
 
     def _defer(self, run: TaskRun, future: TaskHandle, welcome: m.Welcome, deferred: List[DeferredTask]) -> bool:
-        """Whether a task cannot wait at the new scheduler for all that it needs, since that will not be run there."""
+        """Whether a task cannot wait at the new scheduler, because one of its predecessors will not run there."""
         needed = run.futures_needed.get(future._task_id, ())
         here = {task.future._task_id for task in deferred}
         if not needed or (
@@ -136,7 +136,7 @@ class Recovery:
             announce(kept, self._objects, self._outbox)
 
     def _delete_unheld(self) -> None:
-        """From now on only the tasks that were sent hold these objects."""
+        """Release these objects: from now on only the tasks that were sent hold them."""
         announced, self._announced = self._announced, set()
         found = ((object_id, self._objects.find(object_id)) for object_id in announced)
         unheld = sorted(object_id for object_id, kept in found if kept is None or not kept.is_held)
@@ -150,7 +150,7 @@ class Recovery:
 
 
 def announce(kept: KeptObject, objects: ObjectTable, outbox: Outbox) -> None:
-    """Queue what places an object in the present session."""
+    """Queue the message that places an object in the current session."""
     instruction, payload = objects.announcement(kept)
     if kept.size < INLINE_BYTES:
         outbox.add(instruction, payload)
@@ -159,7 +159,7 @@ def announce(kept: KeptObject, objects: ObjectTable, outbox: Outbox) -> None:
 
 
 def _count_taken(run: Run, task_ids: List[int], credit: Credit) -> int:
-    """How many of these tasks the scheduler takes now. Graphs are not counted."""
+    """For how many of these tasks there is credit. Graphs are not counted."""
     if not isinstance(run, TaskRun):
         return len(task_ids)
     tasks_left, bytes_left = credit.tasks_left, credit.bytes_left

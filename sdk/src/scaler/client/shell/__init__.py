@@ -1,1 +1,1 @@
-"""What surrounds a client's core: its I/O thread, the connection, files, and waiting for outcomes."""
+"""The shell around a client's core: the I/O thread, the connection, files, and waiting for outcomes."""

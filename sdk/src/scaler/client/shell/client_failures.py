@@ -1,8 +1,8 @@
-"""What becomes of a client whose core has a bug, and of its recording, if there is one.
+"""The end of a client whose core has a bug, and of its recording, if there is one.
 
 Rules:
-- The state of a core that failed may be half changed: it may know futures no more that have no outcome. The garbage
-  collector knows all that are left, wherever they are.
+- The state of a core that failed may be half changed: it may have lost futures without an outcome. The garbage
+  collector finds all of them.
 - Without a recorder nothing is kept: see `scaler_protocol.recording.file_recorder`.
 """
 
@@ -31,7 +31,7 @@ def make_core(welcome: m.Welcome, numbers: Iterator[int], address: str) -> Clien
 
 
 def end_recording(core: ClientCore, has_failed: bool) -> Optional[str]:
-    """Nothing more is recorded. Returns where a failure is recorded, if it is."""
+    """End the recording; returns where the failure is recorded, if it is."""
     recorder = getattr(core, "recorder", None)
     if recorder is None:
         return None
@@ -50,7 +50,7 @@ def abandon_recording(core: ClientCore) -> None:
 
 
 def text_of_failure(failure: Exception, kept: Optional[str]) -> str:
-    """For whoever waits for a future.
+    """The text of the error for waiting callers.
 
     Parameters:
         kept: where what led to it is recorded.

@@ -1,12 +1,12 @@
-"""Records what reaches a client's core, so that `scaler replay` can repeat what it decided.
+"""Records the inputs of a client's core, so that `scaler replay` can repeat its decisions.
 
     commands, messages ──▶ RecordedClientCore ──▶ ClientCore
                                 └──▶ FileRecorder ──▶ FILE ──▶ client_replay
 
 Rules:
-- Futures, and whoever waits for an answer, have numbers in a recording: in the order in which the core first saw them.
-- What depends on other threads is recorded where the core reads it: numbers of new objects, and whether an object that
-  is not held still exists.
+- Futures and askers have numbers in a recording, in the order in which the core first saw them.
+- What depends on other threads is recorded where the core reads it: numbers of new objects, and whether an unheld
+  object still exists.
 - Payloads are left out unless they were asked for. What the core reads of them is kept: why the scheduler lost a task.
 - Without SCALER_RECORD the shell has a ClientCore as it is, and does not import this module.
 """
@@ -82,14 +82,14 @@ def recorded_core(pattern: str, welcome: m.Welcome, numbers: Iterator[int], addr
 
 
 def header_of(welcome: m.Welcome, address: str) -> Header:
-    """What a client's recording begins with."""
+    """The header of a client's recording."""
     made_with = {"welcome": encode(welcome).hex(), "address": address}
     has_payloads = os.environ.get(PAYLOADS_VARIABLE, "").lower() in ("1", "true", "yes", "on")
     return Header(__version__, made_with, time.monotonic(), time.time(), has_payloads, CLIENT)
 
 
 class Names:
-    """The numbers by which a recording knows futures, and whoever waits."""
+    """The numbers of futures and askers in a recording."""
 
     def __init__(self) -> None:
         self._last_future = self._last_asker = 0
@@ -276,7 +276,7 @@ def _end_deferred(command: c.EndDeferred, names: Names, body: Body) -> List[Any]
     return [names.future(command.task.future), failed, None if command.error is None else str(command.error)]
 
 
-def _forget(command: c.ForgetQuestion, names: Names, body: Body) -> List[Any]:
+def _forget(command: c.ForgetQuery, names: Names, body: Body) -> List[Any]:
     number = names.asker(command.asker)
     names.forget_asker(command.asker)
     return [number]
@@ -295,9 +295,9 @@ _ARGUMENTS: Dict[type, Callable[[Any, Names, Body], List[Any]]] = {
     c.GiveUp: lambda command, names, body: [_futures(command.futures, names)],
     c.CancelAll: lambda command, names, body: [names.asker(command.asker)],
     c.Clear: lambda command, names, body: [list(command.object_ids)],
-    c.Ask: lambda command, names, body: [body.kept(encode(command.question)), names.asker(command.asker)],
+    c.Ask: lambda command, names, body: [body.kept(encode(command.query)), names.asker(command.asker)],
     c.Explain: lambda command, names, body: [names.future(command.future), names.asker(command.asker)],
-    c.ForgetQuestion: _forget,
+    c.ForgetQuery: _forget,
     c.Barrier: lambda command, names, body: [names.asker(command.asker)],
 }
 

@@ -20,7 +20,7 @@ from scaler_protocol.wire.errors import MalformedMessageError
 
 
 class _RecordedError(Exception):
-    """An error that somebody had when the recording was made: its text."""
+    """An error that was raised when the recording was made: its text."""
 
 
 class _Future:
@@ -36,7 +36,7 @@ class _Future:
 
 
 class _Asker:
-    """Stands for whoever waited for an answer."""
+    """Stands for an asker that waited for an answer."""
 
     __slots__ = ("number",)
 
@@ -44,7 +44,7 @@ class _Asker:
         self.number = number
 
     def put(self, answer: Any) -> None:
-        """The thread that waited is not here."""
+        """Do nothing: there is no waiting thread in a replay."""
 
 
 class _Function:
@@ -244,7 +244,7 @@ class ClientReplay(Replay):
             None if error is None else _RecordedError(error),
         )
 
-    # For people -----------------------------------------------------------------------------------------------------
+    # For display -----------------------------------------------------------------------------------------------------
 
     def tables(self) -> Tables:
         core = self.core
@@ -309,8 +309,8 @@ _COMMANDS: Dict[str, Callable[..., Any]] = {
     "GiveUp": lambda replay, futures: c.GiveUp(replay.futures(futures)),
     "CancelAll": lambda replay, asker: c.CancelAll(replay.asker(asker)),
     "Clear": lambda replay, object_ids: c.Clear(object_ids),
-    "Ask": lambda replay, question, asker: c.Ask(decode(question), replay.asker(asker)),
+    "Ask": lambda replay, query, asker: c.Ask(decode(query), replay.asker(asker)),
     "Explain": lambda replay, future, asker: c.Explain(replay.future(future), replay.asker(asker)),
-    "ForgetQuestion": lambda replay, asker: c.ForgetQuestion(replay.asker(asker)),
+    "ForgetQuery": lambda replay, asker: c.ForgetQuery(replay.asker(asker)),
     "Barrier": lambda replay, asker: c.Barrier(replay.asker(asker)),
 }

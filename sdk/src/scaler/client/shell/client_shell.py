@@ -1,13 +1,13 @@
-"""What a client's user threads do: hand commands over to the I/O thread, and wait for what comes of them.
+"""What runs in a client's user threads: they post commands to the I/O thread, and wait for the results.
 
     user thread ──command──▶ Mailbox ──▶ IoThread ──▶ core ──effects──▶ scheduler, files
          ▲                                                    │
          └──── Waiter, future ◀───────────────────────────────┘
 
 Rules:
-- A user thread changes nothing in the core, and takes no lock that the I/O thread takes: it makes one complete command
-  and hands it over. So Ctrl-C comes before a command or after it, and leaves nothing half done.
-- Bad arguments have failed before; a client that is closed says so here.
+- A user thread does not touch the core, and takes no lock that the I/O thread takes: it makes one complete command and
+  posts it. So Ctrl-C comes before a command or after it, and leaves nothing half done.
+- Arguments have been checked before; a closed client raises here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from scaler_protocol.session.peer_session import SessionSettings
 from scaler_protocol.wire import messages as m
 
 ANSWER_TIMEOUT_SECONDS = 10.0
-SHORT_WAIT_SECONDS = 0.05  # a longer one is worth giving the slot to other tasks
+SHORT_WAIT_SECONDS = 0.05  # for a longer wait, it pays to give the slot to other tasks
 MAXIMUM_DEFERRED_CANCEL_SECONDS = 1.0
 
 
@@ -50,7 +50,7 @@ class ClientShell:
     """The running part of one client.
 
     Parameters:
-        timeout_seconds: how long to be without a scheduler.
+        timeout_seconds: how long to try to reconnect.
         connect_timeout_seconds: how long to wait for the first one.
 
     Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
@@ -71,7 +71,7 @@ class ClientShell:
         self._numbers = itertools.count(1)
         self._kept: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
         self._is_abandoned = False
-        deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.hand_over(each))
+        deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.post(each))
         hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS])
         settings = SessionSettings(
             heartbeat_interval_seconds,
@@ -84,7 +84,7 @@ class ClientShell:
         self.core = self.io.core
         self.mailbox = self.io.mailbox
         self.commands = self.mailbox.commands
-        self.hand_over = self.mailbox.hand_over
+        self.post = self.mailbox.post
         self.output = self.io.output
         self.condition = self.io.settling.condition
         self.code = ClientCode(code_sources, self._send_archive, self.delete_object, self._kept.get)
@@ -100,7 +100,7 @@ class ClientShell:
 
     @property
     def closed_because(self) -> Optional[Exception]:
-        """What ended this client, if something has."""
+        """The error that ended this client, if any."""
         return self.io.closed_because
 
     @property
@@ -109,7 +109,7 @@ class ClientShell:
 
     @property
     def unfinished_count(self) -> int:
-        """How many tasks have no outcome, roughly: what was just submitted may be missing."""
+        """About how many tasks have no outcome: the most recent submissions may be missing."""
         return len(self.core.futures)
 
     @property
@@ -118,7 +118,7 @@ class ClientShell:
         return self.core.slots
 
     def check_open(self) -> None:
-        """Raise what ended this client, if something has."""
+        """Raise the error that ended this client, if any."""
         because = self.io.closed_because
         if isinstance(because, ClientFailedError):
             raise ClientFailedError(str(because))
@@ -126,7 +126,7 @@ class ClientShell:
             raise DisconnectedError(str(because))
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
-        """How many tasks the cluster runs at once, after the first word about it."""
+        """How many tasks the cluster runs at once; waits until that is known."""
         self.io.first_echo.wait(timeout_seconds)
         return self.core.slots
 
@@ -138,7 +138,7 @@ class ClientShell:
     def submit_plain(
         self, future: AnyFuture, function: FunctionKey, payload: bytes, options: Optional[m.TaskOptions]
     ) -> None:
-        """Submit a task that needs nothing but its payload; wait while the scheduler takes no more.
+        """Submit a task that consists of its payload only; wait while there is no credit.
 
         Raises DisconnectedError when the client is closed.
         """
@@ -160,18 +160,18 @@ class ClientShell:
             mailbox.wake()
 
     def submit(self, task: c.SubmitTask) -> None:
-        """Submit any task; wait while the scheduler takes no more.
+        """Submit any task; wait while there is no credit.
 
         Raises DisconnectedError when the client is closed.
         """
         if not task.arguments_bytes and len(self.commands) < self.mailbox.room:
-            self.hand_over(task)
+            self.post(task)
         else:
             waiter = Waiter()
             self._wait_for(task._replace(asker=waiter), waiter)
 
     def await_room(self) -> None:
-        """Return as soon as the scheduler takes a task more. Raises DisconnectedError when the client is closed."""
+        """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""
         waiter = Waiter()
         self._wait_for(c.AwaitRoom(waiter), waiter)
 
@@ -179,12 +179,12 @@ class ClientShell:
         self.check_open()
         self.io.waiting.add(waiter)
         try:
-            self.hand_over(command)
+            self.post(command)
             if not waiter.wait(SHORT_WAIT_SECONDS):
                 with blocking.announced():
                     waiter.wait()
         except BaseException:
-            self.hand_over(c.ForgetQuestion(waiter))
+            self.post(c.ForgetQuery(waiter))
             raise
         finally:
             self.io.waiting.discard(waiter)
@@ -192,21 +192,21 @@ class ClientShell:
             self.check_open()
 
     def was_refused(self, future: AnyFuture) -> bool:
-        """Whether a task that was submitted was not taken, since its function had been let go before."""
+        """Whether a submitted task was not accepted, because its function had been released before."""
         self.await_number(future)
         return future._task_id == REFUSED
 
     def await_number(self, future: AnyFuture) -> None:
-        """Return as soon as a future has its number, or never will have."""
+        """Return as soon as a future has its number, or can no longer get one."""
         if future._task_id == NOT_NUMBERED and self.io.closed_because is None:
             self.flush(None)
 
     def flush(self, timeout_seconds: Optional[float]) -> None:
-        """Return as soon as all that this thread has handed over before was taken."""
+        """Return as soon as all earlier commands of this thread have been processed."""
         waiter = Waiter()
         self.io.waiting.add(waiter)
         try:
-            self.hand_over(c.Barrier(waiter))
+            self.post(c.Barrier(waiter))
             waiter.wait(timeout_seconds)
         finally:
             self.io.waiting.discard(waiter)
@@ -227,7 +227,7 @@ class ClientShell:
         object_id = object_id_of(self.io.welcome.session, number)
         kept = KeptObject(number, object_id, name, kind, parts_size(parts), codec, content)
         self._kept[object_id] = kept
-        self.hand_over(c.HoldObject(kept))
+        self.post(c.HoldObject(kept))
         return object_id
 
     def _send_function(self, parts: Parts, name: str) -> int:
@@ -237,24 +237,24 @@ class ClientShell:
         return self.send_object(parts, name)
 
     def delete_object(self, object_id: int) -> None:
-        """Let go of an object; it lives on while unfinished tasks need it."""
-        self.hand_over(c.LetGo([object_id]))
+        """Release an object; it lives on while unfinished tasks need it."""
+        self.post(c.LetGo([object_id]))
 
     def kept_object(self, object_id: int) -> Optional[KeptObject]:
-        """An object of this client, while anybody needs it."""
+        """An object of this client, while it is needed."""
         return self._kept.get(object_id)
 
     # Cancelling -----------------------------------------------------------------------------------------------------
 
     def cancel(self, future: AnyFuture, timeout_seconds: float, force: bool) -> bool:
-        """Ask for a task's cancellation and wait for the answer; whether the future is cancelled now.
+        """Request a task's cancellation and wait for the answer; returns whether the future is now cancelled.
 
-        By force, no answer in time means that it is cancelled here, and that whatever is heard of it is ignored.
+        With force, a missing answer means that it is cancelled here, and that its later outcome is ignored.
         """
         waiter = CancelWaiter()
         add_waiter(future, waiter)
         try:
-            self.hand_over(c.Cancel([future], force))
+            self.post(c.Cancel([future], force))
             is_answered = _await_answer(future, waiter, time.monotonic() + timeout_seconds, force)
         finally:
             forget_waiter(future, waiter)
@@ -265,11 +265,11 @@ class ClientShell:
 
     def give_up(self, futures: Sequence[AnyFuture]) -> None:
         """Cancel futures here, unless they have an outcome."""
-        self.hand_over(c.GiveUp(futures))
+        self.post(c.GiveUp(futures))
         self.flush(MAXIMUM_DEFERRED_CANCEL_SECONDS)
 
     def cancel_unfinished(self, timeout_seconds: float) -> int:
-        """Cancel all unfinished tasks; how many were cancelled that nobody had asked to cancel before.
+        """Cancel all unfinished tasks; returns how many were cancelled that had no cancellation request before.
 
         A task that has ended on its worker keeps its outcome: it is on its way here, and arrives before the answer.
         """
@@ -278,7 +278,7 @@ class ClientShell:
         asker = Waiter()
         self.io.waiting.add(asker)
         try:
-            self.hand_over(c.CancelAll(asker))
+            self.post(c.CancelAll(asker))
             asker.wait()
         finally:
             self.io.waiting.discard(asker)
@@ -298,30 +298,30 @@ class ClientShell:
             forget_waiter(future, waiter)
 
     def ask_to_cancel(self, futures: Iterable[AnyFuture]) -> None:
-        """Ask for the cancellation of what has not begun, and wait for nothing."""
-        self.hand_over(c.Cancel(list(futures), False))
+        """Request the cancellation of tasks that have not started, without waiting."""
+        self.post(c.Cancel(list(futures), False))
 
     def clear(self) -> None:
-        """Cancel all unfinished tasks and let go of all objects but functions."""
+        """Cancel all unfinished tasks and release all objects except functions."""
         self.check_open()
         objects = sorted(self.value_objects)
-        self.hand_over(c.Clear(objects))
+        self.post(c.Clear(objects))
         self.value_objects.difference_update(objects)
         self.flush(None)
 
-    # Questions ------------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------------------------
 
-    def ask(self, question: m.Member, timeout_seconds: float) -> Optional[Any]:
-        """Send the scheduler a question; returns its answer, or None if there is none in time.
+    def ask(self, query: m.Member, timeout_seconds: float) -> Optional[Any]:
+        """Send the scheduler a query; returns its answer, or None if it does not answer in time.
 
         Raises DisconnectedError when the client is closed.
         """
         self.check_open()
         waiter = Waiter()
-        return self._answer(c.Ask(question, waiter), waiter, timeout_seconds)
+        return self._answer(c.Ask(query, waiter), waiter, timeout_seconds)
 
     def ask_where(self, future: AnyFuture, timeout_seconds: float) -> Optional[Any]:
-        """What `core.commands.Explain` tells; TimeoutError if the scheduler does not answer in time."""
+        """The answer to `core.commands.Explain`. Raises TimeoutError if the scheduler does not answer in time."""
         waiter = Waiter()
         return self._answer(c.Explain(future, waiter), waiter, timeout_seconds, TimeoutError())
 
@@ -331,12 +331,12 @@ class ClientShell:
         is_answered = False
         self.io.waiting.add(waiter)
         try:
-            self.hand_over(command)
+            self.post(command)
             is_answered = waiter.wait(timeout_seconds)
         finally:
             self.io.waiting.discard(waiter)
             if not is_answered:
-                self.hand_over(c.ForgetQuestion(waiter))
+                self.post(c.ForgetQuery(waiter))
         return waiter.answer if is_answered else otherwise
 
     # Ending ---------------------------------------------------------------------------------------------------------
@@ -354,23 +354,23 @@ class ClientShell:
         self.io.is_leaving = True
 
     def abandon(self) -> None:
-        """Nobody can use this client any more, for nobody has a reference to it: leave, at the next heartbeat.
+        """The last reference to this client is gone: leave at the next heartbeat.
 
-        Its unfinished futures refer to it, so there are none. Called by the garbage collector, at any moment in any
+        It has no unfinished futures, because these refer to it. Called by the garbage collector, at any moment in any
         thread.
         """
         self._is_abandoned = True
 
     def _on_heartbeat(self) -> None:
-        """What is looked at now and then. I/O thread."""
+        """Periodic checks. I/O thread."""
         self.functions.forget_dead()
         self.code.delete_unneeded()
-        if self._is_abandoned and not self.value_objects:  # of which others may have references
+        if self._is_abandoned and not self.value_objects:  # object references may still be in use
             self._start_leaving()
 
     def after_fork_in_child(self) -> None:
-        """In a fork of the client's process: leave everything to the parent, say nothing to the scheduler, wait for no
-        lock that a thread of the parent held, and end what would never end here.
+        """In a fork of the client's process: leave everything to the parent, send nothing, wait for no lock that a
+        thread of the parent held, and end everything that would never end here.
         """
         self.io.after_fork_in_child(
             DisconnectedError(
@@ -383,9 +383,9 @@ class ClientShell:
 
 
 def _await_answer(future: AnyFuture, waiter: CancelWaiter, deadline: float, force: bool) -> bool:
-    """Wait until a future is done or its cancellation was answered; whether it was.
+    """Wait until a future is done or its cancellation was answered; returns whether either happened.
 
-    A task that ends as it is stopped is answered as running, and its outcome follows.
+    If a task ends while it is being stopped, the answer is "running", and its outcome follows.
     """
     while not future.done():
         outcome = future._cancel_outcome

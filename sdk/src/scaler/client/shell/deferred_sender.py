@@ -1,7 +1,7 @@
-"""Sends tasks that waited here for the results of others: their results go in front of their payloads, as they came.
+"""Sends tasks that waited here for the results of others: the results are prepended to their payloads as received.
 
-Rules: sending may take time, since large results are written to files; that is done by a thread of its own, which is
-there while there is something to send.
+Rules: sending may take time, because large results are written to files. A separate thread does it, which exists only
+while there is something to send.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from scaler.values.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, 
 class DeferredSender:
     """Parameters:
     send_object: places content in the cluster; returns its id.
-    hand_over: takes commands to the core.
+    post: posts commands to the core.
     """
 
-    def __init__(self, send_object: Callable[[Buffer], int], hand_over: Callable[[Command], None]) -> None:
+    def __init__(self, send_object: Callable[[Buffer], int], post: Callable[[Command], None]) -> None:
         self._send_object = send_object
-        self._hand_over = hand_over
+        self._post = post
         self._ready: Deque[DeferredTask] = deque()
         self._lock = threading.Lock()
         self._is_working = False
@@ -49,11 +49,11 @@ class DeferredSender:
                     return
                 task = self._ready.popleft()
             try:
-                self._hand_over(self._command(task))
+                self._post(self._command(task))
             except DisconnectedError:
                 pass  # which ends its future as well
-            except Exception as error:  # no room for a large result, for instance: nobody may wait for ever
-                self._hand_over(EndDeferred(task, error=error))
+            except Exception as error:  # for example no room for a large result: the future must end in any case
+                self._post(EndDeferred(task, error=error))
 
     def _command(self, task: DeferredTask) -> Command:
         predecessors: Any = task.predecessors
@@ -66,7 +66,7 @@ class DeferredSender:
         return SubmitDeferred(task, payload, objects, objects)
 
     def _results_in_front(self, task: DeferredTask) -> Tuple[bytes, List[int]]:
-        """The payload with what fits of its predecessors' results, and the objects that the others were made."""
+        """The payload with the predecessors' results that fit, and objects with the others."""
         parts: List[Buffer] = []
         sizes = array("I")
         objects: List[int] = []

@@ -1,20 +1,20 @@
-"""Everything that relies on private parts of `concurrent.futures` is here, and no other module touches them.
+"""All code that relies on private parts of `concurrent.futures`; no other module uses them.
 
     _state, _result, _exception     as the base class has them, but class attributes until they are set
-    _waiters, _done_callbacks       made when they are first asked for; then the future is watched
+    _waiters, _done_callbacks       created on first use; then the future is watched
     _condition                      one for all futures of a client
 
 `concurrent.futures.wait` and `as_completed` append a waiter to `_waiters` with the conditions held, wait at its
-`event`, and remove it. Whoever gives a future its state calls the waiter's `add_result`, `add_exception` or
+`event`, and remove it. The thread that sets a future's state calls the waiter's `add_result`, `add_exception` or
 `add_cancelled`. They may call `exception()` with the conditions held. `add_done_callback` appends to `_done_callbacks`
 with the condition held, unless `_state` says that the future is done.
 
 Rules:
 - `tests/client/shell/standard_library_checks.py` tests each line above on every Python that is installed.
 - The I/O thread gives futures their states, with the condition held, because `concurrent.futures.wait` and
-  `as_completed` count on it. Whoever holds it runs no user code and does not block.
-- User threads of ours never take it: they add themselves to a list, and look at the state again afterwards. The state
-  is set before the list is read, so nobody is missed; and Ctrl-C leaves no lock behind.
+  `as_completed` rely on it. No user code runs and nothing blocks while it is held.
+- Our code in user threads never takes it: it appends a waiter to a list, and checks the state again afterwards. The
+  state is set before the list is read, so no waiter is missed; and Ctrl-C leaves no lock held.
 - A future has one outcome: the first.
 """
 
@@ -92,13 +92,13 @@ class FutureWaiter(Waiter):
 
 
 class CancelWaiter(FutureWaiter):
-    """It waits for the answer to a cancellation, too."""
+    """Whether it also waits for the answer to a cancellation."""
 
     __slots__ = ()
 
 
 class FutureWithSharedCondition(_Future[R]):
-    """A future that costs little: everything that only some need is made when it is asked for."""
+    """A future that costs little: what only some futures need is made on first use."""
 
     _client: Any  # a client; its `_shell.condition` is that of its futures
     _state: str = PENDING
@@ -112,10 +112,10 @@ class FutureWithSharedCondition(_Future[R]):
     _profile: Tuple[int, ...] = ()
     _stack = ""  # where the task was when it was cancelled
     _is_cancel_asked: bool = False  # and not answered
-    _source: Any = None  # what its task is sent again from; while it has no outcome
+    _source: Any = None  # what is needed to send its task again, until it has an outcome
     _content: Optional[Buffer] = None
     _inherited_from: Optional[Tuple[Optional[FutureWithSharedCondition[Any]]]] = None
-    """Whose failure this is, for a task that needed it."""
+    """The future of the task that failed, if this task failed because it needed that one."""
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
     _done_callbacks = _ListMadeWhenAsked(list)
@@ -170,8 +170,8 @@ class FutureWithSharedCondition(_Future[R]):
             self._wait(timeout)
         if self._payload is not None:
             if self._condition._is_owned():  # type: ignore[attr-defined]
-                # `concurrent.futures.wait` asks with the condition held, where no user code may run: loading could take
-                # long, or wait for another future, and nobody could tell this client anything meanwhile.
+                # `concurrent.futures.wait` asks with the condition held, when no user code may run: loading could take
+                # long, or wait for another future, and meanwhile this client could not process any message.
                 return _NOT_LOADED if self._has_failed else None
             self._load()
         return self._exception
@@ -201,25 +201,25 @@ class FutureWithSharedCondition(_Future[R]):
             raise CancelledError() from (RemoteTraceback(self._stack) if self._stack else None)
 
     def _set_result_loaded(self, value: Any) -> None:
-        """Of a future that nobody has yet: this is its result."""
+        """Set the result of a future that has not been returned to the user yet."""
         self._result = value
         self._state = FINISHED
 
     def _set_cancelled(self) -> None:
-        """Of a future that nobody has yet."""
+        """Cancel a future that has not been returned to the user yet."""
         self._state = CANCELLED_AND_NOTIFIED
 
     def _set_failed_after(self, failed: FutureWithSharedCondition[Any]) -> None:
-        """Of a future that has no outcome: a task that it needs has failed."""
+        """Fail a future without an outcome, because a task that it needs has failed."""
         self._inherited_from = (origin_of(failed),)
         self._has_failed = True
-        self._payload = b""  # what the exception is, is found out by who asks for it
+        self._payload = b""  # the exception is made when it is asked for
         self._state = FINISHED
 
     # Called by the I/O thread ---------------------------------------------------------------------------------------
 
     def _notify(self, waiters: Sequence[Any]) -> None:
-        """Tell these, which waited when the state was set."""
+        """Notify these waiters, which waited when the state was set."""
         for waiter in waiters:
             if self._state == CANCELLED_AND_NOTIFIED:
                 waiter.add_cancelled(self)
@@ -244,10 +244,10 @@ AnyFuture = FutureWithSharedCondition[Any]
 
 
 def shared_condition() -> threading.Condition:
-    """A condition that Ctrl-C leaves as it is: either entered, and then left, or neither.
+    """A condition that Ctrl-C cannot leave locked: it is entered and left, or neither.
 
-    One of the standard library is entered by Python code, which may be interrupted when it has the lock already. All
-    futures share it: then nobody would hear of an outcome any more.
+    The standard library's is entered by Python code, which may be interrupted after it has taken the lock. As all
+    futures share the condition, no future would then ever get an outcome.
     """
     lock: Any = threading.RLock()
     methods = {"__enter__": staticmethod(lock.__enter__), "__exit__": staticmethod(lock.__exit__)}
@@ -276,7 +276,7 @@ def settle_results(futures: Sequence[Optional[AnyFuture]], payload: bytes, sizes
 
 
 def settle_outcome(future: AnyFuture, payload: Optional[Buffer], watched: List[AnyFuture]) -> None:
-    """Give a future the payload of its outcome, whatever that is; it joins those that are watched, if it is."""
+    """Give a future the payload of its outcome, of any kind; if it is watched, append it to the watched ones."""
     future._source = None
     future._payload = payload
     future._state = FINISHED
@@ -315,7 +315,7 @@ def waiting_for(watched: Sequence[AnyFuture]) -> List[Tuple[AnyFuture, Tuple[Any
 
 
 def add_waiter(future: Future[Any], waiter: Any) -> None:
-    """Have a waiter told of a future's outcome: at least once, also if that is known already."""
+    """Notify a waiter of a future's outcome at least once, even if it is already known."""
     if isinstance(future, FutureWithSharedCondition):
         future._waiters.append(waiter)
         if future._state in DONE_STATES:
@@ -339,7 +339,7 @@ def _tell(waiter: Any, future: Future[Any]) -> None:
 
 
 def forget_waiter(future: Future[Any], waiter: Any) -> None:
-    """A waiter waits no more."""
+    """A waiter no longer waits."""
     try:
         future._waiters.remove(waiter)
     except ValueError:
@@ -347,7 +347,7 @@ def forget_waiter(future: Future[Any], waiter: Any) -> None:
 
 
 def wake_cancel_waiters(future: AnyFuture) -> None:
-    """The answer to a cancellation is there."""
+    """The answer to a cancellation has arrived."""
     for waiter in tuple(future._waiters):
         if type(waiter) is CancelWaiter:
             waiter.wake()
@@ -373,10 +373,10 @@ def exception_if_loaded(future: AnyFuture) -> Optional[BaseException]:
 
 
 def content_of(future: AnyFuture) -> Any:
-    """The bytes of a future's result as they came, if they are still here."""
+    """The bytes of a future's result as received, if they are still here."""
     return future._content if future._payload is None else future._payload
 
 
 def origin_of(failed: AnyFuture) -> Optional[AnyFuture]:
-    """Whose failure it is that a future has: its own, or that of a task which it needed; None: of one unknown here."""
+    """The future of the task whose failure this is: itself, or one that it needed; None if that is unknown here."""
     return failed if failed._inherited_from is None else failed._inherited_from[0]

@@ -1,4 +1,4 @@
-"""The thread that drives a client: the core, the session and the connection are its own.
+"""The thread that drives a client and owns its core, session and connection.
 
               ┌──────────────────────── turn ────────────────────────┐
     sleep ──▶ take commands ──▶ core ◀── session ◀── receive messages │
@@ -6,11 +6,11 @@
       └── offer a slot ◀── perform effects: send, settle futures ... ─┘
 
 Rules:
-- Nothing is done to the core, the session or the connection by any other thread, but for the first connection, which
-  the thread that makes the client waits for before this one starts.
-- It never waits for a user thread, and runs no user code: results are loaded by who asks for them, callbacks and output
-  have their own threads.
-- KeyboardInterrupt does not reach it, since it is not the main thread: what it has begun it finishes.
+- No other thread uses the core, the session or the connection, except for the first connection, which the thread that
+  makes the client waits for before this one starts.
+- It never waits for a user thread, and runs no user code: results are loaded by the threads that ask for them;
+  callbacks and output have their own threads.
+- KeyboardInterrupt does not reach it, because it is not the main thread: it finishes what it has begun.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ logger = logging.getLogger("scaler")
 
 class IoThread:
     """Parameters:
-    hello: who this client is.
+    hello: introduces this client.
     settings: of its session.
-    numbers: for objects, each another one.
-    on_heartbeat: called at each heartbeat, for what has to be looked at now and then.
+    numbers: yields a new number for each object.
+    on_heartbeat: called at each heartbeat, for periodic checks.
     send_deferred: sends a task that waited here.
 
     Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
@@ -101,9 +101,9 @@ class IoThread:
         self._is_over = False
         self._failure: Optional[Exception] = None  # a bug of ours that has ended this client
         self._lost_because = ""
-        self._was_silent = False  # the scheduler, when its session was lost
+        self._was_silent = False  # the session was lost because the scheduler was silent
         self._connect_error: Optional[OSError] = None
-        self._unread: List[List[bytes]] = []  # what came together with the first Welcome
+        self._unread: List[List[bytes]] = []  # messages that arrived together with the first Welcome
         self._session_effects: List[SessionEffect] = []
         self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
         try:
@@ -204,7 +204,7 @@ class IoThread:
             while not self._is_over:
                 self._turn()
             self._end(None)
-        except Exception as failure:  # a bug of ours: nobody may wait for ever because of it
+        except Exception as failure:  # a bug of ours must not make users wait for ever
             self._fail(failure)
         finally:
             self._release()
@@ -231,7 +231,7 @@ class IoThread:
         is_idle = self.mailbox.sleep()
         if not is_idle or self._session_effects or (self.is_leaving and not self.core.is_closed):
             timeout_seconds = 0.0
-        # Last of all: who is woken takes the interpreter, which this thread does not need from here on.
+        # At the very end: a thread that is woken takes the interpreter lock, which this thread no longer needs.
         self.settling.notify()
         self.files.remove_discarded()
         is_readable = self.transport.wait(timeout_seconds)
@@ -260,7 +260,7 @@ class IoThread:
         self.mailbox.room = self.core.room if self.closed_because is None else CLOSED
 
     def _offer_slot(self) -> None:
-        """Whoever has a task now may send it at once, if nothing else is to be done."""
+        """Let a user thread send its next task by itself, if there is nothing else to do."""
         core = self.core
         if core.is_idle and not self.mailbox.commands and self._session.is_open:
             send = self.transport.task_sender()
@@ -269,7 +269,7 @@ class IoThread:
 
     def _leave(self) -> None:
         self.core.on_leaving()
-        self._perform()  # what was said before is sent before
+        self._perform()  # send earlier messages first
         self._session.leave(time.monotonic())
 
     # The scheduler --------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class IoThread:
             if self._session.on_message(now, message):
                 self._on_message(now, message, payload)
         except MalformedMessageError as error:
-            # What cannot be read may have been an outcome: only another session will bring it.
+            # What cannot be read may have been an outcome: it is received only in a new session.
             # SCL-SEC-010
             self._session.interrupt(now, f"the scheduler sent bytes that are not a message: {error}")
         if self._session_effects:
@@ -320,7 +320,7 @@ class IoThread:
     def _on_time(self, now: float) -> None:
         if now - self._session.heard_at > self._settings.give_up_seconds and self.transport.wait(0.0):
             self._take_commands()
-            self._receive()  # it was this process that stood still
+            self._receive()  # this process itself was suspended
         self._session.on_time(now)
         self._perform()
 
@@ -331,7 +331,7 @@ class IoThread:
     # Performing -----------------------------------------------------------------------------------------------------
 
     def _perform(self) -> None:
-        """Do what core and session ask for, until they ask for nothing more."""
+        """Perform the effects of core and session until there are no more."""
         while True:
             effects = self.core.take_effects()
             for effect in effects:
@@ -356,7 +356,7 @@ class IoThread:
             self._on_ended(effect)
 
     def _connect(self) -> None:
-        self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until it is known better
+        self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until a better one is known
         try:
             is_connected = self.transport.connect()
         except OSError as error:
@@ -407,7 +407,7 @@ class IoThread:
         )
 
     def _on_ended(self, effect: Ended) -> None:
-        """No session follows: the unfinished futures get the reason, unless this client was leaving anyway."""
+        """No session follows: unfinished futures fail with the reason, unless this client was leaving anyway."""
         self._is_over = True
         if effect.cause is EndCause.LEFT:
             return
@@ -454,7 +454,7 @@ class IoThread:
     # Ending ---------------------------------------------------------------------------------------------------------
 
     def _end(self, error: Optional[Exception]) -> None:
-        """Nothing more comes: every future ends, and so does every wait. May be called more than once."""
+        """End every future and every wait. May be called more than once."""
         self._is_over = True
         if self.closed_because is None:
             self.closed_because = error or DisconnectedError("this client is disconnected: make a new Client")
@@ -504,7 +504,7 @@ class IoThread:
             asker.put(None)
 
     def after_fork_in_child(self, error: Exception) -> None:
-        """In a fork of the client's process: leave everything to the parent, say nothing to the scheduler."""
+        """In a fork of the client's process: leave everything to the parent, and send nothing to the scheduler."""
         self.closed_because = error
         self.slot = None
         waiting, _ = refused(map(plain_command, list(self.mailbox.commands)))
@@ -522,5 +522,5 @@ def _note_stack(effect: e.NoteStack) -> None:
 
 
 def _warn(effect: e.Warn) -> None:
-    """Handlers of logs are user code, which the I/O thread must not run."""
+    """Log handlers are user code, which the I/O thread must not run."""
     threading.Thread(target=logger.warning, args=("%s", effect.text), name="scaler-warning", daemon=True).start()

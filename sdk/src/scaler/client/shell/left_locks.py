@@ -1,9 +1,9 @@
-"""Locks that were left locked: by threads that a fork does not have, and by Ctrl-C.
+"""Locks that were left locked by threads that a fork does not have, or by Ctrl-C.
 
 Rules:
 - A fork has one thread, and copies of locks that other threads of its parent may have held and will never release.
-- CPython 3.9 looks for signals between the last instruction of a `with` block and `__exit__`, so Ctrl-C may leave a
-  lock locked. It is the main thread's, which gets it back by `regained`.
+- CPython 3.9 checks for signals between the last instruction of a `with` block and `__exit__`, so Ctrl-C may leave a
+  lock locked. The main thread holds it then, and releases it with `regained`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def reset_lock(lock: Any) -> None:
-    """Make a lock, or a condition, free, whoever held it; to be called in a fork only."""
+    """Free a lock or a condition, whichever thread held it; only for use in a fork."""
     lock._at_fork_reinit()
 
 

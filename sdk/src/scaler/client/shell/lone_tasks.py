@@ -1,4 +1,4 @@
-"""A task that is alone is sent by the thread that submits it: a hand-over costs more than the sending.
+"""A single task is sent by the thread that submits it: posting it to the I/O thread would cost more than sending it.
 
     user thread                                              I/O thread
     slot.task_id, slot.send ◀── offered while nothing is unfinished, and nothing waits to be sent
@@ -8,13 +8,13 @@
                                                was it claimed? apply that task first, as sent; the others as usual
 
 Rules:
-- (1) and (2) are one call of C each, so Ctrl-C comes before, between or after them. Between them the task waits like
-  any other that was handed over.
+- (1) and (2) are one C call each, so Ctrl-C comes before, between or after them. Between them the task waits like any
+  other posted command.
 - A slot is claimed once: by the user thread that sends, or by the I/O thread that withdraws it. So the task's number
   and the socket belong to one of them at a time.
-- Claiming, sending and noting what was sent cannot be told apart from outside but for a moment, while the system takes
-  the bytes; the I/O thread waits for its end. If there were none, what was sent would be unknown, and the session would
-  be given up: the next one has everything again.
+- The I/O thread may see a claimed slot before the number of sent bytes is recorded, while the system call runs; it
+  waits for the record. If that never came, it would be unknown what was sent, and the session would be ended: the next
+  one sends everything again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoneTask:
     def __init__(self, task: PlainTask, data: bytes) -> None:
         self.task = task
         self.data = data
-        self.sent: Deque[int] = deque()  # how many bytes of it the system took, once it was sent
+        self.sent: Deque[int] = deque()  # how many of its bytes were written, once it was sent
 
 
 class Slot:
@@ -55,7 +55,7 @@ class Slot:
     Parameters:
         task_id: of that task.
         send: sends bytes; the socket's own.
-        objects: knows what the scheduler calls the function.
+        objects: has the function's id at the scheduler.
     """
 
     __slots__ = ("_task_id", "_send", "_objects", "_claims")
@@ -64,20 +64,20 @@ class Slot:
         self._task_id = task_id
         self._send = send
         self._objects = objects
-        self._claims: List[int] = [0]  # who pops it has the slot; it is the flags of `send`, too
+        self._claims: List[int] = [0]  # the thread that pops it has the slot; also the flags of `send`
 
     def use(self, task: PlainTask, commands: Deque[Any]) -> Optional[bool]:
-        """Hand a task over and send it: True; or hand it over for the I/O thread to send: False; or neither: None."""
+        """Post and send a task: True; or post it for the I/O thread to send: False; or neither: None."""
         data = self._encoded(task)
         if data is None:
             return None
         lone = LoneTask(task, data)
         commands.append(lone)
         try:
-            # One call of C: claim, send, note how much was sent.
+            # One C call: claim the slot, send, and record how much was sent.
             lone.sent.extend(map(self._send, (data,), map(self._claims.pop, (-1,))))
         except IndexError:
-            return False  # somebody else has the slot
+            return False  # another thread has the slot
         except OSError:
             lone.sent.append(0)
             return False
@@ -97,7 +97,7 @@ class Slot:
         return bytes(buffers[0]) if len(buffers) == 1 else None
 
     def withdraw(self) -> bool:
-        """Nobody can use the slot from now on; whether somebody has."""
+        """Withdraw the slot; returns whether a thread has claimed it before."""
         try:
             self._claims.pop()
         except IndexError:
@@ -106,7 +106,7 @@ class Slot:
 
 
 def plain_command(command: Any) -> Command:
-    """What a LoneTask is to the core; any other command is as it is."""
+    """The core's form of a LoneTask; any other command is unchanged."""
     return command.task if type(command) is LoneTask else command
 
 
@@ -114,7 +114,7 @@ def sort_out(commands: List[Any], was_claimed: bool) -> Tuple[Optional[LoneTask]
     """The task that was sent, if one was, and the other commands, in order.
 
     Parameters:
-        was_claimed: what withdrawing the slot has said.
+        was_claimed: the result of withdrawing the slot.
 
     Raises TimeoutError when it is unknown what was sent.
     """

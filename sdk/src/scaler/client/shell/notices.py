@@ -1,4 +1,4 @@
-"""What workers have to say about the code that runs a client's tasks, said once for each subject."""
+"""Notices of workers about the code that runs a client's tasks, logged once for each subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAXIMUM_SUBJECTS = 1000
 
 
 class Notices:
-    """Logs what comes, in the I/O thread."""
+    """Logs notices, in the I/O thread."""
 
     def __init__(self) -> None:
         self._subjects: Set[str] = set()

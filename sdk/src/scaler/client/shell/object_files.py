@@ -1,12 +1,13 @@
-"""The content of a client's objects: in memory, or in files that the scheduler's host shares.
+"""The content of a client's objects: in memory, or in files that are shared with the scheduler's host.
 
 Rules:
-- On the scheduler's host a large object is a file in a directory of the client's own, written once; the scheduler's
-  directory gets a hard link, so that keeping costs no memory and placing again no copy. What the scheduler spills to
-  disk is linked to there.
-- Elsewhere its bytes stay here, and the scheduler fetches them chunk by chunk; large results are fetched likewise.
+- On the scheduler's host a large object is a file in the client's own directory, written once. The scheduler's
+  directory gets a hard link, so that keeping it costs no memory and placing it again no copy. When the scheduler spills
+  it to disk, the client links to that file.
+- On other hosts its bytes stay in the client, and the scheduler fetches them chunk by chunk, as it fetches large
+  results.
 - Objects are stored by user threads; all else is the I/O thread's.
-- Removing a large file takes the system longer than a round trip. So files are removed when nobody waits for it.
+- Removing a large file takes longer than a round trip. So files are removed when no thread waits for it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from scaler_protocol.wire import messages as m
 
 
 class FileContent:
-    """A file that belongs to this process, until it is removed or nobody refers to this."""
+    """A file of this process, which is removed with the last reference to this object at the latest."""
 
-    path = ""  # Ctrl-C may come before there is one
+    path = ""  # Ctrl-C may come before the file exists
     _owner = 0
 
     def __init__(self, path: str) -> None:
@@ -64,15 +65,15 @@ class ObjectFiles:
         self.start_session(welcome)
 
     def start_session(self, welcome: m.Welcome) -> None:
-        """From now on files are shared with this scheduler."""
+        """Share files with this scheduler from now on."""
         self._directory = welcome.object_directory
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._is_shared = shares_directory(welcome.object_directory, welcome.object_directory_token)
 
     def store(self, parts: Parts, number: int) -> Content:
-        """Keep serialised parts, for the object of this number. User threads.
+        """Keep the serialised parts of the object with this number. User threads.
 
-        Raises ObjectStorageFullError when there is no room, or the scheduler takes no object so large.
+        Raises ObjectStorageFullError when there is no room, or the object exceeds the scheduler's limit.
         """
         size = parts_size(parts)
         if 0 < self._maximum_object_bytes < size:
@@ -119,7 +120,7 @@ class ObjectFiles:
         return False
 
     def follow_to_disk(self, content: Content, object_id: int) -> None:
-        """The scheduler's copy is on disk now: ours shall not stay in memory."""
+        """The scheduler's copy is on disk now: drop ours from memory."""
         if isinstance(content, FileContent) and content.path and not is_on_disk(content.path):
             with contextlib.suppress(OSError):  # it is gone there, or we have no place on that disk
                 follow_to_disk(os.path.join(self._directory, object_name(object_id)), content.path)
@@ -134,7 +135,7 @@ class ObjectFiles:
             return None
 
     def discard(self, content: Content) -> None:
-        """Nobody needs the content any more: `remove_discarded` removes its file."""
+        """Discard content that is no longer needed: `remove_discarded` removes its file."""
         if isinstance(content, FileContent):
             self._discarded.append(content)
 
@@ -144,7 +145,7 @@ class ObjectFiles:
             self._discarded.pop().remove()
 
     def after_fork_in_child(self) -> None:
-        """In a fork of the client's process: files stay, and end with the parent."""
+        """In a fork of the client's process: leave the files to the parent."""
         if self.own is not None:
             self.own.after_fork_in_child()
 
@@ -154,7 +155,7 @@ class ObjectFiles:
 
 
 def read(content: Any, offset: int, length: int) -> Buffer:
-    """A part of a content. Raises OSError when its file is gone."""
+    """A part of the content. Raises OSError when its file is gone."""
     if isinstance(content, FileContent):
         return read_chunk(content.path, offset, length)
     return memoryview(content)[offset : offset + length]

@@ -1,12 +1,12 @@
-"""What tasks print, at the client: shown, or handed to a callback.
+"""The output of tasks at the client: shown, or passed to a callback.
 
     I/O thread: on_task_log ──▶ queue ──▶ own thread: callback, or standard output and standard error
 
 Rules:
-- Whatever shows output may block or raise, so it has a thread of its own, which is there once a task has printed.
+- Showing output may block or raise, so it has a thread of its own, which starts when a task first prints.
 - In order, as the scheduler sent it: the output of one task in the order in which it printed, both streams together.
-- Bounded: when output comes faster than it is shown, what exceeds MAXIMUM_WAITING_BYTES is dropped, and it is said how
-  much that was.
+- Bounded: when output comes faster than it is shown, what exceeds MAXIMUM_WAITING_BYTES is dropped, and the amount is
+  logged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _STDERR = 2
 
 
 class TaskOutput(NamedTuple):
-    """Some text that a task printed: whole lines, unless the task flushed or ended within one, or wrote very much."""
+    """Text that a task printed: whole lines, unless the task flushed or ended within one, or printed a very long
+    one."""
 
     task_id: int
     """As in `future.task_id`."""
@@ -43,7 +44,7 @@ OutputCallback = Callable[[TaskOutput], object]
 
 
 class OutputChannel:
-    """Shows what tasks print; `callback` may be set while there is none yet."""
+    """Shows what tasks print; `callback` may be set until a task has printed."""
 
     def __init__(self) -> None:
         self.callback: OutputCallback = print_output
@@ -67,7 +68,7 @@ class OutputChannel:
             self._thread.start()
 
     def close(self) -> None:
-        """Nothing more comes; wait until what came is shown, but not for ever."""
+        """No more output follows; wait a bounded time until everything is shown."""
         self._waiting.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_TIMEOUT_SECONDS)
@@ -77,7 +78,7 @@ class OutputChannel:
         while output is not None:
             try:
                 self.callback(output)
-            except BaseException:  # of the user: SystemExit ends this thread for nobody
+            except BaseException:  # raised by user code: even SystemExit must not end this thread
                 logger.exception("the output of task %d could not be shown", output.task_id)
             with self._lock:
                 self._waiting_bytes -= len(output.text)
@@ -88,7 +89,7 @@ class OutputChannel:
 
 
 def print_output(output: TaskOutput) -> None:
-    """Print each line behind the number of its task."""
+    """Print each line after the number of its task."""
     stream = sys.stderr if output.stream == "stderr" else sys.stdout
     mark = f"[task {output.task_id}] "
     stream.write("".join(f"{mark}{line}\n" for line in output.text.splitlines()))

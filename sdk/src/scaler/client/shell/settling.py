@@ -1,9 +1,9 @@
 """Giving futures their outcomes, a batch at a time.
 
 Rules:
-- The condition is held for as long as states change. Who waits is woken by `notify`, afterwards; callbacks run in a
+- The condition is held while states change. Waiting threads are woken afterwards, by `notify`. Callbacks run in a
   thread of their own, in the order in which futures were done.
-- Nothing is loaded here: that would run user code.
+- Results are not loaded here, because that would run user code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Settling:
             self._note(settle_failed(futures, error))
 
     def failed_after(self, future: Any, failed: Any) -> None:
-        """A future ends since a task that it needs has failed."""
+        """A future ends because a task that it needs has failed."""
         with self.condition:
             future._source = None
             future._set_failed_after(failed)
@@ -77,11 +77,11 @@ class Settling:
             wake_cancel_waiters(future)
 
     def _note(self, watched: Sequence[AnyFuture]) -> None:
-        """Those who wait for these futures now are to be told. The condition is held."""
+        """Remember the current waiters of these futures, to notify them. The condition is held."""
         self._to_notify += waiting_for(watched)
 
     def notify(self) -> None:
-        """Tell who waited for futures that have an outcome since this was called last."""
+        """Notify the waiters of futures that got an outcome since the last call."""
         while self._to_notify:
             future, waiters = self._to_notify.popleft()
             future._notify(waiters)
@@ -93,12 +93,12 @@ class Settling:
                 self._callbacks.put(future)
 
     def close(self) -> None:
-        """No future will be added any more; callbacks that are due are run."""
+        """No more futures follow; pending callbacks still run."""
         if self._callbacks is not None:
             self._callbacks.put(None)
 
     def after_fork_in_child(self, futures: Sequence[Any], error: Exception) -> None:
-        """In a fork of the client's process, which will hear of no outcome: the futures end, without callbacks."""
+        """In a fork of the client's process, which gets no more outcomes: end the futures, without callbacks."""
         reset_lock(self.condition)
         settle_failed(futures, error)
 
@@ -121,4 +121,4 @@ def _run_callbacks(futures: queue.SimpleQueue[Optional[AnyFuture]]) -> None:
         if future is None:
             return
         future._run_callbacks()
-        del future  # nobody else may have it any more
+        del future  # this may be the last reference

@@ -1,10 +1,11 @@
 """A client's connection to its scheduler: one at a time, made and used without blocking.
 
 Rules:
-- Sending never blocks and never raises: what the scheduler does not take at once waits here, in order. The end of the
-  connection is an error of `receive`, and of nothing else.
-- One thread does everything, but for `task_sender`, which hands out what sends a single message from another thread.
-- What a connection is for, and when to make another, is the session's business.
+- Sending never blocks and never raises: what cannot be sent at once waits here, in order. Only `receive` reports the
+  end of the connection.
+- One thread does everything, except that `task_sender` returns a function that sends a single message from another
+  thread.
+- The session decides when to connect and what to send.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ class Transport:
         self._wake_reader = wake_reader
         self._poll = select.poll()
         self._poll.register(wake_reader, select.POLLIN)
-        self._events = 0  # that are waited for at the connection
-        self._has_spoken = False  # who took the last connection
-        self._is_scheduler = False  # what is connected to, as its name tells
+        self._events = 0  # that `wait` waits for at the connection
+        self._has_spoken = False  # the peer of the last connection
+        self._is_scheduler = False  # whether the peer's name says that it is a scheduler
 
     # Connecting -----------------------------------------------------------------------------------------------------
 
     def connect(self) -> bool:
-        """Begin to connect; whether that is done already. If not, `finish_connecting` follows. Raises OSError."""
+        """Begin to connect; returns whether that is already done. If not, `finish_connecting` follows. Raises
+        OSError."""
         stream = connect_to_local_socket(self._parsed)
         self._is_scheduler = stream is not None
         self._has_spoken = False
@@ -81,7 +83,7 @@ class Transport:
         return not self.is_connecting
 
     def finish_connecting(self) -> bool:
-        """Whether the connection is there now, after `wait` said that there is news. Raises OSError."""
+        """Whether the connection is established now, after `wait` returned. Raises OSError."""
         stream = self._stream
         assert stream is not None
         poll = select.poll()
@@ -112,10 +114,10 @@ class Transport:
             if self._connection is not None:
                 self._connection.send(frames)
         except OSError:
-            pass  # `receive` will say so
+            pass  # `receive` will report it
 
     def task_sender(self) -> Optional[Callable[[bytes, int], int]]:
-        """What sends bytes of ZMTP at once, unless something has to leave before."""
+        """A function that sends ZMTP bytes immediately; None if other bytes have to be sent first."""
         connection, stream = self._connection, self._stream
         is_free = connection is not None and connection.is_ready and not connection.has_unsent
         return stream.send if is_free and stream is not None else None
@@ -126,10 +128,10 @@ class Transport:
             if self._connection is not None:
                 self._connection.send_encoded(data)
         except OSError:
-            pass  # `receive` will say so
+            pass  # `receive` will report it
 
     def receive(self) -> List[List[bytes]]:
-        """The messages that have come, as lists of frames. Raises DisconnectedError when the connection has ended."""
+        """The received messages, as lists of frames. Raises DisconnectedError when the connection has ended."""
         connection = self._connection
         if connection is None:
             return []
@@ -142,8 +144,8 @@ class Transport:
             ) from error
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Sleep until something arrives, the wake descriptor is written to, or the time is over; whether to receive,
-        or to finish connecting."""
+        """Sleep until something arrives, the wake descriptor is written to, or the time is over; returns whether to
+        receive, or to finish connecting."""
         connection = self._connection
         if connection is not None:
             events = select.POLLIN | select.POLLOUT if connection.has_unsent else select.POLLIN
@@ -167,7 +169,7 @@ class Transport:
             if self._connection is not None:
                 self._connection.flush()
         except OSError:
-            pass  # `receive` will say so
+            pass  # `receive` will report it
 
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: close its copies, so that the connection ends with the parent."""
@@ -187,20 +189,20 @@ class Transport:
             stream.close()
 
     def close(self, linger_seconds: float, now: Callable[[], float]) -> None:
-        """Close the connection for good; what was sent has some time to leave."""
+        """Close the connection for good, after a bounded time to send what is waiting."""
         deadline = now() + linger_seconds
         connection = self._connection
         try:
             while connection is not None and not connection.flush() and now() < deadline:
                 self.wait(deadline - now())
         except OSError:
-            pass  # nobody is there to be told
+            pass  # the connection has already ended
         self.drop()
 
     # Why there is no connection -------------------------------------------------------------------------------------
 
     def unreachable_error(self, error: OSError) -> SchedulerUnreachableError:
-        """Nobody can be connected to."""
+        """The error for a failed attempt to connect."""
         return SchedulerUnreachableError(f"{why_not_connected(self._parsed, error)}; {self._what_to_do(error)}")
 
     def _what_to_do(self, error: OSError) -> str:
@@ -211,7 +213,7 @@ class Transport:
         return "check the address, and the firewalls in between"
 
     def silence_error(self) -> ConnectionError:
-        """Who took the connection has not said Welcome in time: a scheduler that is busy, or another kind of server."""
+        """The peer has not sent Welcome in time: it is a busy scheduler, or another kind of server."""
         has_spoken = self._has_spoken
         is_unknown = not has_spoken and not self._is_scheduler
         foreign = first_words(self._parsed, FIRST_WORDS_TIMEOUT_SECONDS) if is_unknown else b""
@@ -221,14 +223,14 @@ class Transport:
         return SchedulerUnreachableError(f"{why}; try again later, or look at its log")
 
     def foreign_error(self, why: object) -> NotASchedulerError:
-        """What answers is not a scheduler of ours."""
+        """The error for a peer that is not a Scaler scheduler."""
         return NotASchedulerError(
             f"the program at {self.address} is not a Scaler scheduler, or speaks an incompatible protocol: {why};"
             " check address and port, and that the scheduler speaks version 1 of the protocol"
         )
 
     def refusal_error(self, refusal: m.Refusal) -> ConnectionError:
-        """The exception that says what a Refusal says."""
+        """The exception for a Refusal."""
         if refusal.reason == m.RefusalReason.VERSION_MISMATCH:
             return ProtocolVersionError(f"the scheduler at {self.address} cannot be used: {refusal.message}")
         is_ending = refusal.reason == m.RefusalReason.SHUTTING_DOWN
@@ -237,7 +239,7 @@ class Transport:
 
 
 def described(hello: m.Hello) -> m.Hello:
-    """A Hello that says which implementation this is."""
+    """A Hello with the name and version of this implementation."""
     hello.implementation = m.Implementation(
         name="scaler-sdk",
         version=__version__,

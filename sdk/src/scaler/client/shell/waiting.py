@@ -1,7 +1,7 @@
-"""Waiting for another thread, in ways that Ctrl-C cannot spoil.
+"""Waiting for another thread, in a way that is safe against Ctrl-C.
 
-Rules: whoever is to wake somebody must never wait itself, in whatever state an interrupted waiter has left things. So
-there is nothing here but a lock of C that the waiter takes and the other one frees.
+Rules: the waking thread must never wait itself, in whatever state an interrupted waiter has left things. So this uses
+only a lock implemented in C that the waiter takes and the waking thread frees.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Deque, Optional
 
 
 class Waiter:
-    """One thread that waits. Whoever has an answer for it hands it over by `put`, as to a queue."""
+    """One thread that waits. Another thread gives it the answer with `put`, as with a queue."""
 
     __slots__ = ("answer", "_lock")
 
@@ -22,12 +22,12 @@ class Waiter:
         self._lock.acquire()
 
     def wait(self, timeout_seconds: Optional[float] = None) -> bool:
-        """Whether it was woken in time, since it last waited."""
+        """Wait to be woken; returns whether that happened in time."""
         seconds = -1 if timeout_seconds is None else min(max(0.0, timeout_seconds), threading.TIMEOUT_MAX)
         return self._lock.acquire(timeout=seconds)
 
     def wake(self) -> None:
-        """May be called by any thread, and as often as it likes."""
+        """Wake the waiter. May be called by any thread, any number of times."""
         try:
             self._lock.release()
         except RuntimeError:

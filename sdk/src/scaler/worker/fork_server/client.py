@@ -1,6 +1,6 @@
-"""The agent's end of the control socket to the fork server, and what travels on it: orders one way, reports the other.
+"""The agent's end of the control socket to the fork server, and its records: orders one way, reports the other.
 
-Rule: neither end waits for the other, but for a moment when very many orders are sent at once.
+Rule: neither end waits for the other, except for a moment when very many orders are sent at once.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ REPORT = struct.Struct("<BxHIiI")  # ReportKind, bytes of text that follow, proc
 
 
 class OrderKind(enum.IntEnum):
-    """What the agent wants."""
+    """The agent's orders."""
 
-    SPAWN = 1  # a processor; its end of the socket pair comes along, its name is the text
+    SPAWN = 1  # a processor; its end of the socket pair is attached, its name is the text
     KILL = 2  # a processor
     IMPORT = 4  # a module of ours that processors forked from now on will need
     REMOVE = 3  # at the end, the files and folders that match the pattern in the text
-    STOP = 5  # a processor, which says where it was: DIED has the text; it is killed if it does not end soon
+    STOP = 5  # a processor, which writes its stack, the text of DIED; it is killed if it does not end soon
 
 
 class ReportKind(enum.IntEnum):
-    """What the fork server has to say."""
+    """The fork server's reports."""
 
     SPAWNED = 1
-    DIED = 2  # the text is what the processor wrote of its stack, if it was asked for that
-    FAILED = 3  # the processor could not be forked, or nothing can (processor number 0): the text says why
+    DIED = 2  # the text is the processor's stack, if it was stopped with STOP
+    FAILED = 3  # the processor, or with number 0 any processor, cannot be forked; the text is the reason
 
 
 class ForkServerReport(NamedTuple):
@@ -47,7 +47,7 @@ class ForkServerReport(NamedTuple):
 class ForkServerClient:
     """The agent's end of the control socket. Orders block for a moment when very many are sent at once.
 
-    An order to a fork server that is gone goes nowhere: `reports` says that it is.
+    An order to a fork server that is gone is dropped: `reports` returns None then.
     """
 
     def __init__(self, control: socket.socket) -> None:
@@ -64,11 +64,11 @@ class ForkServerClient:
             socket.send_fds(self._control, [ORDER.pack(OrderKind.SPAWN, len(text), number) + text], [stream.fileno()])
 
     def kill(self, number: int) -> None:
-        """KillProcessor a processor; its end is reported like any other."""
+        """Kill a processor; its end is reported like any other."""
         self._send(ORDER.pack(OrderKind.KILL, 0, number))
 
     def stop(self, number: int) -> None:
-        """End a processor; the report of its end says where it was, if it can."""
+        """End a processor; the report of its end includes its stack, if possible."""
         self._send(ORDER.pack(OrderKind.STOP, 0, number))
 
     def import_module(self, name: str) -> None:
@@ -77,7 +77,7 @@ class ForkServerClient:
         self._send(ORDER.pack(OrderKind.IMPORT, len(text), 0) + text)
 
     def remove_at_end(self, pattern: str) -> None:
-        """Have files removed when the agent ends, however it ends."""
+        """Have files removed when the agent ends for any reason."""
         text = os.fsencode(pattern)
         self._send(ORDER.pack(OrderKind.REMOVE, len(text), 0) + text)
 
@@ -86,7 +86,7 @@ class ForkServerClient:
             self._control.sendall(order)
 
     def reports(self) -> Optional[List[ForkServerReport]]:
-        """What the fork server has reported since last asked, without waiting; None when it is gone."""
+        """The fork server's reports since the last call, without waiting; None when it is gone."""
         try:
             data = self._control.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -108,5 +108,5 @@ class ForkServerClient:
         return reports
 
     def close(self) -> None:
-        """Let the fork server end, and with it all processors."""
+        """End the fork server, and with it all processors."""
         self._control.close()

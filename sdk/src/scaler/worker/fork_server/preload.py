@@ -1,13 +1,12 @@
-"""Modules that users want imported once, before processors are forked, so that every processor has them at
-no cost.
+"""Modules that are imported once, before processors are forked, so that every processor has them at no cost.
 
     pkg.module                  import it
     pkg.module:function         import it and call the function
     pkg.module:function('a', k=1)   with these literals as arguments
 
 Rules:
-- What a preload says is parsed before anything is imported, so that a typing error costs no start.
-- It fails loudly: a worker whose preload failed does not start.
+- A preload is parsed before anything is imported, so that a syntax error is reported early.
+- A worker whose preload fails does not start.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Preload(NamedTuple):
 
 
 def parse_preload(text: str) -> Preload:
-    """What one --preload says.
+    """One parsed --preload.
 
     Raises PreloadError.
     """
@@ -58,9 +57,9 @@ def _is_dotted_name(text: str) -> bool:
 
 
 def preload(texts: Sequence[str]) -> None:
-    """Import, and call what is to be called.
+    """Import the module, and call the function if there is one.
 
-    Raises PreloadError, caused by what user code raised.
+    Raises PreloadError, whose cause is the exception of user code.
     """
     parsed: List[Preload] = [parse_preload(text) for text in texts]
     for text, item in zip(texts, parsed):

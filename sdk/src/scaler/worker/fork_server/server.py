@@ -1,17 +1,16 @@
-"""The fork server: a single-threaded process that forks processors on the agent's order, and reaps them.
+"""The fork server: a single-threaded process that forks processors when the agent orders it, and reaps them.
 
     agent ── SPAWN (with a socket), KILL, STOP … ──▶ fork server ──fork──▶ processor …
     agent ◀── SPAWNED, DIED, FAILED ──────────────── fork server ◀─SIGCHLD─ processor …
 
 Rules:
-- Forked from the program before it has threads, ZeroMQ or an event loop; it never gets any. So a fork of it
-  is safe and cheap: it has imported what processors need, and shares that memory with them.
-- Ends when the agent's end of the control socket is closed, whatever closed it: it kills the processors and
-  whatever they started, removes the files it was told of, and exits. Processors also die with the fork server by
-  themselves (Linux).
-- Each processor leads its own process group, so that killing it takes its subprocesses along, and a Ctrl-C in
-  the terminal goes to the agent alone.
-- A system without fork needs another way to start processors: `_fork_processor` is the one place for it.
+- It is forked from the program before that has threads, ZeroMQ or an event loop, and never gets any. So forking it is
+  safe and cheap: it has imported what processors need, and shares that memory with them.
+- It ends when the agent's end of the control socket is closed for any reason: it kills the processors and all processes
+  that they started, removes the registered files, and exits. On Linux, processors also die with the fork server.
+- Each processor leads its own process group, so that killing it also kills its subprocesses, and Ctrl-C in the terminal
+  reaches only the agent.
+- A system without fork needs another way to start processors, which belongs in `_fork_processor`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class ForkServerSettings(NamedTuple):
-    """What the fork server needs to know before it is forked."""
+    """The fork server's settings, which it gets when it is forked."""
 
     scheduler_address: str
     preloads: Sequence[str] = ()
@@ -61,7 +60,7 @@ class ForkServerSettings(NamedTuple):
 def start_fork_server(page: ProgressPage, settings: ForkServerSettings) -> Tuple[ForkServerClient, int]:
     """Fork the fork server; returns the control socket and the fork server's process id.
 
-    The calling process must be single-threaded still.
+    The calling process must still be single-threaded.
     """
     agent_end, server_end = socket.socketpair()
     sys.stdout.flush()
@@ -88,12 +87,12 @@ class _ForkServer:
         self._process_id = os.getpid()
         self._children: Dict[int, int] = {}  # process id -> processor number
         self._stack_files: Dict[int, int] = {}  # process id -> descriptor
-        self._deadlines: Dict[int, float] = {}  # process id -> when to kill what was told to stop
+        self._deadlines: Dict[int, float] = {}  # process id -> when to kill a processor that was asked to stop
         self._patterns: List[str] = []
         self._wakeup_read, self._wakeup_write = os.pipe()
 
     def run(self) -> int:
-        """Serve until the agent is gone; the exit code of the process."""
+        """Serve until the agent is gone; returns the exit code of the process."""
         _ignore_signals()
         _prepare_standard_streams()
         self._watch_children()
@@ -104,7 +103,7 @@ class _ForkServer:
             logger.error("%s", error, exc_info=error.__cause__)
             self._report(ReportKind.FAILED, text=str(error))
             return 1
-        versions.start()  # before its files are edited: processors inherit which versions were preloaded
+        versions.start()  # early, before files are edited: processors inherit the versions of preloaded modules
         _freeze()
         try:
             self._serve()
@@ -130,7 +129,7 @@ class _ForkServer:
                 return
 
     def _kill_overdue(self) -> Optional[float]:
-        """Kill what was told to stop and has not; seconds until the next look, None: no need."""
+        """Kill processors that did not stop in time; returns seconds until the next check, None if none is needed."""
         if not self._deadlines:
             return None
         now = time.monotonic()
@@ -169,7 +168,7 @@ class _ForkServer:
     def _import(self, name: str) -> None:
         try:
             importlib.import_module(name)
-        except Exception:  # then each processor tries, and tells its task why it cannot
+        except Exception:  # then each processor tries by itself, and reports the error to its task
             logger.debug("fork server: %s cannot be imported", name, exc_info=True)
         _freeze()
 
@@ -186,7 +185,7 @@ class _ForkServer:
         finally:
             os.close(descriptor)
         with contextlib.suppress(OSError):
-            os.setpgid(process_id, process_id)  # the child does so too: whoever is first
+            os.setpgid(process_id, process_id)  # the child does so too, so that it does not matter which is first
         self._children[process_id] = number
         self._stack_files[process_id] = stack_file
         self._report(ReportKind.SPAWNED, number, process_id)
@@ -235,7 +234,7 @@ class _ForkServer:
             if process_id == 0:
                 return
             number = self._children.pop(process_id, None)
-            if number is not None:  # else it is an orphan that some processor left
+            if number is not None:  # otherwise it is an orphan of a processor
                 _kill_group(process_id)  # what the processor started and did not end
                 self._deadlines.pop(process_id, None)
                 stack_file = self._stack_files.pop(process_id)
@@ -248,7 +247,7 @@ class _ForkServer:
             self._control.sendall(REPORT.pack(event, len(data), number, process_id, status) + data)
 
     def _end(self) -> None:
-        """Leave nothing behind."""
+        """Kill all processors and remove all files."""
         signal.set_wakeup_fd(-1)
         for process_id in self._children:
             _kill_group(process_id)
@@ -270,7 +269,7 @@ class _ForkServer:
 
 
 def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, List[int]]]:
-    """One order: what, processor number, text, descriptors; None when the agent is gone."""
+    """One order: kind, processor number, text, descriptors; None when the agent is gone."""
     try:
         data, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
         data += _receive_exactly(control, ORDER.size - len(data)) if data else b""
@@ -284,7 +283,7 @@ def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, Li
 
 
 def _receive_exactly(control: socket.socket, size: int) -> bytes:
-    """So many bytes, or fewer at the end of the stream."""
+    """`size` bytes, or fewer at the end of the stream."""
     data = b""
     while len(data) < size:
         more = control.recv(size - len(data))
@@ -299,22 +298,22 @@ def _ignore(signal_number: int, frame: Any) -> None:
 
 
 def _freeze() -> None:
-    """What is there now is shared with all processors: their garbage collections shall not touch it."""
+    """Exclude existing objects from garbage collection in processors, so that their memory stays shared."""
     gc.collect()
     if hasattr(gc, "freeze"):
         gc.freeze()
 
 
 def _ignore_signals() -> None:
-    """The agent alone answers to Ctrl-C and to a service manager; its end is the fork server's end."""
+    """Ignore signals: only the agent reacts to Ctrl-C and to a service manager, and the fork server ends with it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ignore)
 
 
 def _prepare_standard_streams() -> None:
-    """What tasks print shall be seen when it is printed, even of a processor that is killed later.
+    """Show output as soon as it is printed, even if the processor is killed later.
 
-    Standard input may be a pipe whose end ends the cluster: it is the agent's to read.
+    Standard input may be a pipe whose end stops the cluster: only the agent reads it.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -325,12 +324,12 @@ def _prepare_standard_streams() -> None:
 
 
 def _enable_faulthandler() -> None:
-    with contextlib.suppress(Exception):  # standard error may be closed, or be no file
+    with contextlib.suppress(Exception):  # standard error may be closed, or not a file
         faulthandler.enable()
 
 
 def _reseed_random_generators() -> None:
-    """Forked processors must not draw the same numbers. `random` sees to that itself, numpy does not."""
+    """Make forked processors draw different random numbers. `random` does that by itself, numpy does not."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -349,11 +348,11 @@ def _kill_group(process_id: int) -> None:
         if error.errno == errno.EPERM:  # macOS, for a group of zombies
             return
         with contextlib.suppress(OSError):
-            os.kill(process_id, signal.SIGKILL)  # the child has not made its group yet
+            os.kill(process_id, signal.SIGKILL)  # the child has not created its group yet
 
 
 def _children_of(parent: int) -> List[int]:
-    """Process ids of the direct children of a process, orphans it inherited included."""
+    """Process ids of the direct children of a process, including adopted orphans."""
     children = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():

@@ -1,13 +1,13 @@
-"""Where a task was when it was stopped: its Python stack, written by the processor as it dies.
+"""The Python stack of a task that was stopped, written by the processor as it dies.
 
     fork server ── STACK_SIGNAL ──▶ processor: faulthandler writes the stack to a file, then the signal ends the process
     fork server ◀── reads the file when it reaps ──┘
 
 Rules:
-- The stack is written by a C signal handler, which needs no interpreter lock: a function that never lets go of the lock
-  is seen as well.
-- Nothing depends on it. Whoever blocks or ignores the signal is killed GRACE_SECONDS later, without a stack.
-- The file is unlinked memory that the fork server holds as well, so it outlives the processor, and nothing else.
+- The stack is written by a C signal handler, which does not need the interpreter lock: this also works for a function
+  that never releases the lock.
+- It is best effort. A processor that blocks or ignores the signal is killed GRACE_SECONDS later, without a stack.
+- The file is unlinked memory that the fork server also holds open, so it outlives the processor but nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 from typing import List
 
 STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", signal.SIGUSR2 + 1)) - 1
-"""A real-time signal, since user code has uses of its own for SIGUSR1 and SIGUSR2."""
+"""A real-time signal, because user code may use SIGUSR1 and SIGUSR2 itself."""
 
 GRACE_SECONDS = 0.3
 
@@ -29,7 +29,7 @@ _MAXIMUM_BYTES = 32 * 1024
 _MAXIMUM_FRAMES = 100  # of faulthandler
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _OWN_FILE = os.path.join("worker", "processor", "chunk_runner.py")
-"""The frames of this file and those that led to it are ours, not the user's."""
+"""Frames of this file and their callers belong to Scaler, not to the user."""
 
 
 def make_stack_file() -> int:
@@ -42,19 +42,19 @@ def make_stack_file() -> int:
 
 def write_stack_on_signal(descriptor: int) -> None:
     """From now on, STACK_SIGNAL writes this process's stack to the descriptor and ends the process."""
-    with contextlib.suppress(Exception):  # then the signal ends the process without a word
+    with contextlib.suppress(Exception):  # then the signal ends the process without a stack
         faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=False, chain=True)
 
 
 def read_stack_file(descriptor: int) -> str:
-    """What was written to the descriptor; empty when nothing was."""
+    """The text that was written to the descriptor, which may be empty."""
     with contextlib.suppress(OSError):
         return os.pread(descriptor, _MAXIMUM_BYTES, 0).decode("utf-8", "replace")
     return ""
 
 
 def user_stack(written: str) -> str:
-    """The user's part of a written stack, in the order of a Python traceback; empty when there is none."""
+    """The user's part of a written stack, in the order of a Python traceback; may be empty."""
     frames: List[str] = []
     for line in written.splitlines():
         found = _FRAME.fullmatch(line)

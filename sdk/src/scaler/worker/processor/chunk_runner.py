@@ -1,14 +1,14 @@
-"""Runs the tasks of one chunk: load the arguments, call the function, keep the outcome.
+"""Runs the tasks of one chunk: loads the arguments, calls the function, keeps the outcome.
 
 Rules:
-- `run_plain` is the path of every ordinary task. What stands in its loop is paid per task: no allocation,
-  lock or system call that could be paid per chunk. Everything unusual is in `run_general`, at any price.
-- The tasks not yet started are one iterator. Whoever takes an item from it owns that task: the main thread
-  runs what it takes, the watchdog gives back what it takes. `next` and `list` on this iterator are single
-  operations under the interpreter's lock.
+- `run_plain` handles ordinary tasks. Its loop is the cost per task, so it has no allocation, lock or system call that
+  could be done per chunk. Everything unusual is in `run_general`, at any cost.
+- The tasks that have not started are one iterator. The thread that takes an item from it owns that task: the main
+  thread runs it, the watchdog gives it back. `next` and `list` on this iterator are single operations under the
+  interpreter's lock.
 - Outcomes are appended, in order, to `payloads`: outcome i belongs to task i of the chunk. A failure and a
   large result are marked by their type, so that an ordinary result needs no second column.
-- User code may raise anything: whatever it raises ends its task, never the processor.
+- User code may raise anything: an exception ends its task, never the processor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger("scaler")
 
 PICKLE_PROTOCOL = 5
 FLUSH_INTERVAL_SECONDS = 0.001
-"""Finished results wait no longer than this for others to travel with them, unless a task runs meanwhile."""
+"""Finished results wait at most this long to be sent together with others, unless a task is running."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _OF_CALLERS = (os.path.join(_PACKAGE, "client", "mapping.py"), os.path.join(_PACKAGE, "client", "graph.py"))
@@ -65,7 +65,7 @@ class LargePayload(bytes):
 
 
 class TaskHost(Protocol):
-    """What running tasks needs of the processor that it happens in."""
+    """The methods of the processor that running tasks needs."""
 
     progress: memoryview
     objects: DefinedObjects
@@ -73,19 +73,19 @@ class TaskHost(Protocol):
     process_id: int
 
     def flush(self, chunk: RunningChunk) -> None:
-        """Send the outcomes that are there."""
+        """Send the outcomes so far."""
 
     def send_log(self, position: int, stream: int, text: str) -> None:
-        """Send what the task at `position` printed."""
+        """Send text that the task at `position` printed."""
 
     def next_object_path(self) -> str:
         """A path for the next large result."""
 
 
 class RunningChunk:
-    """A chunk being run, shared by the main thread, which appends outcomes, and whoever flushes them."""
+    """A chunk being run, shared by the main thread, which appends outcomes, and the thread that sends them."""
 
-    __slots__ = ("tasks", "remaining", "payloads", "profiles", "flushed", "busy_since", "handed_over", "is_neutral")
+    __slots__ = ("tasks", "remaining", "payloads", "profiles", "flushed", "busy_since", "has_given_back", "is_neutral")
 
     def __init__(self, tasks: TaskChunk) -> None:
         first = tasks.first_position
@@ -95,21 +95,21 @@ class RunningChunk:
         self.profiles: List[Tuple[int, int, int]] = []
         self.flushed = 0  # outcomes sent
         self.busy_since = 0.0
-        self.handed_over = False
+        self.has_given_back = False
         self.is_neutral = False  # outcomes are for readers of any language
 
     def take_rest(self) -> int:
-        """Take all tasks not yet started; how many."""
+        """Take all tasks that have not started; returns how many."""
         return len(list(self.remaining))
 
 
 def run_chunk(processor: TaskHost, chunk: RunningChunk) -> None:
-    """Run what nobody else takes of a chunk."""
+    """Run the tasks of a chunk, except those that the watchdog gives back."""
     objects, function_id = processor.objects, chunk.tasks.function
     first = None
     if not objects.is_loaded(function_id):
-        # Loading runs user code, in the name of the first task. Nobody may give that one back meanwhile: nobody would
-        # know then which task the processor dies of, and the task would go from processor to processor.
+        # Loading runs user code on behalf of the first task, which must not be given back meanwhile: otherwise it would
+        # be unknown which task kills the processor, and the task would go from processor to processor.
         first = next(chunk.remaining, None)
         if first is None:
             return
@@ -137,7 +137,7 @@ def run_chunk(processor: TaskHost, chunk: RunningChunk) -> None:
 
 
 def _send_notices(processor: TaskHost, position: int) -> None:
-    """Say what the client of a task should know about the code that was loaded for it."""
+    """Send notices for the client of a task about the code that was loaded for it."""
     notices, processor.objects.notices = processor.objects.notices, []
     for notice in notices:
         logger.warning("%s: %s", processor.name, notice.text)
@@ -145,7 +145,7 @@ def _send_notices(processor: TaskHost, position: int) -> None:
 
 
 def run_plain(processor: TaskHost, chunk: RunningChunk, function: Callable[..., Any]) -> None:
-    """The path of ordinary tasks: pickled arguments, nothing asked for but the result."""
+    """Run ordinary tasks: pickled arguments, and no options that affect the outcome."""
     body = chunk.tasks.body
     start = offset = chunk.tasks.payload_offset
     progress = processor.progress
@@ -177,7 +177,7 @@ def run_plain(processor: TaskHost, chunk: RunningChunk, function: Callable[..., 
                 result = function(*arguments[0], **arguments[1])
         except BaseException as error:
             append(_failure(processor, chunk, FailureKind.TASK_RAISED, error))
-            arguments = None  # what their destructors do is this task's doing
+            arguments = None  # their destructors are part of this task
             continue
         if result is None:
             append(_NONE_PAYLOAD)
@@ -185,13 +185,13 @@ def run_plain(processor: TaskHost, chunk: RunningChunk, function: Callable[..., 
             append(dumps(result, PICKLE_PROTOCOL))
         else:
             append(_dump_result(processor, chunk, result, None))
-        result = arguments = None  # a large value must not live until the next task has made its own
+        result = arguments = None  # a large value must not live until the next task has created its own
 
 
 def run_general(
     processor: TaskHost, chunk: RunningChunk, function: Callable[..., Any], serializer: Optional[Reader]
 ) -> None:
-    """The path of tasks with dependencies, a Serializer, profiling or captured output."""
+    """Run tasks with dependencies, a Serializer, profiling or captured output."""
     tasks = chunk.tasks
     view = memoryview(tasks.body)
     start = tasks.payload_offset
@@ -216,7 +216,7 @@ def run_general(
             if output is not None:
                 output.end()
         if profile is not None:
-            chunk.profiles.append(profile.end())  # before the payload: who takes n payloads finds n profiles
+            chunk.profiles.append(profile.end())  # before the payload, so that n payloads always have n profiles
         chunk.payloads.append(outcome)
         outcome = b""
         start = stop
@@ -290,7 +290,7 @@ def _dump_result(processor: TaskHost, chunk: RunningChunk, result: Any, serializ
         return _failure(processor, chunk, FailureKind.TASK_RAISED, full)
     except BaseException as error:
         if inspect.iscoroutine(result):
-            result.close()  # else Python says, too, that nobody awaited it
+            result.close()  # otherwise Python also warns that it was never awaited
         return _failure(processor, chunk, FailureKind.RESULT_NOT_SERIALIZABLE, error)
 
 
@@ -298,7 +298,7 @@ def _failure(processor: TaskHost, chunk: RunningChunk, kind: FailureKind, error:
     frames = error.__traceback__
     while frames is not None and frames.tb_next is not None and _is_own(frames.tb_frame):
         frames = frames.tb_next
-    # The user's frames alone; also for an exception that lets nobody set its attributes.
+    # Only the user's frames; also for an exception whose class forbids setting attributes.
     BaseException.with_traceback(error, frames)
     attempts = chunk.tasks.attempt
     payload = failure_payload(
@@ -316,7 +316,7 @@ def _failure(processor: TaskHost, chunk: RunningChunk, kind: FailureKind, error:
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Whether a frame at the beginning of a traceback is not the user's."""
+    """Whether a frame at the beginning of a traceback belongs to Scaler."""
     return frame.f_code.co_filename.endswith(_OWN_FILES)
 
 
@@ -370,7 +370,7 @@ class _Profile:
 
 
 class _CapturedOutput:
-    """Sends what one task prints to the agent, by lines, instead of to the worker's own output."""
+    """Sends the output of one task to the agent, by lines, instead of to the worker's own output."""
 
     def __init__(self, processor: TaskHost, position: int) -> None:
         self._saved = (sys.stdout, sys.stderr)
@@ -384,10 +384,10 @@ class _CapturedOutput:
 
 
 class _TaskStream(io.TextIOBase):
-    """A text stream that belongs to one task; what is written after its end is dropped."""
+    """A text stream of one task; what is written after the task's end is dropped."""
 
     _MAXIMUM_CHARACTERS = 8192
-    _MAXIMUM_FRAME_CHARACTERS = 64 * 1024  # however much is written at once: the scheduler takes no endless messages
+    _MAXIMUM_FRAME_CHARACTERS = 64 * 1024  # divides large writes, because the scheduler limits messages
 
     def __init__(self, processor: TaskHost, position: int, stream: int) -> None:
         self._processor: Optional[TaskHost] = processor
@@ -400,7 +400,7 @@ class _TaskStream(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        return self._stream  # of the process itself: for who insists on a descriptor
+        return self._stream  # of the process itself, for code that needs a descriptor
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):

@@ -1,13 +1,13 @@
-"""What a processor has been given by id: functions and values, loaded when first used and kept until dropped.
+"""The objects of a processor by id: functions and values, loaded when first used and kept until dropped.
 
 Rules:
-- Content is kept as it came (bytes, or the path of a file to map) until someone uses it; then the loaded
-  thing takes its place.
-- A function that does not load stays in the table as its error: each of its tasks fails the same way, at the
-  price of one try.
+- Content is kept as received (bytes, or the path of a file to map) until it is first used; then it is replaced by the
+  loaded object.
+- A function that cannot be loaded is kept as its error: each of its tasks fails the same way, at the cost of one
+  attempt.
 - A value is loaded once per processor and shared by the tasks that name it, so arrays in it are read-only. The result
-  of a graph's node is loaded anew for each node that takes it, which may write to it.
-- A function runs with its classes as they came with it, whatever another has brought since.
+  of a graph's node is loaded separately for each node that uses it, which may write to it.
+- A function runs with the versions of its classes that came with it, even if another function brought newer ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scaler_protocol.host.segments import map_object
 
 Buffer = Union[bytes, memoryview]
 Reader = Union[Serializer, ServedFunction]
-"""What reads a function's arguments and writes its results, where it is not the default."""
+"""Reads a function's arguments and writes its results, if not the default way."""
 
 
 class _Definition(NamedTuple):
@@ -67,13 +67,13 @@ class DefinedObjects:
         return not self._definitions
 
     def is_loaded(self, object_id: int) -> bool:
-        """Whether a function can be had without running user code."""
+        """Whether a function is available without running user code."""
         return object_id in self._functions or object_id in self._function_errors
 
     def function(self, object_id: int) -> Tuple[Callable[..., Any], Optional[Reader]]:
-        """A function, which returns its result also if it is `async def`, and its Serializer or how it is served.
+        """A function (an `async def` one is wrapped to return its result), and its Serializer or how it is served.
 
-        Raises whatever loading it raised, the same exception each time.
+        Raises the exception that loading it raised, the same one each time.
         """
         known = self._functions.get(object_id)
         if known is not None:
@@ -102,13 +102,13 @@ class DefinedObjects:
             explain_missing(error, note)
             self._function_errors[object_id] = error
             raise
-        except BaseException as error:  # unpickling runs code of the user's choice, which may raise anything
+        except BaseException as error:  # unpickling runs user code, which may raise anything
             self._function_errors[object_id] = error
             raise
         return known
 
     def _unload_all(self) -> None:
-        """Load everything again when it is used next: it may have parts of modules that are imported anew."""
+        """Load everything again on next use: it may refer to modules that have been reloaded."""
         self._functions.clear()
         self._function_errors.clear()
         self._classes.clear()
@@ -131,7 +131,7 @@ class DefinedObjects:
             raise MissingObjects(f"object {object_id:x} does not exist any more") from None
 
     def loader(self, object_id: int, serializer: Optional[Serializer]) -> Loader:
-        """What loads a value when arguments turn out to need it."""
+        """A loader for a value, called if arguments refer to it."""
 
         def load(is_shared: bool) -> Any:
             if not is_shared:

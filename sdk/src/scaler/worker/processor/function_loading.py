@@ -15,9 +15,9 @@ from scaler.worker.served_functions import FunctionPlace
 
 
 def load_served(definition: Buffer) -> Tuple[Callable[..., Any], Optional[ServedFunction]]:
-    """In a processor: the function of a definition, and how it is called when its codec is not Python's own.
+    """In a processor: the function of a definition, and how to call it if its codec is not Python's own.
 
-    Raises LookupError when it is not served, and whatever importing raises.
+    Raises LookupError when it is not served, and any exception that importing raises.
     """
     name, codec, found, names = json.loads(bytes(definition[1:]))
     if found is None:

@@ -1,13 +1,14 @@
-"""In a processor: which code its tasks import, and whether that is what their client has.
+"""In a processor: which code its tasks import, and whether it matches their client's.
 
     CODE frame ─▶ use: the client's archives before all else on the import path
-    function ─note─▶ before_loading: what was edited is imported anew ─▶ load ─▶ after_loading: differences
+    function ─note─▶ before_loading: edited modules are reloaded ─▶ load ─▶ after_loading: differences
 
 Rules:
-- A module is as it was when this process imported it. If its file is by now what the client has, it is imported anew,
-  and with it the other local modules that may have parts of it. All functions and values are loaded again then, so that
-  no two versions meet.
-- Where the file is not what the client has either, the task runs with what there is, and the client is told.
+- A module is as it was when this process imported it. If its file now matches the client's version, it is reloaded,
+  together with other local modules that may have imported parts of it. All functions and values are then loaded again,
+  so that versions do not mix.
+- If the file does not match the client's version either, the task runs with the worker's version, and the client gets a
+  notice.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ logger = logging.getLogger("scaler")
 
 
 def use(key: str, folders: Sequence[str]) -> None:
-    """Import from these folders first, from now on. Nothing has run in this process before."""
+    """Import from these folders first, from now on. No task has run in this process before."""
     nesting.code = nesting.CodeOfTasks(key, tuple(folders))
     sys.path[:0] = folders
     importlib.invalidate_caches()
@@ -42,14 +43,15 @@ def _forget_modules(names: Iterable[str]) -> None:
 
 
 class ImportedCode:
-    """Compares what is imported here with what clients have."""
+    """Compares the modules that are imported here with those of clients."""
 
     def __init__(self) -> None:
         self._told: Set[str] = set()
         versions.start()
 
     def before_loading(self, note: CodeNote) -> bool:
-        """Forget modules that are older here than their files, if those are the client's; whether there were any."""
+        """Forget modules that are older here than their files, if the files match the client's; returns whether there
+        were any."""
         versions.refresh()
         stale = []
         for name, digest in note.modules.items():
@@ -57,7 +59,7 @@ class ImportedCode:
             if module is not None and module.digest != digest and digest_of_file(module.path) == digest:
                 stale.append(name)
                 with contextlib.suppress(OSError, NotImplementedError):
-                    # Compiled from the old source, perhaps within the same second, which is all that Python compares.
+                    # Bytecode of the old source may have the same time, which Python compares in whole seconds.
                     os.remove(importlib.util.cache_from_source(module.path))
         if stale:
             logger.info("reloading %s, which changed on disk", ", ".join(stale))
@@ -66,7 +68,7 @@ class ImportedCode:
         return bool(stale)
 
     def after_loading(self, note: CodeNote, content: Buffer) -> List[Notice]:
-        """What the client's user should know about modules that a function needs, and that are imported here."""
+        """Notices for the client's user about modules that a function needs and that are imported here."""
         versions.refresh()
         other = {}
         for name, digest in note.modules.items():
@@ -81,10 +83,10 @@ class ImportedCode:
 
 
 def explain_missing(error: ModuleNotFoundError, note: CodeNote) -> None:
-    """Say what to do when a worker has not a module that its client has."""
+    """Explain what to do when a worker lacks a module that the client has."""
     if error.name in note.modules:
         top = str(error.name).partition(".")[0]
-        error.msg = f"{error.msg}: it is a file of the client's machine; ship it with Client(modules=[{top!r}])"
+        error.msg = f"{error.msg}: it is a file on the client's machine; ship it with Client(modules=[{top!r}])"
 
 
 def _difference(name: str, path: str, digest: str) -> str:
@@ -92,6 +94,6 @@ def _difference(name: str, path: str, digest: str) -> str:
     if digest_of_file(path) == digest:
         return f"module {name!r} could not be reloaded by a worker ({where}): call client.restart_processors()"
     return (
-        f"module {name!r} is not the same here and at a worker: tasks run {where} as it is there. If you have edited"
+        f"module {name!r} differs between this client and a worker: tasks use the worker's {where}. If you have edited"
         f" it, reload it here; if the worker has another copy, ship yours: Client(modules=[{name.partition('.')[0]!r}])"
     )

@@ -6,18 +6,17 @@
 
 Rules:
 - The main thread reads, runs and flushes. It waits in one place only: for the next frame.
-- A task that takes long holds back nobody. The watchdog notices within two looks, sends the results that are
-  finished and gives back the tasks behind the running one: those of the chunk and those still in the socket.
-  It goes on taking what arrives until the agent has said SETTLED, after which the agent sends nothing more
-  behind the running task. The same happens at once when user code says that it is about to wait for other
-  tasks (`before_blocking`).
+- A long task does not hold up others. The watchdog detects it within two checks, sends the finished results and gives
+  back the tasks behind the running one: those of the chunk and those still in the socket. It continues to take what
+  arrives until the agent has sent SETTLED, after which the agent sends nothing more behind the running task. The same
+  happens at once when user code says that it is about to wait for other tasks (`before_blocking`).
 - The watchdog runs only while a chunk of more than one task is in progress: by agreement the agent queues
-  chunks behind such chunks only, so that nothing ever waits behind a chunk of one task.
-- A task that never lets go of the interpreter's lock stops the watchdog too. What is behind it then waits for
-  it: an extension that computes for long must release that lock, as usual.
-- `inbox_lock` is held by whoever reads frames, `write_lock` by whoever writes one; inbox before write, never
-  the reverse.
-- A process that user code forks from a processor is none: it loses the socket and the rest of the chunk.
+  chunks only behind such chunks, so that no task waits behind a chunk of one task.
+- A task that never releases the interpreter's lock stops the watchdog too. Tasks behind it then wait: an extension that
+  computes for long must release that lock, as usual.
+- `inbox_lock` is held while reading frames, `write_lock` while writing one; the order is inbox before write, never the
+  reverse.
+- A process that user code forks from a processor is not a processor: it drops the socket and the rest of the chunk.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ from scaler.worker.progress import FINISHED
 from scaler_protocol.wire.messages import TaskStatus
 
 LOOK_INTERVAL_SECONDS = 0.02
-"""How often the watchdog looks; a task is long when two looks in a row find it running."""
+"""How often the watchdog checks; a task is long when two consecutive checks find it running."""
 
 _current: Optional[Processor] = None
 
 
 def current() -> Optional[Processor]:
-    """The processor that this process is; None in any other process."""
+    """The processor of this process; None in any other process."""
     return _current
 
 
 class ProcessorSettings(NamedTuple):
-    """What a processor is told when it is forked."""
+    """The settings of a processor, which it gets when it is forked."""
 
     name: str = ""  # for error messages
     scheduler_address: str = ""
@@ -75,22 +74,22 @@ class Processor:
         self.process_id = os.getpid()
         self._stream = stream
         self._reader = FrameReader(stream)
-        self._inbox: Deque[Frame] = deque()  # frames that the watchdog read and the main thread shall see
+        self._inbox: Deque[Frame] = deque()  # frames that the watchdog read for the main thread
         self._inbox_lock = threading.Lock()
         self._write_lock = threading.Lock()
         self._chunk: Optional[RunningChunk] = None
         self._unsettled = 0  # GIVEN_BACK frames that the agent has not answered with SETTLED
-        self._blocked_depths: Dict[int, int] = {}  # by thread, of those that wait for other tasks
+        self._blocked_depths: Dict[int, int] = {}  # by thread, for threads that wait for other tasks
         self._watch_wanted = threading.Event()
         self._watchdog: Optional[threading.Thread] = None
         self._object_prefix = ""
         self._object_number = 0
-        self._worked = False  # since garbage was collected last
+        self._worked = False  # since the last garbage collection
 
     # Main thread --------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serve the agent until it says STOP or is gone."""
+        """Serve the agent until it sends STOP or is gone."""
         global _current
         _current = self
         os.register_at_fork(after_in_child=self._after_fork_in_child)
@@ -104,7 +103,7 @@ class Processor:
                     return
                 self._handle(frame)
         except ConnectionError:
-            return  # the agent is gone, and with it whoever wanted the results
+            return  # the agent is gone: the results are no longer needed
         finally:
             _current = None
 
@@ -128,7 +127,7 @@ class Processor:
         elif frame.kind == FrameKind.DROP:
             self.objects.drop(frames.parse_drop(frame.body))
             if nesting.code is not None and self.objects.is_empty:
-                gc.collect()  # clients that tasks left behind, whose functions would keep the code here
+                gc.collect()  # free clients that tasks left behind, whose functions would keep the code alive
         elif frame.kind == FrameKind.COLLECT_GARBAGE:
             self._collect_garbage(frames.parse_collect_garbage(frame.body))
         elif frame.kind == FrameKind.OBJECT_DIRECTORY:
@@ -147,19 +146,19 @@ class Processor:
             self._want_watchdog()
         run_chunk(self, chunk)
         if self.process_id != os.getpid():
-            os._exit(0)  # user code forked, and its child came back from the task
+            os._exit(0)  # user code forked, and its child returned from the task
         self.flush(chunk)
         self._chunk = None
-        if self._blocked_depths:  # of threads that the task left behind: no slot of theirs
+        if self._blocked_depths:  # of threads that the task left behind, which have no slot
             with self._write_lock:
                 self._blocked_depths.clear()
                 self._send(frames.signal_frame(FrameKind.RESUMED))
 
     def flush(self, chunk: RunningChunk) -> None:
-        """Send the outcomes that are there. Main thread, between two tasks."""
+        """Send the outcomes so far. Main thread, between two tasks."""
         self.progress[0] |= FINISHED
         if versions.pending:
-            versions.refresh()  # before anybody can know that the task has imported them, and edit them
+            versions.refresh()  # before users can see that the task has imported modules, and edit them
         with self._write_lock:
             now = time.perf_counter()
             busy_microseconds = int((now - chunk.busy_since) * 1e6) or 1
@@ -207,11 +206,11 @@ class Processor:
         return f"{self._object_prefix}{self.process_id}-{self._object_number}"
 
     def send_log(self, position: int, stream: int, text: str) -> None:
-        """Send what the task at `position` printed. Any thread."""
+        """Send text that the task at `position` printed. Any thread."""
         with self._write_lock:
             self._send(frames.log_frame(position, stream, text))
 
-    # What user code may ask and say -------------------------------------------------------------------------
+    # For user code -------------------------------------------------------------------------
 
     def current_priority(self) -> Optional[int]:
         """The priority of the task being run; None between tasks."""
@@ -219,8 +218,7 @@ class Processor:
         return None if chunk is None else chunk.tasks.priority
 
     def before_blocking(self, waiter: Optional[int] = None) -> None:
-        """User code is about to wait for other tasks: free the slot, and hold nothing back that they may
-        depend on.
+        """User code is about to wait for other tasks: free the slot, and send everything that they may depend on.
 
         Cheap, from any thread, may be nested. Each call is followed by one of `after_blocking`.
 
@@ -236,7 +234,7 @@ class Processor:
             self._blocked_depths[thread] = self._blocked_depths.get(thread, 0) + 1
         if first:
             if chunk.tasks.task_count > 1:
-                self._hand_over(chunk, wait=threading.current_thread() is threading.main_thread())
+                self._post(chunk, wait=threading.current_thread() is threading.main_thread())
                 self._want_watchdog()
             with self._write_lock:
                 self._send(frames.signal_frame(FrameKind.BLOCKED))
@@ -272,7 +270,7 @@ class Processor:
             return  # the agent is gone: the main thread will notice
 
     def _watch_while_busy(self) -> None:
-        """Look until the main thread has nothing to do, or all that its long task holds up is handed over."""
+        """Check until the main thread is idle, or everything behind its long task has been given back."""
         last_position = 0
         while True:
             time.sleep(LOOK_INTERVAL_SECONDS)
@@ -280,20 +278,21 @@ class Processor:
             if chunk is None or chunk.tasks.task_count == 1:
                 return
             if position == last_position and not position & FINISHED:  # else it is between two tasks
-                if not chunk.handed_over:
-                    self._hand_over(chunk, wait=False)
+                if not chunk.has_given_back:
+                    self._post(chunk, wait=False)
                 elif self._unsettled:
                     self._give_back_arrived(wait=False)
                 else:
                     return
             last_position = position
 
-    def _hand_over(self, chunk: RunningChunk, wait: bool) -> None:
-        """Send what is finished and give back what has not started, whoever runs meanwhile."""
+    def _post(self, chunk: RunningChunk, wait: bool) -> None:
+        """Send finished outcomes and give back tasks that have not started, while the main thread may be running
+        one."""
         with self._write_lock:
-            if chunk.handed_over:
+            if chunk.has_given_back:
                 return
-            chunk.handed_over = True
+            chunk.has_given_back = True
             rest = chunk.take_rest()
             self._send_outcomes(chunk, busy_microseconds=0)
             ranges = [(chunk.tasks.first_position + chunk.tasks.task_count - rest, rest)] if rest else []
@@ -312,8 +311,7 @@ class Processor:
         """Give back chunks that arrived behind the running task; other frames wait for the main thread.
 
         Parameters:
-            wait: for the reader's lock. Only the main thread may, since in the main thread nobody else
-            holds it for long.
+            wait: for the reader's lock. Only the main thread may, because other threads never hold it for long.
         """
         if not self._inbox_lock.acquire(blocking=wait):
             return
@@ -335,7 +333,9 @@ class Processor:
                         return ranges
                 except BlockingIOError:
                     return ranges
-            elif frame.kind == FrameKind.TASKS and self._unsettled:  # else the agent knows that the long task has ended
+            elif (
+                frame.kind == FrameKind.TASKS and self._unsettled
+            ):  # otherwise the agent knows that the long task has ended
                 tasks = frames.parse_tasks(frame.flags, frame.body)
                 ranges.append((tasks.first_position, tasks.task_count))
             elif frame.kind == FrameKind.SETTLED:

@@ -74,7 +74,7 @@ def test_a_function_that_ends_like_a_note_is_not_taken_for_one(tmp_path: Path) -
     ],
     ids=repr,
 )
-def test_a_note_that_makes_no_sense_is_none(note: Any) -> None:
+def test_a_malformed_note_is_none(note: Any) -> None:
     data = json.dumps(note).encode()
     assert read_note(b"pickle" + data + struct.pack("<I8s", len(data), b"\x00scaler\x01")) == NO_CODE
 

@@ -1,4 +1,4 @@
-"""Events that come when nothing waits for them any more, and what else happens seldom at an agent's core."""
+"""Events that come too late, and other rare events of an agent's core."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_messages_behind_one_that_ended_the_session_are_dropped() -> None:
     assert agent.core.tasks.is_empty
 
 
-def test_the_file_of_a_large_result_that_no_scheduler_was_told_of_is_removed() -> None:
+def test_the_file_of_a_large_result_that_was_never_announced_is_removed() -> None:
     agent = agent_with_task()
     [(number, chunk)] = agent.dealt()
     agent.answers_files = False
@@ -313,7 +313,7 @@ def test_files_and_small_results_of_one_chunk_keep_their_profiles() -> None:
     assert found == {1: (1, 4, 7), 2: (2, 5, 8), 3: (3, 6, 9)}
 
 
-def test_runs_are_told_while_somebody_watches() -> None:
+def test_runs_are_reported_while_there_are_monitors() -> None:
     bench = Bench()
     bench.flow.watch(True)
     bench.send_tasks([1])

@@ -130,7 +130,7 @@ def test_functions_and_values_are_given_once_to_each_processor() -> None:
     assert bench.kinds(number) == []
 
 
-def test_objects_unused_for_long_are_dropped_and_defined_anew() -> None:
+def test_objects_unused_for_long_are_dropped_and_defined_again() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1])
     bench.finish(*bench.dealt()[0])
@@ -208,7 +208,7 @@ def test_long_and_short_tasks_do_not_share_a_message() -> None:
     assert sorted(message.busy_microseconds for message, _ in bench.take(m.TaskResult)) == [3, 80_000]
 
 
-def test_statuses_appear_when_somebody_failed() -> None:
+def test_statuses_appear_when_a_task_failed() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     bench.send_tasks([10, 11, 12])
@@ -219,7 +219,7 @@ def test_statuses_appear_when_somebody_failed() -> None:
     assert bench.outcomes() == {10: (0, b"r10"), 11: (m.TaskStatus.FAILED, b"why"), 12: (0, b"r12")}
 
 
-def test_outcomes_that_nobody_asked_for_are_an_error_of_the_processor() -> None:
+def test_unexpected_outcomes_are_an_error_of_the_processor() -> None:
     bench = Bench(slots=1)
     bench.learn(SHORT_MICROSECONDS)
     with pytest.raises(FrameError):
@@ -391,7 +391,7 @@ def test_a_suspended_processor_makes_room_for_a_spare() -> None:
     assert (spare, list(chunk.ids)) == (1, [2])
 
 
-def test_a_lent_slot_is_kept_for_a_while_for_what_the_suspended_task_waits_for() -> None:
+def test_the_slot_of_a_blocked_task_is_reserved_for_a_while_for_the_tasks_that_it_waits_for() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1, 2], options={"priority": 3})
     [(parent, _)] = bench.dealt()

@@ -20,7 +20,7 @@ from scaler_protocol import messages as m
 # Objects on their way -------------------------------------------------------------------------------------------------
 
 
-def test_tasks_wait_for_their_objects_and_block_nobody() -> None:
+def test_tasks_wait_for_their_objects_without_blocking_others() -> None:
     bench = Bench(slots=4)
     bench.objects.available.add(30)
     bench.send_tasks([1, 2, 3], dependencies=[[31], [30], [31, 32]])
@@ -328,7 +328,7 @@ def test_a_task_over_its_time_limit_is_lost_and_not_retried() -> None:
     assert not bench.flow.needs_tick
 
 
-def test_the_clock_starts_anew_with_each_task() -> None:
+def test_the_clock_restarts_with_each_task() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12], options={"time_limit_milliseconds": 1000})
     for index in range(3):
         bench.start(number, chunk.first_position + index)

@@ -58,7 +58,7 @@ class SimulatedProcessor:
             if chance < 0.5:
                 self.loading, self.has_function = False, True
             elif chance < 0.7:
-                self.hand_over()
+                self.post()
         elif not self.running:
             if self.index == self.limit or chance < 0.2:
                 self.flush()
@@ -76,9 +76,9 @@ class SimulatedProcessor:
             self.running = False
             self.index += 1
         elif chance < 0.7:
-            self.hand_over()
+            self.post()
         elif chance < 0.75:
-            self.hand_over()
+            self.post()
             self.blocked = True
             self.world.flow.on_blocked(self.number)
 
@@ -100,10 +100,10 @@ class SimulatedProcessor:
             self.flushed = self.index
             self.world.flow.on_results(self.number, frames.parse_results(0, data[frames.HEADER.size :]))
 
-    def hand_over(self) -> None:
+    def post(self) -> None:
         """The watchdog's work: the task that runs takes long."""
         if self.chunk.task_count == 1:
-            assert not self.inbox, "a chunk waits behind one that nobody watches"
+            assert not self.inbox, "a chunk waits behind one that is not watched"
             return
         ranges = []
         first = self.index + 1

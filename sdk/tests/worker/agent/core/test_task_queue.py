@@ -87,7 +87,7 @@ def test_what_a_batch_needs_is_its_function_and_all_dependencies_left() -> None:
     assert tasks.needed_objects() == {7, 5, 6}
 
 
-def test_higher_priorities_come_first_and_what_is_put_back_before_its_like() -> None:
+def test_higher_priorities_come_first_and_requeued_tasks_before_others_of_theirs() -> None:
     queue = TaskQueue()
     queue.append(batch([1, 2]))
     queue.append(batch([3], priority=-1))

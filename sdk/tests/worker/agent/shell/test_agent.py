@@ -190,7 +190,7 @@ def test_a_session_that_no_scheduler_grants_ends_the_worker_with_the_reason(
     scheduler.send(scheduler.welcome_message(session=session))
 
     assert worker.wait() == exit_codes.EXIT_REFUSED
-    assert f"grants session {session}, and sessions are from 1 to 16777215" in worker.output
+    assert f"grants session {session}, but sessions must be from 1 to 16777215" in worker.output
     assert worker.processes() == []
 
 

@@ -105,7 +105,7 @@ def test_an_object_elsewhere_is_fetched_in_chunks_and_other_tasks_do_not_wait(
     scheduler.assert_nothing_more()
 
 
-def test_an_object_that_nobody_has_loses_its_task(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
+def test_a_task_with_a_missing_object_is_lost(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
     start_worker()
     scheduler.welcome()
     send_task_with_object(scheduler, 1, scheduler.create_function(len), 4711)

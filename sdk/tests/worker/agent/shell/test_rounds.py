@@ -1,4 +1,4 @@
-"""Rounds: everybody who is ready is called, and then, once, the end of the round."""
+"""Rounds: all ready callbacks are called, and then, once, the end of the round."""
 
 from __future__ import annotations
 

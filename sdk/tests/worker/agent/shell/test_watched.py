@@ -1,4 +1,5 @@
-"""What a worker tells while somebody watches: which processor ran what, and what runs now. And how it drains."""
+"""What a worker reports while there are monitors: which processor ran which task, and what runs now. And how it
+drains."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def runs(message: m.TaskResult) -> list[tuple[int, int, int]]:
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def test_runs_are_told_only_while_somebody_watches() -> None:
+def test_runs_are_reported_only_while_there_are_monitors() -> None:
     bench = Bench()
     for is_watched in (False, True, False):
         bench.flow.watch(is_watched)
@@ -121,7 +122,7 @@ def test_runs_are_cut_with_their_messages() -> None:
     assert {processor for message in messages for processor in message.runs[1::3]} == {7}
 
 
-def test_a_message_that_was_begun_before_tells_of_no_run() -> None:
+def test_a_message_that_was_begun_before_has_no_runs() -> None:
     outbox = ResultMessages()
     for is_watched in (False, True):
         outbox.is_watched = is_watched
@@ -140,7 +141,7 @@ def test_heartbeats_tell_which_task_has_run_for_long(
     scheduler.welcome(heartbeat_interval_milliseconds=50)
     scheduler.send_calls(scheduler.create_function(wait_at), {9: (gate.path,)})
     wait_for_heartbeat(scheduler, lambda h: h.processors[0].has_task)
-    assert not scheduler.heartbeats[-1].processors[0].instance, "nobody watches"
+    assert not scheduler.heartbeats[-1].processors[0].instance, "there are no monitors"
     scheduler.send(WATCHED)
     scheduler.heartbeats.clear()
     heartbeat = wait_for_heartbeat_of_watched(scheduler, lambda h: h.processors[0].instance)
@@ -156,7 +157,7 @@ def test_heartbeats_tell_which_task_has_run_for_long(
 
 
 def wait_for_heartbeat_of_watched(scheduler: FakeScheduler, condition: Callable[[m.Heartbeat], object]) -> m.Heartbeat:
-    """A heartbeat that says so; each is answered by one that somebody watches."""
+    """Wait for such a heartbeat; each is answered with the information that there are monitors."""
 
     def is_right(heartbeat: m.Heartbeat) -> bool:
         scheduler.send(WATCHED)

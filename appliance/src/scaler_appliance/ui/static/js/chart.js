@@ -79,7 +79,7 @@ export class Chart {
     if (!this.plot || this.plot.cursor.idx === null || this.plot.cursor.idx === undefined) this.#tell(null);
   }
 
-  /** @param {number | null} index which point to tell of; null: the newest */
+  /** @param {number | null} index the point to describe; null: the newest */
   #tell(index) {
     const last = this.data[0].length - 1;
     const place = index === null || index > last ? last : index;

@@ -143,7 +143,7 @@ export class Feed {
       if (!answer.ok) refusal = { status: answer.status, text: said(await answer.text()) };
       asking.abort(); // events begin to come
     } catch {
-      // It does not answer, or nobody wants to know any more.
+      // It does not answer, or the request was aborted.
     }
     if (this.asking !== asking) return;
     this.asking = null;

@@ -44,7 +44,7 @@ export class Notices {
 
   /** @param {any} head of the new scheduler */
   restarted(head) {
-    this.message(`Another scheduler is at ${head.address || "this address"} since ${clock(head.clock)}: all figures start anew.`, "restart");
+    this.message(`Another scheduler is at ${head.address || "this address"} since ${clock(head.clock)}: all figures start from zero.`, "restart");
   }
 
   /** @param {string} text */

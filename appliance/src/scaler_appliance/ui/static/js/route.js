@@ -1,7 +1,7 @@
 /**
  * Where the reader is: the fragment of the address, `#/workers?sort=-cpu&filter=abc`.
  *
- * Rules: a page and all that decides what it shows are in the fragment, so that a link shows somebody else the same, and
+ * Rules: a page and all that decides what it shows are in the fragment, so that a link shows others the same, and
  * "back" works; small steps (typing in a filter) replace, larger ones (another page) add to the history.
  */
 

@@ -50,7 +50,7 @@ def logging_options(group: str = "logging") -> List[Option]:
 
 
 def recording_options(who: str, group: str = "recording") -> List[Option]:
-    """What is recorded of a program's core: the parameters of a recorder.
+    """The recording of a program's core: the parameters of a recorder.
 
     Parameters:
         who: whose core it is.
@@ -73,7 +73,7 @@ def recording_options(who: str, group: str = "recording") -> List[Option]:
         Option(
             "--record-limit",
             Bytes(0),
-            "stop recording when the file has this size; 0: no limit",
+            "stop recording when the file reaches this size; 0: no limit",
             default=1 << 30,
             group=group,
         ),

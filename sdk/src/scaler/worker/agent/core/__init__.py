@@ -1,1 +1,2 @@
-"""What an agent decides. Sans-IO: no socket, file, clock, randomness, thread or lock, here or in what is imported."""
+"""The decisions of an agent. Sans-IO: no socket, file, clock, randomness, thread or lock, here or in imported
+modules."""

@@ -7,13 +7,14 @@
                          PeerSession · TaskFlow · WorkerObjects · CodeSets
 
 Rules:
-- Sans-IO: `on_<event>` methods change state and append to `effects`, which the shell performs. The one input that is
-  read and not handed in is the progress page, through which processors say without a system call which task they run.
-- After a round of events the shell calls `finish_turn` once: so one TaskResult carries what all processors delivered in
-  the meantime. `next_time` says when `on_time` has to be called.
-- What the scheduler says right after its Welcome is kept until it is known where objects are (`OpenObjects`).
-- When a session ends, what it was about ends with it: its tasks run elsewhere, and nothing of it is sent any more.
-- A worker that leaves does nothing else: events are ignored from then on.
+- Sans-IO: `on_<event>` methods change state and append to `effects`, which the shell performs. The only input that is
+  read rather than passed in is the progress page, through which processors report without a system call which task they
+  run.
+- After a round of events the shell calls `finish_turn` once, so that one TaskResult carries the outcomes of all
+  processors. `next_time` says when `on_time` has to be called.
+- Messages that follow the scheduler's Welcome are kept until it is known where objects are (`OpenObjects`).
+- When a session ends, its tasks are dropped, because they run elsewhere, and nothing of it is sent any more.
+- A leaving worker ignores all other events.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSett
 from scaler_protocol.session.table import SessionState
 
 LEAVE_TIMEOUT_SECONDS = 1.0
-"""How long a worker that leaves waits for the scheduler's answer."""
+"""How long a leaving worker waits for the scheduler's answer."""
 
 _DRAINING = SessionState.DRAINING
 _FIRST_PAUSE_SECONDS = 0.1
@@ -63,7 +64,7 @@ _MAXIMUM_PAUSE_SECONDS = 2.0
 
 
 class AgentCore:
-    """What one worker's agent decides.
+    """The decisions of one worker's agent.
 
     Parameters:
         progress: gives the progress entry of a processor number.
@@ -109,7 +110,7 @@ class AgentCore:
         self._usages: Mapping[int, ProcessUsage] = {}
         self._free_bytes = 0
         self._is_measuring = False
-        self._is_unreachable = False  # that no connection can be had was said
+        self._is_unreachable = False  # a failed connection has been logged
         self._tick_at = self._garbage_at = NEVER
         self._reported_suspended = 0
         self._clients_are_expected = False
@@ -129,14 +130,14 @@ class AgentCore:
     # Life ----------------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Begin: fork processors, and look for the scheduler. `now`, here and below: seconds of a steady clock."""
+        """Begin: fork processors, and connect to the scheduler. `now`, here and below: seconds of a monotonic clock."""
         self.tasks.pool.fill()
         self._garbage_at = now + self._settings.garbage_collect_interval_seconds
         self.session.start(now)
         self._follow_session(now)
 
     def take_effects(self) -> List[Effect]:
-        """What there is to do, in order; it is the caller's from now on."""
+        """Take the effects, in order; the list belongs to the caller."""
         taken, self.effects[:] = list(self.effects), []
         return taken
 
@@ -153,7 +154,7 @@ class AgentCore:
             self._leave(EXIT_ERROR, "the fork server has ended", now)
 
     def _leave(self, exit_code: int, reason: str, now: float) -> None:
-        """Say goodbye, and finish when it was heard, or soon."""
+        """Send a goodbye, and finish when it is answered, or after a timeout."""
         self._exit_code = exit_code
         self._log(INFO, f"Worker: {reason}, leaving")
         self._is_leaving = True
@@ -172,7 +173,7 @@ class AgentCore:
     # Time ----------------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """Say when something is due next. Not in each turn, which would cost: it does no harm to be called early."""
+        """Update when something is due next. Not done in each turn, to save time: being called early does no harm."""
         if self._is_leaving:
             self.next_time = self.session.next_time
         else:
@@ -181,7 +182,7 @@ class AgentCore:
             self.next_time = min(session_time, self._tick_at, self._garbage_at)
 
     def on_time(self, now: float) -> None:
-        """Do what is due."""
+        """Do what is due now."""
         if not self.session.is_open:
             self.session.on_time(now)
             self._follow_session(now)
@@ -206,7 +207,7 @@ class AgentCore:
         self._follow_session(now)
 
     def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
-        """Resident memory by process id, without what is shared."""
+        """Resident memory by process id, without shared memory."""
         if not self._is_leaving:
             self.tasks.on_memory_measured(resident_bytes)
 
@@ -218,7 +219,7 @@ class AgentCore:
         return self._figures.heartbeat(now, self._usages, self._free_bytes, self.objects.is_shared)
 
     def finish_turn(self, now: float) -> None:
-        """What follows from the events since the last turn."""
+        """Process the consequences of the events since the last turn."""
         if self._is_leaving:
             return
         tasks = self.tasks
@@ -228,7 +229,7 @@ class AgentCore:
             self._plan()
         if tasks.pool.suspended != self._reported_suspended:
             self._reported_suspended = tasks.pool.suspended
-            self._beat_soon(now)  # the scheduler shall know how many slots are free
+            self._beat_soon(now)  # tell the scheduler how many slots are free
         if self.session.state is _DRAINING and tasks.is_empty:
             self.session.drained(now)
             self._follow_session(now)
@@ -241,19 +242,19 @@ class AgentCore:
         self._follow_session(now)
 
     def on_connect_failed(self, reason: str, now: float) -> None:
-        # Once: it is said again when the worker gives up.
+        # Logged once as a warning, and again when the worker gives up.
         self._log(DEBUG if self._is_unreachable else WARNING, f"Worker: {reason}: trying again")
         self._is_unreachable = True
         self.session.on_connect_failed(now, reason)
         self._follow_session(now)
 
     def on_disconnected(self, reason: str, now: float) -> None:
-        """The connection has ended, and not because the core wanted it."""
+        """The connection has ended, and not because the core closed it."""
         self.session.on_disconnected(now, reason)
         self._follow_session(now)
 
     def on_message(self, message: m.Message, payload: bytes, now: float) -> None:
-        """A message of the scheduler's."""
+        """A message from the scheduler."""
         is_for_us = self.session.on_message(now, message)
         if self._session_effects:
             self._follow_session(now)
@@ -281,7 +282,7 @@ class AgentCore:
             self._follow_session(now)
 
     def _follow_session(self, now: float) -> None:
-        """Do what follows from the session's effects; those of the connection are the shell's to perform."""
+        """Process the session's effects; the shell performs those that concern the connection."""
         while self._session_effects:
             taken, self._session_effects[:] = list(self._session_effects), []
             for effect in taken:
@@ -309,7 +310,7 @@ class AgentCore:
         """Whether this host sees the scheduler's object directory, and how the paths of large results begin."""
         self._unanswered_openings -= 1
         if self._is_leaving or self._unanswered_openings or not self.session.is_open:
-            return  # of a session that has ended
+            return  # it belongs to a session that has ended
         self.objects.open(is_shared, write_prefix)
         self.tasks.pool.tell_prefix(write_prefix)
         sharing = "shares the scheduler's memory" if is_shared else "has a memory of its own"
@@ -333,12 +334,13 @@ class AgentCore:
             self._log(WARNING, f"Worker: {text}")
 
     def _forget_session(self) -> None:
-        """What the session was about ends with it, at once: a task that ends later must not let another one start."""
+        """The tasks and objects of the session end with it, at once: a task that ends later must not start another
+        one."""
         # SCL-WRK-028
         self._early.clear()
         self.tasks.reset()
         for effect in self.effects:
-            # The scheduler never hears of these objects, and their files are nobody else's.
+            # These objects were never announced, so only this worker can remove their files.
             if isinstance(effect, Send) and isinstance(effect.message, m.ObjectInstruction):
                 self.objects.discard(effect.message.ids)
         self.objects.forget_all()
@@ -386,7 +388,7 @@ class AgentCore:
     # From processors and the fork server ---------------------------------------------------------------------------
 
     def on_frames(self, number: int, received: Sequence[Frame]) -> None:
-        """What a processor has sent."""
+        """A frame from a processor."""
         if self._is_leaving:
             return
         tasks = self.tasks
@@ -409,16 +411,16 @@ class AgentCore:
             self._replace_broken(number, str(error))
 
     def on_processor_broken(self, number: int, why: str) -> None:
-        """What a processor sends makes no sense."""
+        """A processor has sent an invalid frame."""
         self._replace_broken(number, why)
 
     def _replace_broken(self, number: int, why: str) -> None:
         if not self._is_leaving:
-            self._log(ERROR, f"{self.processor_name(number)}: {why}; it is replaced")
+            self._log(ERROR, f"{self.processor_name(number)}: {why}; replacing it")
             self.tasks.on_processor_broken(number, why)
 
     def _expect_clients(self) -> None:
-        """Some task uses a client, and others will: processors forked from now on shall have it imported."""
+        """A task uses a client, so others probably will: processors forked from now on have it imported."""
         if not self._clients_are_expected:
             self._clients_are_expected = True
             self.effects.append(ImportModule("scaler.client"))
@@ -426,14 +428,14 @@ class AgentCore:
     def on_processor_started(self, number: int, process_id: int) -> None:
         if not self._is_leaving:
             self.tasks.on_processor_started(number, process_id)
-            level = INFO if number < self._settings.slots else DEBUG  # else a spare
+            level = INFO if number < self._settings.slots else DEBUG  # the others are spares
             self._log(level, f"{self.processor_name(number)} started")
 
     def on_processor_died(self, number: int, description: str, now: float, stack: str = "") -> None:
-        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handed in.
+        """A processor ended as described ("was ended by signal 9 (SIGKILL)"), after all its frames were processed.
 
         Parameters:
-            stack: where its task was, if that was wanted and is known.
+            stack: where its task was, if that was requested and is known.
         """
         state = self.tasks.pool.get(number)
         if self._is_leaving or state is None:
@@ -442,16 +444,16 @@ class AgentCore:
         if not state.killed:
             self._log(WARNING, f"{name}: process {state.process_id} {description}")
         elif reason is not None:
-            level = DEBUG if reason.kind is None else INFO  # a cancel is everyday life
+            level = DEBUG if reason.kind is None else INFO  # a cancellation is nothing unusual
             self._log(level, f"{name}: process {state.process_id}: {reason.message}. {stack}")
         if state.process_id:
             self.effects.append(RemoveLeftovers(state.process_id))
         self.tasks.on_processor_died(number, description, now, stack)
         if self.tasks.is_watched:
-            self._beat_soon(now)  # so that monitors hear of its successor before of what that ran
+            self._beat_soon(now)  # so that monitors learn of its successor before the tasks that it runs
 
     def processor_name(self, number: int) -> str:
-        """For people: its own name, if each slot has one."""
+        """The name of a processor for display: its slot's, if each slot has one."""
         names = self._settings.names
         return names[number] if len(names) > 1 and number < len(names) else f"Processor[{number}]"
 
@@ -461,20 +463,20 @@ class AgentCore:
         self.objects.on_found(object_id, is_there)
 
     def on_chunk_written(self, object_id: int, fetch: int, length: int, path: str) -> None:
-        """So many bytes of an object are in the file at `path`."""
+        """The file at `path` now has `size` bytes of an object."""
         self.objects.on_chunk_written(object_id, fetch, length, path)
 
     def on_chunk_failed(self, object_id: int, fetch: int, why: str, is_full: bool) -> None:
-        """A part of an object could not be written: neither memory nor disk has room, or for another reason."""
+        """A part of an object could not be written, because memory and disk are full or for another reason."""
         self.objects.on_chunk_failed(object_id, fetch, why, is_full)
 
     def on_chunk_read(self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "") -> None:
-        """A part of a result, of which so many bytes were wanted; or why it could not be read."""
+        """A requested part of a result, or the reason why it could not be read."""
         if self.session.is_open:
             self.objects.on_chunk_read(object_id, offset, length, chunk, why)
 
     def on_result_kept(self, object_id: int, target: str, why: str = "") -> None:
-        """The file of a result has its object's name, or is gone, as `why` says."""
+        """The file of a result was renamed to its object's name; or it is gone, for the reason `why`."""
         self.objects.on_kept(object_id, target, why)
 
     def on_note_read(self, function: int, note: CodeNote) -> None:

@@ -1,4 +1,4 @@
-"""What a worker says of itself when it greets the scheduler."""
+"""How a worker introduces itself to the scheduler."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scaler_protocol import messages as m
 
 
 class AgentIdentity(NamedTuple):
-    """Who an agent is.
+    """The identity of an agent.
 
     Parameters:
         name: of the worker.
-        language: with its version, for people.
+        language: with its version, for display.
     """
 
     name: str
@@ -25,7 +25,7 @@ class AgentIdentity(NamedTuple):
 
 
 def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[str]) -> m.Hello:
-    """A Hello; `PeerSession` fills in what is about versions and sessions."""
+    """A Hello; `PeerSession` fills in versions and sessions."""
     return m.Hello(
         role=m.Role.WORKER,
         implementation=m.Implementation(name="scaler", version=__version__, language=identity.language),

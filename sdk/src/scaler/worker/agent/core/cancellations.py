@@ -1,11 +1,11 @@
-"""Cancelling tasks that processors already have: who is asked for what, and what the scheduler is told.
+"""Cancelling tasks that processors already have, and confirming it to the scheduler.
 
 Rules:
 - Every id of a TaskCancel is confirmed exactly once. An outcome that arrives first wins: then the answer is
   "running", which goes out before the outcome, or "not found", which follows it.
-- A task that has not started is not chased: within a few looks of the processor's watchdog it is given back,
-  started or finished, and whichever it is decides.
-- Force kills the processor, and with it the one task that runs; its neighbours are run elsewhere.
+- A task that has not started is not pursued: within a few checks of the processor's watchdog it is given back, started
+  or finished, and that decides.
+- Force kills the processor and the task that it runs; the other tasks of the chunk run elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Cancellations:
         self._unknown_ids: array[int] = array("Q")
 
     def __bool__(self) -> bool:
-        """Whether `review` has something to look after."""
+        """Whether there is something to `review`."""
         return bool(self._pending)
 
     def confirm(self, instances: Iterable[int], outcome: m.CancelOutcome) -> None:
@@ -45,7 +45,7 @@ class Cancellations:
         self.review()
 
     def review(self) -> None:
-        """See what has become of the tasks that are to be cancelled."""
+        """Check the state of the tasks that are to be cancelled."""
         places = self._places()
         for instance, force in list(self._pending.items()):
             place = places.get(instance)
@@ -75,12 +75,12 @@ class Cancellations:
         return places
 
     def finished(self, instances: array[int]) -> None:
-        """Outcomes arrived: they follow the answer."""
+        """Outcomes arrived: they are sent after the answer."""
         if self._pending:
             self.confirm(self._pending.keys() & set(instances), m.CancelOutcome.RUNNING)
 
     def take_out(self, batch: HeldTasks) -> None:
-        """Tasks came back unstarted: those that are to be cancelled are."""
+        """Tasks came back unstarted: cancel those that are to be cancelled."""
         if self._pending:
             self.confirm(batch.remove(set(self._pending)), m.CancelOutcome.CANCELLED)
 
@@ -88,7 +88,7 @@ class Cancellations:
         return self._pending.get(instance, False)
 
     def drain(self) -> Optional[m.TaskCancelConfirm]:
-        """The answers that go out before outcomes."""
+        """The answers that are sent before outcomes."""
         if not self._confirmed_ids:
             return None
         message = m.TaskCancelConfirm(ids=self._confirmed_ids, outcomes=bytes(self._confirmed_outcomes))
@@ -96,7 +96,7 @@ class Cancellations:
         return message
 
     def drain_unknown(self) -> Optional[m.TaskCancelConfirm]:
-        """The answers that follow outcomes: of tasks that are not here any more, or never were."""
+        """The answers that are sent after outcomes: about tasks that are no longer here, or never were."""
         if not self._unknown_ids:
             return None
         outcomes = bytes([m.CancelOutcome.NOT_FOUND]) * len(self._unknown_ids)

@@ -1,6 +1,6 @@
 """How many tasks a processor is given at a time.
 
-Rule: enough that the way there and back does not count, and no more, because what one processor has another cannot run.
+Rule: enough that the round trip is negligible, and no more, because tasks at one processor cannot run on another.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from scaler.worker.agent.core.task_queue import HeldTasks
 
 CHUNK_SECONDS = 0.003
 LONG_TASK_SECONDS = 0.005
-"""Tasks that take so long by their mean go to processors one at a time."""
+"""Tasks whose mean duration is at least this go to processors one at a time."""
 
 PIPELINE_TASK_SECONDS = 0.0005
-"""Tasks shorter than this may wait at a processor behind others, which hides the way there and back."""
+"""Tasks shorter than this may wait at a processor behind others, which hides the round trip."""
 
 WORTHWHILE_SECONDS = 0.0001
-"""Less work than this is not spread: waking another processor would cost more."""
+"""Less work than this is not distributed: waking another processor would cost more."""
 
 SUSPICIOUS_ATTEMPTS = 2
-"""Tasks that were lost so often run alone: then it shows which one ends processors, and no other is lost with it."""
+"""Tasks that were lost this often run alone, which shows which one kills processors, and no other is lost with it."""
 
 MAXIMUM_CHUNK_TASKS = 1000
 MAXIMUM_CHUNK_BYTES = 1024 * 1024

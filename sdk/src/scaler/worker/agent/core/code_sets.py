@@ -1,14 +1,14 @@
-"""The code that clients ship: which of it functions need, and which of it is here.
+"""The code that clients ship: which functions need it, and what of it is on this host.
 
     function ─note─▶ archives ─fetched─▶ unpacked, once, to WORKER'S FOLDER/code/DIGEST/ ─▶ import path of processors
 
 Rules:
 - A folder is named for the digest of its content, which is checked: two clients with the same code share it, and two
-  with different code have two. What is in it never changes.
+  with different code have two. Its content never changes.
 - Processors are dedicated: one that has run tasks with some code runs no task with other code (see `ProcessorPool`).
 - A folder stays as long as a function here needs it, or a processor has it on its import path. All are below the
-  worker's own folder, which goes with the worker however that ends.
-- Files are the shell's: it reads notes, unpacks and removes, and says what came of it.
+  worker's own folder, which is removed when the worker ends for any reason.
+- The shell handles files: it reads notes, unpacks and removes, and reports the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaler_protocol.session.ids import object_id_of, session_of
 
 
 class CodeObjects(Protocol):
-    """What this needs of the worker's objects."""
+    """The methods of the worker's objects that are used here."""
 
     def is_available(self, object_id: int) -> bool: ...
 
@@ -32,11 +32,11 @@ class CodeObjects(Protocol):
 
 
 class _Needed(NamedTuple):
-    """What a function needs.
+    """The code that a function needs.
 
     Parameters:
         key: with the digests of the archives in it, so that one key never stands for different code.
-        client_key: as the client has it.
+        client_key: the client's key.
         archives: ids and digests.
     """
 
@@ -69,7 +69,7 @@ class CodeSets(FunctionCode):
         return needed.key if needed is not None else ""
 
     def _need(self, function: int) -> Optional[_Needed]:
-        """What a function needs; None while its note is being read."""
+        """The code that a function needs; None while its note is being read."""
         needed = self._needed.get(function)
         if needed is not None or function in self._reading:
             return needed
@@ -112,13 +112,13 @@ class CodeSets(FunctionCode):
         self._unpacking[digest].add(object_id)
 
     def on_note_read(self, function: int, note: CodeNote) -> None:
-        """What the note of a function says."""
+        """The note of a function has been read."""
         if function in self._reading:  # else it was forgotten in the meantime
             self._reading.discard(function)
             self._keep(function, note)
 
     def on_unpacked(self, digest: str, folder: str) -> Set[int]:
-        """An archive is in a folder, or in none when that failed; returns the objects that are this archive."""
+        """An archive was unpacked, or could not be; returns the objects with this archive."""
         if folder:
             self._folders[digest] = folder
         archives = self._unpacking.pop(digest, set())

@@ -1,8 +1,8 @@
-"""What becomes of the tasks of a processor that has ended.
+"""What happens to the tasks of a processor that has ended.
 
 Rules:
-- The task that ran is the likeliest reason: it is cancelled, lost, or run again as often as it allows. Its neighbours
-  run elsewhere.
+- The running task is the most likely cause: it is cancelled, lost, or run again as often as it allows. The other tasks
+  of its chunk run elsewhere.
 - A task that had run, and whose outcome was lost with the processor, is run again; that counts as an attempt.
 - A task that must not run twice is never run again once it may have begun.
 """
@@ -19,16 +19,16 @@ from scaler.worker.agent.core.task_queue import HeldTasks
 from scaler_protocol import messages as m
 
 MAXIMUM_LOST_OUTCOMES = 3
-"""A task that ran so often, and whose outcome was lost with its processor each time, gets one more attempt."""
+"""A task that ran this often, and whose outcome was lost with its processor each time, gets one more attempt."""
 
 STACK_STREAM = 3
-"""The stream of a TaskLog that says where a cancelled task was."""
+"""The stream of a TaskLog with the stack of a cancelled task."""
 
 NO_STACK = "Its Python stack is not known: the function blocks signals, or was not running Python code.\n"
 
 
 class Death(NamedTuple):
-    """How a processor ended, and for how long it had been busy with what it did then, at most."""
+    """How a processor ended, and for how long at most its last task had been running."""
 
     description: str
     stack: str
@@ -36,7 +36,7 @@ class Death(NamedTuple):
 
 
 class Lose(Protocol):
-    """Ends tasks that have not run to an end."""
+    """Ends tasks that have not finished."""
 
     def __call__(
         self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN
@@ -64,7 +64,7 @@ class DeadProcessors:
         self._lose = lose
 
     def settle(self, state: ProcessorState, death: Death) -> None:
-        """Decide about all tasks that a processor had."""
+        """Settle all tasks that a processor had."""
         for chunk in reversed(state.chunks):
             if chunk.reported < chunk.count:
                 self._settle_chunk(state, chunk, death)
@@ -91,7 +91,7 @@ class DeadProcessors:
         traits, stack, reason = task.traits, death.stack, state.kill_reason
         ran = Ran(state.process_id, death.busy_microseconds)
         if reason is not None and reason.position != state.started:
-            reason = None  # another task was
+            reason = None  # another task was the reason
         if (reason is not None and reason.kind is None) or self._cancellations.by_force(task.ids[0]):
             if stack:
                 self._effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
@@ -109,9 +109,10 @@ class DeadProcessors:
             self._lose(task, m.FailureKind.PROCESSOR_DIED, text, ran=ran)
 
     def _run_again(self, batch: HeldTasks) -> None:
-        """Tasks that ran, and whose outcome was lost with the processor, through no fault of theirs that is known.
+        """Run tasks again whose outcomes were lost with the processor, as far as known through no fault of theirs.
 
-        That counts as an attempt: who loses its processor each time, and runs alone by then, must not go on for ever.
+        That counts as an attempt: a task that loses its processor each time, even if it runs alone, must not go on for
+        ever.
         """
         if not len(batch):
             return
@@ -123,7 +124,7 @@ class DeadProcessors:
         elif traits.attempt > max(traits.retries, MAXIMUM_LOST_OUTCOMES):
             text = (
                 f"the task ran, and its processor ended before it could send the outcome, in each of {traits.attempt}"
-                " attempts: does the task close files that are not its own?"
+                " attempts: check whether the task closes files that it did not open"
             )
             self._lose(batch, m.FailureKind.PROCESSOR_DIED, text)
         else:

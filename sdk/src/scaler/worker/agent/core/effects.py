@@ -1,10 +1,10 @@
-"""What the agent's core asks its shell to do, and what its parts ask of each other.
+"""The effects that the agent's core returns to its shell, and the interfaces between parts of the core.
 
     core ── Send, Deliver, SpawnProcessor … ──▶ shell
     core ◀── on_<event>(…) ──────────────────── shell
 
 Rules:
-- Effects are values, which tests compare; nothing here does anything.
+- Effects are plain values, which tests compare.
 - The shell performs effects in order. An effect that asks for something is answered exactly once, by the method of
   `AgentCore` that its docstring names, at once or later; file operations are answered in the order in which they
   were asked for.
@@ -22,7 +22,8 @@ from scaler_protocol.session.effects import Connect, Disconnect
 DEBUG, INFO, WARNING, ERROR, CRITICAL = 10, 20, 30, 40, 50
 
 
-# The scheduler; Connect and Disconnect are of its session, and answered as there -----------------------------------
+# The scheduler; the session's effects Connect and Disconnect are answered as described there
+# -----------------------------------
 
 
 class Send(NamedTuple):
@@ -53,7 +54,7 @@ class SpawnProcessor(NamedTuple):
 
 
 class KillProcessor(NamedTuple):
-    """Kill a processor. `on_processor_died` follows, with the stack of its task if that is wanted and can be told."""
+    """Kill a processor. `on_processor_died` follows, with the stack of its task if that is requested and available."""
 
     number: int
     wants_stack: bool = False
@@ -72,7 +73,7 @@ class ImportModule(NamedTuple):
 
 
 class EndProcessors(NamedTuple):
-    """End the fork server, and with it all processors; nothing is heard of them any more."""
+    """End the fork server, and with it all processors; no events of them follow."""
 
 
 class MeasureProcesses(NamedTuple):
@@ -82,7 +83,7 @@ class MeasureProcesses(NamedTuple):
 
 
 class MeasureMemory(NamedTuple):
-    """Read the memory of processes without what they share with others. `on_memory_measured` follows."""
+    """Read the unshared memory of processes. `on_memory_measured` follows."""
 
     process_ids: Tuple[int, ...]
 
@@ -101,7 +102,7 @@ class OpenObjects(NamedTuple):
 
 
 class FindObject(NamedTuple):
-    """See whether the scheduler's directory has an object. `on_object_found` follows."""
+    """Check whether the scheduler's directory has an object. `on_object_found` follows."""
 
     object_id: int
     path: str
@@ -113,7 +114,7 @@ class WriteChunk(NamedTuple):
     Parameters:
         fetch: number of the fetch, for the answer.
         size: of the whole object in bytes.
-        is_first: nothing of it was written before, and there may be no room for it.
+        is_first: this is the first part, so there may be no room for the object.
     """
 
     object_id: int
@@ -142,13 +143,13 @@ class KeepResult(NamedTuple):
 
 
 class RemoveFiles(NamedTuple):
-    """Remove object files, as far as they are there."""
+    """Remove object files, as far as they exist."""
 
     paths: Tuple[str, ...]
 
 
 class RemoveLeftovers(NamedTuple):
-    """Remove what a processor was writing when it died."""
+    """Remove the files that a processor was writing when it died."""
 
     process_id: int
 
@@ -221,65 +222,65 @@ Effect = Union[
 
 
 class FunctionCode(Protocol):
-    """Where tasks ask which code of their client functions need (see `code_sets`)."""
+    """Answers which code of their client functions need (see `code_sets`)."""
 
     def key(self, function: int) -> str:
-        """What tells processors with this code from others; empty: it needs none."""
+        """Identifies processors with this code; empty if the function needs none."""
 
     def missing(self, function: int) -> Set[int]:
-        """The objects for which its tasks wait: archives that are not here or not unpacked, or the function itself
-        while the note in its file is read."""
+        """The objects that its tasks wait for: archives that are not here or not unpacked, or the function itself while
+        the note in its file is read."""
 
     def contents(self, function: int) -> Tuple[str, List[str]]:
-        """The key by which the client knows the code, and where processors import it from, once nothing is missing."""
+        """The client's key for the code, and the folders from which processors import it, once all of it is here."""
 
     def forget(self, functions: Iterable[int]) -> Set[str]:
-        """These functions are gone; returns keys that no function has any more."""
+        """These functions are gone; returns keys that no remaining function has."""
 
     def forget_all(self) -> Set[str]:
         """All functions are gone; returns their keys."""
 
     def sweep(self, folders_in_use: Set[str]) -> None:
-        """Remove what neither a function nor a processor needs any more."""
+        """Remove code that neither a function nor a processor needs any more."""
 
 
 class ObjectSource(Protocol):
-    """Where tasks ask for objects (see `objects`)."""
+    """Provides objects for tasks (see `worker_objects`)."""
 
     def is_available(self, object_id: int) -> bool:
-        """Whether processors can be given the object now."""
+        """Whether the object can be given to processors now."""
 
     def fetch(self, object_id: int) -> None:
-        """Get it; the listener hears `on_object_available` or `on_object_missing`."""
+        """Get it; the listener's `on_object_available` or `on_object_missing` follows."""
 
     def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, Buffer]]:
         """Kind, place and content of an available object."""
 
     def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
-        """Forget what has not been asked for in so long and is not needed."""
+        """Forget objects that were not used for this long and are not needed."""
 
     def adopt(self, path: str, size: int) -> int:
-        """Make a file that a processor wrote an object: its id, or 0 when it is larger than the scheduler allows.
+        """Make an object of a file that a processor wrote: its id, or 0 when it is larger than the scheduler allows.
 
-        The listener hears `on_object_served` when the scheduler has it, or `on_object_unserved` when it is gone.
+        The listener's `on_object_served` follows when the scheduler has it, or `on_object_unserved` when it is gone.
         """
 
     @property
     def maximum_object_bytes(self) -> int:
-        """That the scheduler takes; 0: it has not said so."""
+        """The scheduler's limit in bytes; 0 if it is not known."""
 
 
 class ObjectListener(Protocol):
-    """Who hears what has become of objects."""
+    """Notified about changes of objects."""
 
     def on_object_available(self, object_id: int) -> None:
-        """An object that was fetched is here."""
+        """An object has been fetched."""
 
     def on_object_missing(self, object_id: int) -> None:
-        """An object that was fetched does not exist."""
+        """An object could not be fetched, because it does not exist."""
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
-        """An object that was fetched has no room on this host."""
+        """An object could not be fetched, because there is no room on this host."""
 
     def on_object_served(self, object_id: int) -> None:
         """The scheduler has a large result."""

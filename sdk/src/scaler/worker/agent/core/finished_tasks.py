@@ -1,9 +1,9 @@
-"""What has become of tasks, on its way to the scheduler: results, failures, and large results that are fetched first.
+"""Outcomes on their way to the scheduler: results, failures, and large results that are fetched first.
 
 Rules:
-- An outcome whose result is a file is held until the file has its object's name, and if it is on this host alone, until
-  the scheduler has fetched it: a worker that is lost then loses no outcome that was reported.
-- Everything else goes out with the next turn (see `result_outbox`).
+- An outcome whose result is a file is held until the file has its object's name and, if only this host has it, until
+  the scheduler has fetched it. So losing the worker never loses a reported outcome.
+- Everything else is sent with the next turn (see `result_outbox`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
 
 TooLargePayload = Callable[[int, int, int, bool], bytes]
-"""Given the size, the largest that the scheduler takes, the attempt, and whether it is for readers of any language."""
+"""Takes the size, the scheduler's limit, the attempt, and whether readers of any language must understand it."""
 
 
 class Ran(NamedTuple):
-    """Where a task ran that was lost, and for how long."""
+    """Where a lost task ran, and for how long."""
 
     processor: int  # process id; 0: nowhere
     busy_microseconds: int
@@ -46,10 +46,10 @@ class FinishedTasks:
     """Gathers outcomes until `drain`.
 
     Parameters:
-        objects: makes objects of large results.
+        objects: turns large results into objects.
         worker_name: for the text of failures.
-        too_large_payload: the payload of the failure of a task whose result is too large. It pickles an exception,
-            which is not the core's to do.
+        too_large_payload: makes the failure payload of a task whose result is too large. It is passed in because it
+        pickles an exception, which the core must not do.
     """
 
     def __init__(self, objects: ObjectSource, worker_name: str, too_large_payload: TooLargePayload) -> None:
@@ -60,16 +60,16 @@ class FinishedTasks:
         self._held: Dict[int, _HeldResult] = {}  # by object id
 
     def keep_to(self, maximum_message_bytes: int) -> None:
-        """Make no message larger than this; 0: no limit is known."""
+        """Limit messages to this size; 0: no limit is known."""
         self._outbox.keep_to(maximum_message_bytes)
 
     def watch(self, is_watched: bool) -> None:
-        """Somebody wants to know which processor ran what, or nobody does any more."""
+        """Monitors want to know which processor ran which task, or no longer do."""
         self._outbox.is_watched = is_watched
 
     @property
     def holds_any(self) -> bool:
-        """Whether some outcome waits for its result to be fetched."""
+        """Whether any outcome waits for its result to be fetched."""
         return bool(self._held)
 
     def held_among(self, instances: Set[int]) -> Set[int]:
@@ -77,7 +77,7 @@ class FinishedTasks:
         return instances.intersection(result.instance for result in self._held.values())
 
     def add(self, traits: TaskTraits, ids: array[int], results: Results, processor: int) -> None:
-        """What a processor, a process with this id, reported of tasks `ids`."""
+        """A processor with this process id has reported outcomes of tasks `ids`."""
         if results.large:
             self._add_one_by_one(traits, ids, results, processor)
             return
@@ -93,7 +93,7 @@ class FinishedTasks:
         )
 
     def _add_one_by_one(self, traits: TaskTraits, ids: array[int], results: Results, processor: int) -> None:
-        """Some of the outcomes are files: they are few, or their bytes cost far more than this."""
+        """Handle outcomes of which some are files: they are few, or their bytes cost far more than this."""
         start = 0
         for index, instance in enumerate(ids):
             place = slice(index, index + 1)
@@ -128,7 +128,7 @@ class FinishedTasks:
             self._add_too_large(traits, ids, size, result, processor)
 
     def _add_too_large(self, traits: TaskTraits, ids: array[int], size: int, result: Results, processor: int) -> None:
-        """A task ran, and the scheduler does not take what it returned."""
+        """A task ran, but its result exceeds the scheduler's limit."""
         is_neutral = traits.codec in NEUTRAL_CODECS
         payload = self._too_large_payload(size, self._objects.maximum_object_bytes, traits.attempt, is_neutral)
         self._outbox.add(
@@ -163,13 +163,13 @@ class FinishedTasks:
             )
 
     def on_unserved(self, object_id: int) -> None:
-        """A large result is not here any more, and the scheduler has not got all of it."""
+        """A large result is no longer here, and the scheduler does not have all of it."""
         held = self._held.pop(object_id, None)
         if held is not None:
             self._lose_result(held.traits, held.instance, f"object {object_id:x}")
 
     def lose(self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
-        """Tasks end without having run to an end."""
+        """Tasks end without having finished."""
         attempts = tasks.traits.attempt
         # SCL-WRK-006, SCL-WRK-031
         failure = m.Failure(kind=kind, message=text, worker=self._worker_name, attempts=attempts, traceback=stack)

@@ -1,6 +1,6 @@
-"""What a heartbeat says about a worker, from the state of its processors and from figures that the shell has read.
+"""Heartbeats of a worker, from the state of its processors and from figures that the shell has read.
 
-Rule: a process that is gone, or of which the system tells nothing, has the figures 0.
+Rule: the figures are 0 for a process that is gone or about which the system reports nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNKNOWN = ProcessUsage(0, 0)
 
 
 class _Running(NamedTuple):
-    """A task that a processor runs, and since when at least, in seconds of a steady clock."""
+    """A task that a processor runs, and since when at the latest, in seconds of a monotonic clock."""
 
     instance: int
     since: float
@@ -45,7 +45,7 @@ class HeartbeatFigures:
         self._running: Dict[int, _Running] = {}  # by process id
 
     def process_ids(self) -> Tuple[int, ...]:
-        """The processes whose figures are wanted: the agent, and its processors by number."""
+        """The processes to measure: the agent, and its processors by number."""
         return (self._process_id, *(state.process_id for state in self._states() if state.process_id))
 
     def _states(self) -> List[ProcessorState]:
@@ -57,7 +57,7 @@ class HeartbeatFigures:
         """A heartbeat without sequence and latency.
 
         Parameters:
-            now: seconds of a steady clock.
+            now: seconds of a monotonic clock.
             usages: figures by process id.
             free_bytes: memory of the host that could be used.
             is_shared: whether the worker sees the scheduler's object directory.
@@ -94,7 +94,7 @@ class HeartbeatFigures:
         )
 
     def _note_running(self, states: Iterable[ProcessorState], now: float) -> None:
-        """Note which processors run the task that they ran at the last heartbeat."""
+        """Record which processors still run the same task as at the last heartbeat."""
         before, self._running = self._running, {}
         for state in states:
             last = before.get(state.process_id)

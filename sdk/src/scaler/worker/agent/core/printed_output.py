@@ -1,9 +1,9 @@
-"""What tasks printed, on its way to the scheduler.
+"""The output of tasks on its way to the scheduler.
 
 Rules:
-- What one task printed to one stream in a row travels together: a task that prints line by line costs a message a
-  round, not one a line.
-- The order of what one processor sent is kept.
+- Consecutive output of one task to one stream is sent together: a task that prints line by line costs one message per
+  round, not per line.
+- The order of one processor's output is preserved.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import List, Tuple
 from scaler_protocol import messages as m
 
 MAXIMUM_CHARACTERS = 256 * 1024
-"""Of one message, unless one piece alone has more; what one round brings is bounded by what the agent reads in it."""
+"""The limit of one message, unless a single piece is larger; the amount per round is bounded by what the agent
+reads."""
 
 
 class PrintedOutput:

@@ -1,18 +1,17 @@
-"""The processors as the agent's core sees them: who is idle, who is busy with what, who waits for other
-tasks.
+"""The processors as the agent's core sees them: idle, busy with a chunk, or blocked by a task that waits for others.
 
 Rules:
 - A processor's number is its entry of the progress page, and is used again only after its end was reported.
-- `slots` processors run at once. A suspended one (its task waits for other tasks) does not count, and a spare
-  takes its place; spares that are no longer needed stay for the next time, up to MAXIMUM_SPARES, so that
-  recursion does not fork once a level.
-- The slot of a blocked task is kept for what that task waits for, which is more urgent and on its way. Other tasks get
-  it after BLOCKED_SLOT_SECONDS: otherwise each task that blocks would let another one start and block, and there would
-  be as many processors as there are such tasks.
-- The processor that became idle last is used first: it is warm, and the others may sleep.
+- `slots` processors run at once. A suspended one (its task waits for other tasks) does not count, and a spare takes its
+  place. Up to MAXIMUM_SPARES spares are kept when they are no longer needed, so that recursion does not fork at every
+  level.
+- The slot of a blocked task is reserved for the tasks that it waits for, which are more urgent and about to arrive.
+  Other tasks get it after BLOCKED_SLOT_SECONDS: otherwise each task that blocks would let another one start and block,
+  and there would be one processor for each of them.
+- The processor that became idle last is used first: its caches are warm, and the others may sleep.
 - Processors are dedicated: one that has run tasks with some code of a client (see `code_sets`) runs no others. When
-  none with the right code is idle, a new one is forked, and the one that was idle for longest may have to go.
-- A processor that dies before it ran anything is replaced with growing delay: what kills it may not pass.
+  none with the right code is idle, a new one is forked, and the one that was idle longest may have to exit.
+- A processor that dies before it ran anything is replaced with a growing delay: the cause may persist.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from scaler.worker.progress import FINISHED, LOADING, MAXIMUM_PROCESSORS
 from scaler_protocol import messages as m
 
 MAXIMUM_SPARES = 8
-"""Idle processors beyond the slots that are kept."""
+"""How many idle processors to keep beyond the slots."""
 
 IDLE_ROUNDS = 2
-"""How often a processor is found idle before it is let go, when others with other code fill the slots."""
+"""After how many checks an idle processor exits, if processors with other code fill the slots."""
 
 BLOCKED_SLOT_SECONDS = 0.05
-"""How long the slot of a blocked task is kept for more urgent tasks."""
+"""How long the slot of a blocked task is reserved for more urgent tasks."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _MAXIMUM_DELAY_SECONDS = 30.0
@@ -58,12 +57,12 @@ class ProcessorChunk:
 
     @property
     def watched(self) -> bool:
-        """Whether the processor's watchdog looks after it, so that another chunk may wait behind it."""
+        """Whether the processor's watchdog watches it, so that another chunk may wait behind it."""
         return len(self.batch.ids) > 1
 
 
 class KillReason(NamedTuple):
-    """Why a processor is killed: the task at `position`, and what becomes of it (no kind: cancelled)."""
+    """Why a processor is killed: the task at `position`, and its outcome (no kind: cancelled)."""
 
     position: int
     kind: Optional[m.FailureKind]
@@ -80,7 +79,7 @@ class ProcessorState:
         "defined",
         "suspended",
         "suspended_since",
-        "handed_over",
+        "has_given_back",
         "kill_reason",
         "killed",
         "limit_position",
@@ -97,20 +96,18 @@ class ProcessorState:
         self.process_id = 0  # 0: being forked
         self.chunks: Deque[ProcessorChunk] = deque()  # with tasks whose outcome is outstanding
         self.next_position = 1
-        self.defined: Dict[int, float] = {}  # objects it was given, and when each was used last
+        self.defined: Dict[int, float] = {}  # objects that it has, and when each was last used
         self.suspended = False
         self.suspended_since = 0.0
-        self.handed_over = False  # it gave its tasks back because one takes long: nothing may wait behind that one
+        self.has_given_back = False  # it gave its tasks back because one takes long: no task may wait behind that one
         self.kill_reason: Optional[KillReason] = None
         self.killed = False
-        self.limit_position = 0  # the task that the limits are watched for, and since when it runs
+        self.limit_position = 0  # the task whose limits are watched, and when it started
         self.limit_since = 0.0
-        self.busy_since = (
-            0.0  # when it was given its tasks, or last sent an outcome: the task that runs began then or later
-        )
+        self.busy_since = 0.0  # when it got its tasks, or last sent an outcome: the running task began then or later
         self.code_key: Optional[str] = None  # of the code that it runs; None: it has run nothing
         self.code_folders: Sequence[str] = ()
-        self.idle_rounds = 0  # looks in a row that found it idle
+        self.idle_rounds = 0  # consecutive checks that found it idle
 
     @property
     def started(self) -> int:
@@ -130,7 +127,7 @@ class ProcessorState:
 
     @property
     def priority(self) -> int:
-        """Of the tasks it has, of which there are some."""
+        """The priority of its tasks; it must have some."""
         return self.chunks[0].batch.traits.priority
 
     @property
@@ -161,7 +158,7 @@ class ProcessorPool:
         self.slots = slots
         self.busy = 0  # processors that run a task and are not suspended
         self.suspended = 0
-        self.write_prefix = ""  # of large results, as processors were told last
+        self.write_prefix = ""  # of large results, as last sent to processors
         self._progress = progress
         self._effects = effects
         self._states: Dict[int, ProcessorState] = {}
@@ -171,8 +168,8 @@ class ProcessorPool:
         self._early_deaths = 0
         self._closed = False
         self._newly_blocked: List[ProcessorState] = []
-        self._recently_blocked: List[ProcessorState] = []  # suspended for so short a time that their slots are kept
-        self.keeps_a_slot = False  # from a task that is not urgent enough
+        self._recently_blocked: List[ProcessorState] = []  # suspended so recently that their slots are reserved
+        self.keeps_a_slot = False  # a slot was withheld from a task that is not urgent enough
         self._retired_keys: Set[Optional[str]] = set()
 
     def __len__(self) -> int:
@@ -210,14 +207,14 @@ class ProcessorPool:
             self._effects.append(Deliver(number, frames.object_directory_frame(self.write_prefix)))
 
     def begin_turn(self, now: float) -> None:
-        """Look at the clock: who was suspended in this turn, and whose slot is kept no longer. `now` in seconds."""
+        """Update which slots of suspended processors are still reserved. `now` in seconds."""
         self.keeps_a_slot = False
         if self._newly_blocked:
             for state in self._newly_blocked:
                 state.suspended_since = now
             self._recently_blocked = list(
                 dict.fromkeys(self._recently_blocked + self._newly_blocked)
-            )  # each keeps one slot
+            )  # each reserves one slot
             self._newly_blocked = []
         if self._recently_blocked:
             self._recently_blocked = [
@@ -229,7 +226,7 @@ class ProcessorPool:
             ]
 
     def take_idle(self, priority: int, code_key: str = "") -> Optional[ProcessorState]:
-        """An idle processor to be given tasks of that priority and code, if a slot is free for them."""
+        """An idle processor for tasks of that priority and code, if a slot is free for them."""
         if self.busy >= self.slots or not self._idle:
             return None
         if self._recently_blocked:
@@ -245,7 +242,7 @@ class ProcessorPool:
         return state
 
     def _put_last(self, code_key: str) -> bool:
-        """Make the last idle processor one that can run tasks with that code; whether there is one."""
+        """Move an idle processor that can run tasks with that code to the end; returns whether there is one."""
         self._retired_keys.discard(code_key)
         for wanted in (code_key, None):
             for position in range(len(self._idle) - 1, -1, -1):
@@ -255,27 +252,27 @@ class ProcessorPool:
         if len(self._states) - self.suspended >= self.slots + MAXIMUM_SPARES:
             self._stop(self._idle.pop(0))
         if self._closed or not (self._free_numbers or self._next_number < MAXIMUM_PROCESSORS):
-            return False  # there will be, when one has ended
+            return False  # there will be one when a processor has ended
         self._spawn()
         self._idle.append(self._idle.pop(0))
         return True
 
     def retire(self, code_keys: Set[str]) -> None:
-        """No function needs these kinds of code any more: let processors end that have run it, once they are idle."""
+        """No function needs code with these keys any more: let processors that have run it exit once they are idle."""
         self._retired_keys = (self._retired_keys | code_keys) & {each.code_key for each in self._states.values()}
         for state in [each for each in self._idle if each.code_key in code_keys]:
             self._idle.remove(state)
             self._stop(state)
 
     def _stop(self, state: ProcessorState) -> None:
-        """Let a processor end that is idle, and not among the idle ones any more."""
+        """Let an idle processor exit that has been taken out of the idle ones."""
         state.killed = True
         self._effects.append(StopProcessor(state.number))
 
     def take_back(self, state: ProcessorState) -> None:
-        """A processor has no task any more."""
+        """A processor has no more tasks."""
         self._early_deaths = 0
-        state.handed_over = False
+        state.has_given_back = False
         if state.suspended:
             self.suspended -= 1
             state.suspended = False
@@ -289,19 +286,19 @@ class ProcessorPool:
             self._idle.append(state)
 
     def pipelinable(self, code_key: str) -> Optional[ProcessorState]:
-        """A busy processor that may have one more chunk behind its present one."""
+        """A busy processor that may get one more chunk behind its current one."""
         for state in self._states.values():
             if (
                 len(state.chunks) == 1
                 and state.chunks[0].watched
                 and state.code_key == code_key
-                and not (state.handed_over or state.suspended or state.killed)
+                and not (state.has_given_back or state.suspended or state.killed)
             ):
                 return state
         return None
 
     def suspend(self, state: ProcessorState) -> None:
-        """A processor's task waits for other tasks: let another one take its slot."""
+        """A processor's task waits for other tasks: give its slot to another processor."""
         if state.chunks and not state.suspended:
             state.suspended = True
             self._newly_blocked.append(state)
@@ -310,7 +307,7 @@ class ProcessorPool:
             self.fill()
 
     def resume(self, state: ProcessorState) -> None:
-        """The wait is over. The processor goes on at once, even if that is one too many for a moment."""
+        """The wait is over. The processor continues at once, even if for a moment one too many runs."""
         if state.suspended:
             state.suspended = False
             self.suspended -= 1
@@ -325,7 +322,7 @@ class ProcessorPool:
             self._effects.append(KillProcessor(state.number, wants_stack=kill_reason is not None))
 
     def remove(self, state: ProcessorState) -> None:
-        """A processor has died; its chunks are the caller's to deal with."""
+        """A processor has died; the caller settles its chunks."""
         del self._states[state.number]
         self._free_numbers.append(state.number)
         if state.suspended:
@@ -338,8 +335,8 @@ class ProcessorPool:
             self._early_deaths += 1
 
     def retire_spares(self) -> None:
-        """Let processors end that have been idle beyond what the slots and a few spares need, or for long beyond the
-        slots with code of their own; called now and then."""
+        """Let processors exit that are idle and more than slots and spares need, or that have been idle for long with
+        dedicated code and exceed the slots. Called periodically."""
         beyond_slots = len(self._states) - self.suspended - self.slots
         has_keys = any(state.code_key for state in self._states.values())
         stopped: List[ProcessorState] = []
@@ -353,11 +350,11 @@ class ProcessorPool:
             self._stop(state)
 
     def tell_prefix(self, write_prefix: str) -> None:
-        """Tell processors, those to come too, where large results go."""
+        """Tell all processors, including future ones, where to write large results."""
         self.write_prefix = write_prefix
         frame = frames.object_directory_frame(write_prefix)
         self._effects += [Deliver(number, frame) for number in self._states]
 
     def close(self) -> None:
-        """No processor is forked any more."""
+        """Fork no more processors."""
         self._closed = True

@@ -7,7 +7,7 @@ Rules:
   neither come from short tasks: the message has one figure for the time they took, from which the scheduler
   learns how long a function runs.
 - No message is larger than half of what the scheduler takes, unless one outcome alone is.
-- While somebody watches, a message says of each addition which processor it came from and how long that was busy. A
+- While there are monitors, a message says for each addition which processor it came from and how long that was busy. A
   message that was begun before says so of none.
 """
 
@@ -98,7 +98,7 @@ class ResultMessages:
         self._groups: Dict[Tuple[str, bool, bool], _Group] = {}
         self._full: List[Tuple[m.TaskResult, bytes]] = []
         self._maximum_bytes = MAXIMUM_PAYLOAD_BYTES
-        self.is_watched = False  # somebody wants to know which processor ran what
+        self.is_watched = False  # monitors want to know which processor ran which task
 
     def keep_to(self, maximum_message_bytes: int) -> None:
         """Make no message larger than this; 0: the scheduler has not said what it takes."""

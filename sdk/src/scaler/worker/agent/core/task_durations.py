@@ -1,4 +1,4 @@
-"""How long tasks of each function take, learnt from what processors measure.
+"""How long tasks of each function take, learnt from the measurements of processors.
 
 Rules:
 - A moving mean per function, weighted by how many tasks a measurement covers: one long task among thousands
@@ -23,7 +23,7 @@ class TaskDurations:
         self._means: OrderedDict[int, float] = OrderedDict()
 
     def add(self, function: int, busy_seconds: float, count: int) -> None:
-        """`count` tasks of a function kept a processor busy for so long."""
+        """`count` tasks of a function kept a processor busy for this long."""
         measured = busy_seconds / count
         mean = self._means.get(function)
         if mean is None:

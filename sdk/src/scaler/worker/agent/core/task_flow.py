@@ -1,4 +1,4 @@
-"""The way of tasks through a worker: which runs on which processor, and what becomes of it.
+"""The path of tasks through a worker: which task runs on which processor, and its outcome.
 
     Task ─▶ waiting for objects ─▶ queue ─▶ chunk on a processor ─▶ outcomes ─▶ TaskResult
                                      ▲               │
@@ -6,14 +6,14 @@
 
 Rules:
 - `on_<event>` methods change state and append to `effects`; `finish_turn` follows once after a round of events.
-- No object and no dictionary entry per task. Tasks are columns; where a task is follows from its position in
-  a processor's stream.
-- Credit: a processor gets as many tasks at once as make about CHUNK_SECONDS of work by the measured mean of
-  their function, one at a time when nothing is known. A second chunk may wait behind a chunk of several
-  tasks, never behind a chunk of one: only the former are watched by the processor (see `processor`).
-- A task that must not run again shares its chunk with no other, so that none is lost for another's sake.
-- An outcome that was accepted from a processor is the task's outcome; whatever was not is run again, unless
-  the task forbids it.
+- There is no object and no dictionary entry per task. Tasks are columns; a task's position in a processor's stream says
+  where it is.
+- Credit: a processor gets as many tasks at once as take about CHUNK_SECONDS by the measured mean of their function, one
+  at a time while that is unknown. A second chunk may wait behind a chunk of several tasks, never behind a chunk of one:
+  only the former are watched by the processor (see `processor`).
+- A task that must not run again has a chunk of its own, so that it is not lost because of another task.
+- An outcome that was accepted from a processor is the task's outcome; a task without one is run again, unless it
+  forbids that.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class TaskFlow(ObjectListener):
 
     Parameters:
         progress: gives the progress entry of a processor number.
-        objects: where functions and values come from and large results go to.
+        objects: provides functions and values, and takes large results.
         effects: shared with the rest of the core.
         too_large_payload: see `FinishedTasks`.
-        code: where code of clients comes from; None: there is none.
+        code: provides code of clients; None: not supported.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class TaskFlow(ObjectListener):
             self._objects.fetch(object_id)
 
     def _enqueue(self, batch: HeldTasks) -> None:
-        """All objects of a batch are here: it can run, unless its function needs code that is not."""
+        """All objects of a batch are here: it can run, unless its function needs code that is missing."""
         missing = self._code.missing(batch.traits.function) if self._code is not None else set()
         if not missing:
             self.queue.append(batch)
@@ -132,7 +132,7 @@ class TaskFlow(ObjectListener):
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
         for batch in self.waiting.lost(object_id):
-            text = f"object {object_id:x}, which the task needs, cannot be had on this host: {why}"
+            text = f"object {object_id:x}, which the task needs, cannot be stored on this host: {why}"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
 
     def on_object_deleted(self, object_ids: Set[int]) -> None:
@@ -156,7 +156,7 @@ class TaskFlow(ObjectListener):
         self._outcomes.on_served(object_id)
 
     def on_object_unserved(self, object_id: int) -> None:
-        """A large result has gone before the scheduler had fetched it."""
+        """A large result is gone before the scheduler has fetched it."""
         self._outcomes.on_unserved(object_id)
 
     # SCL-WRK-019
@@ -180,19 +180,19 @@ class TaskFlow(ObjectListener):
         self.effects.append(Send(m.BalanceResponse(request_id=message.request_id, ids=ids)))
 
     def watch(self, is_watched: bool) -> None:
-        """Whether somebody wants to know which processor ran what."""
+        """Whether monitors want to know which processor ran which task."""
         self.is_watched = is_watched
         self._outcomes.watch(is_watched)
 
     def drain(self) -> None:
-        """From now on nothing is started: what has not begun is given back, each turn."""
+        """Start no more tasks: those that have not begun are given back, in each turn."""
         self._is_draining = True
 
     def reset(self, maximum_message_bytes: int = 0) -> None:
-        """A new session: all tasks of the old one are somebody else's now, and so are its objects.
+        """A new session begins: the tasks and objects of the old one no longer belong to this worker.
 
         Parameters:
-            maximum_message_bytes: what the scheduler takes; 0: it has not said so.
+            maximum_message_bytes: the scheduler's limit; 0: it is not known.
         """
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
@@ -206,7 +206,7 @@ class TaskFlow(ObjectListener):
         for state in self.pool.states():
             if state.chunks or state.defined:
                 for chunk in state.chunks:
-                    chunk.reported = chunk.count  # what it may still send is of no interest
+                    chunk.reported = chunk.count  # outcomes that it may still send are ignored
                 # SCL-WRK-029
                 self.pool.kill(state)
         if self._code is not None:
@@ -222,9 +222,9 @@ class TaskFlow(ObjectListener):
             raise frames.FrameError("outcomes came from a processor that has no task")
         chunk, count = state.chunks[0], len(results.sizes)
         if chunk.reported >= chunk.count:
-            return  # of an old session
+            return  # the tasks are of an old session
         if results.first_position != chunk.first_position + chunk.reported or chunk.reported + count > chunk.count:
-            raise frames.FrameError("a processor sent outcomes of tasks that it has not")
+            raise frames.FrameError("a processor sent outcomes of tasks that it does not have")
         traits = chunk.batch.traits
         ids = chunk.batch.ids[chunk.reported : chunk.reported + count]
         if results.busy_microseconds:
@@ -237,11 +237,11 @@ class TaskFlow(ObjectListener):
         self._end_chunks(state)
 
     def on_given_back(self, number: int, ranges: List[Tuple[int, int]]) -> None:
-        """A processor will not run these tasks, since the one it runs takes long."""
+        """A processor gives these tasks back, because the one it runs takes long."""
         state = self.pool.get(number)
         if state is None:
             return
-        state.handed_over = True
+        state.has_given_back = True
         for first_position, count in reversed(ranges):
             chunk = next(
                 (c for c in state.chunks if c.first_position <= first_position < c.first_position + c.count),
@@ -278,18 +278,18 @@ class TaskFlow(ObjectListener):
             state.process_id = process_id
 
     def on_processor_broken(self, number: int, description: str) -> None:
-        """What a processor sends makes no sense: replace it. The task it runs is the likeliest reason."""
+        """A processor sent invalid data: replace it. The task that it runs is the most likely cause."""
         state = self.pool.get(number)
         if state is not None:
             text = f"processor {state.process_id} was replaced while it ran the task: {description}"
             self.pool.kill(state, KillReason(state.started, m.FailureKind.PROCESSOR_DIED, text))
 
     def on_processor_died(self, number: int, description: str, now: float, stack: str = "") -> None:
-        """A processor ended as described ("was ended by signal 9 (SIGKILL)"); all it sent was handled.
+        """A processor ended as described ("was ended by signal 9 (SIGKILL)"), after all its frames were processed.
 
         Parameters:
-            now: seconds of a steady clock.
-            stack: where its task was, if that was wanted and is known.
+            now: seconds of a monotonic clock.
+            stack: where its task was, if that was requested and is known.
         """
         state = self.pool.get(number)
         if state is None:
@@ -312,7 +312,7 @@ class TaskFlow(ObjectListener):
         self._outcomes.lose(tasks, kind, text, stack, ran)
 
     def _end_chunks(self, state: ProcessorState) -> None:
-        """Forget chunks all of whose outcomes are there."""
+        """Forget chunks that have all their outcomes."""
         if not state.chunks:
             return
         remaining = [chunk for chunk in state.chunks if chunk.reported < chunk.count]
@@ -325,7 +325,7 @@ class TaskFlow(ObjectListener):
     # Once a turn --------------------------------------------------------------------------------------------
 
     def finish_turn(self, now: float) -> None:
-        """Deal tasks, and tell the scheduler what there is to tell. `now`: seconds of a steady clock."""
+        """Distribute tasks, and send the scheduler all news. `now`: seconds of a monotonic clock."""
         for state in self._reporting:
             state.busy_since = now
         self._reporting.clear()
@@ -356,7 +356,7 @@ class TaskFlow(ObjectListener):
             self.effects.append(Send(m.BalanceResponse(ids=ids)))
 
     def _deal(self, now: float) -> bool:
-        """Give one processor its next chunk; False when none may have one."""
+        """Give one processor its next chunk; False when no processor can take one."""
         head = self.queue.head()
         mean = self._durations.mean_seconds(head.traits.function)
         code_key = self._code.key(head.traits.function) if self._code is not None else ""
@@ -394,7 +394,7 @@ class TaskFlow(ObjectListener):
         return True
 
     def _dedicate(self, state: ProcessorState, code_key: str, function: int) -> None:
-        """From now on a processor runs tasks with this code alone."""
+        """Dedicate a processor to tasks with this code."""
         if state.code_key is None:
             state.code_key = code_key
             if code_key and self._code is not None:
@@ -407,13 +407,13 @@ class TaskFlow(ObjectListener):
             if object_id not in state.defined:
                 definition = self._objects.definition(object_id)
                 if definition is None:
-                    continue  # deleted in the meantime: the processor says so for each task
+                    continue  # deleted in the meantime: the processor reports it for each task
                 self.effects.append(Deliver(state.number, frames.define_frame(object_id, *definition)))
             state.defined[object_id] = now
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task is here any more."""
+        """Whether there is no task here."""
         return not (
             self.queue.count
             or self.waiting.count
@@ -421,26 +421,26 @@ class TaskFlow(ObjectListener):
             or any(s.chunks for s in self.pool.states())
         )
 
-    # Now and then -------------------------------------------------------------------------------------------
+    # Periodically -------------------------------------------------------------------------------------------
 
     @property
     def needs_tick(self) -> bool:
-        """Whether `tick` wants to be called every TICK_SECONDS."""
+        """Whether `tick` has to be called every TICK_SECONDS."""
         return bool(self._cancellations) or self._limits.active or self.pool.keeps_a_slot
 
     def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
-        """Resident memory by process id, as `MeasureMemory` asked for."""
+        """The answer to `MeasureMemory`: resident memory by process id."""
         self._limits.on_memory_measured(resident_bytes)
 
     def tick(self, now: float) -> None:
-        """Look after limits, and after tasks that are to be cancelled."""
+        """Enforce limits, and review tasks that are to be cancelled."""
         if self._cancellations:
             self._cancellations.review()
         if self._limits.active:
             self._limits.tick(now)
 
     def collect_garbage(self, now: float, retention_seconds: float, trim_threshold_bytes: int) -> None:
-        """Let this worker forget objects unused for so long, and free memory."""
+        """Forget objects that were not used for this long, and free memory."""
         self.pool.retire_spares()
         for state in self.pool.states():
             unused = {i for i, last_use in state.defined.items() if now - last_use > retention_seconds}
@@ -455,7 +455,7 @@ class TaskFlow(ObjectListener):
         self._objects.forget_unused(now, retention_seconds, self._needed_objects)
 
     def _needed_objects(self) -> Set[int]:
-        """What tasks here are waiting for or will need, and what processors have."""
+        """The objects that tasks here wait for or will need, and those that processors have."""
         needed = self.queue.needed_objects() | self.waiting.needed_objects()
         for state in self.pool.states():
             needed.update(state.defined)

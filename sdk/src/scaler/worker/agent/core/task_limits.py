@@ -1,7 +1,7 @@
-"""Time and memory limits of running tasks, watched from outside: no task can prevent that it is stopped.
+"""Time and memory limits of running tasks, enforced from outside, so that no task can prevent being stopped.
 
 Rules:
-- Whoever oversteps loses its processor; the task is lost with a named reason, and not run again.
+- The processor of a task that exceeds a limit is killed; the task is lost with a named reason, and not run again.
 - A task's time counts from when it was first seen to run, which is at most one tick late.
 - Nothing is watched while no processor has a task with a limit.
 """
@@ -28,13 +28,13 @@ class TaskLimits:
         self.active = False  # whether some processor may have a task with a limit
 
     def dealt(self, chunk: ProcessorChunk) -> None:
-        """A processor was given a chunk. It may have to be forked, or to load much, before it begins."""
+        """A processor got a chunk. It may have to be forked, or to load data, before the first task begins."""
         traits = chunk.batch.traits
         if traits.time_limit_seconds or traits.memory_limit_bytes:
             self.active = True
 
     def tick(self, now: float) -> None:
-        """Stop what has overstepped its limit."""
+        """Stop tasks that have exceeded their time limit."""
         self.active = False
         to_measure: List[int] = []
         for state in self._pool.states():
@@ -58,7 +58,7 @@ class TaskLimits:
             self._effects.append(MeasureMemory(tuple(to_measure)))
 
     def on_memory_measured(self, resident_bytes: Mapping[int, int]) -> None:
-        """Stop what uses more memory than its limit.
+        """Stop tasks that use more memory than their limit.
 
         Parameters:
             resident_bytes: by process id; 0 when unknown.
@@ -66,7 +66,7 @@ class TaskLimits:
         for state in self._pool.states():
             resident = resident_bytes.get(state.process_id, 0)
             chunk = self._running_chunk(state) if resident else None
-            # A task that has just started has not used what was measured.
+            # A measurement from before the task started does not count.
             if chunk is None or state.killed or state.started != state.limit_position:
                 continue
             limit = chunk.batch.traits.memory_limit_bytes
@@ -76,7 +76,7 @@ class TaskLimits:
                 self._pool.kill(state, KillReason(state.started, m.FailureKind.MEMORY_LIMIT, text))
 
     def _running_chunk(self, state: ProcessorState) -> Optional[ProcessorChunk]:
-        """The chunk whose task runs; before the first one has started, the chunk that was dealt."""
+        """The chunk whose task runs; before the first task has started, the first chunk."""
         chunks: List[ProcessorChunk] = list(state.chunks)
         if chunks and any(
             chunk.batch.traits.time_limit_seconds or chunk.batch.traits.memory_limit_bytes for chunk in chunks

@@ -1,12 +1,12 @@
-"""Tasks that the agent holds, in batches: columns that are cut and joined by slices, never one object a task.
+"""Tasks that the agent holds, in batches: columns that are cut and joined by slices, never one object per task.
 
 Rules:
-- A batch is of one function and one set of options, as it came. Its columns are cut from the front; `start`
-  says how far.
-- The queue runs higher priorities first, and within one priority first come, first served. What comes back
-  from a processor goes to the front.
-- A task is found by looking through the columns (a set operation on each). That is for the rare events,
-  cancelling and giving back.
+- A batch has one function and one set of options, as received. Its columns are cut from the front; `start` says how
+  far.
+- The queue runs higher priorities first, and within one priority first come, first served. Tasks that come back from a
+  processor go to the front.
+- A task is found by looking through the columns (a set operation on each). Only the rare events need this: cancelling
+  and giving back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ABSORB_BYTES = 64 * 1024
 
 
 class TaskTraits(NamedTuple):
-    """What all tasks of a batch have in common."""
+    """The properties that all tasks of a batch share."""
 
     function: int
     codec: str
@@ -37,7 +37,7 @@ class TaskTraits(NamedTuple):
     memory_limit_bytes: int = 0  # 0: none
     at_most_once: bool = False
     flags: int = 0  # TasksFlag
-    has_started: bool = False  # before, in a process that died
+    has_started: bool = False  # it has already started once, in a process that died
 
 
 class HeldTasks:
@@ -66,7 +66,7 @@ class HeldTasks:
         return len(self.ids) - self.start
 
     def copy(self) -> HeldTasks:
-        """The same tasks again; the columns are shared, since nobody changes them in place."""
+        """A copy; the columns are shared, because they are never changed in place."""
         other = HeldTasks(self.traits, self.ids, self.sizes, self.payload, self.dependency_counts, self.dependencies)
         other.start = self.start
         return other
@@ -95,7 +95,7 @@ class HeldTasks:
         return newest
 
     def absorb(self, other: HeldTasks) -> bool:
-        """Append another batch's tasks if they are of the same kind and the result is small; whether it was done."""
+        """Append another batch's tasks if they are of the same kind and the result is small; returns whether it did."""
         if (
             self.traits != other.traits
             or len(self) + len(other) > ABSORB_TASKS
@@ -112,7 +112,7 @@ class HeldTasks:
         return True
 
     def needed_objects(self) -> Set[int]:
-        """Ids of all objects that some task needs, its function included (0 never is)."""
+        """The ids of all objects that any of the tasks needs, including the function, without 0."""
         needed = set(self.dependencies or ())
         needed.add(self.traits.function)
         return needed
@@ -131,7 +131,7 @@ class HeldTasks:
         ids = self.ids[self.start :]
         if wanted.isdisjoint(ids):
             return []
-        # Looked for by place, not by id: a scheduler at fault may have sent an id twice.
+        # Searched by position, not by id: a faulty scheduler may have sent an id twice.
         places = [place for place, instance in enumerate(ids) if instance in wanted]
         kept, done = [], 0
         for place in places:
@@ -162,7 +162,7 @@ def _joined(traits: TaskTraits, batches: List[HeldTasks]) -> HeldTasks:
 
 
 def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seconds: float) -> HeldTasks:
-    """The batch that a Task message brings.
+    """The batch of a Task message.
 
     Parameters:
         default_time_limit_seconds: for tasks that have none of their own; 0: none.
@@ -200,7 +200,7 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
 
 
 class TaskQueue:
-    """Batches in the order in which they shall run."""
+    """Batches in the order in which they are to run."""
 
     def __init__(self) -> None:
         self.count = 0  # tasks

@@ -1,7 +1,7 @@
-"""Tasks whose objects are still on their way to this host. They wait here, and block nobody.
+"""Tasks whose objects are not on this host yet. They wait here without blocking other tasks.
 
 Rules:
-- A task waits for the objects that are missing, and goes to the queue when the last of them is there.
+- A task waits for its missing objects, and goes to the queue when the last of them is here.
 - A batch that waits for its function waits as a whole; one whose tasks wait for different things is cut into
   single tasks.
 """
@@ -29,7 +29,7 @@ class WaitingTasks:
         self._by_object: Dict[int, List[_Waiting]] = {}
 
     def add(self, batch: HeldTasks, missing: Set[int]) -> List[HeldTasks]:
-        """Let those tasks of a batch wait that need `missing` objects; returns the others."""
+        """Let the tasks of a batch that need `missing` objects wait; returns the others."""
         if batch.traits.function in missing or len(batch) == 1:
             self.add_whole(batch, missing)
             return []
@@ -50,7 +50,7 @@ class WaitingTasks:
             self._by_object.setdefault(object_id, []).append(waiting)
 
     def arrived(self, object_id: int) -> List[HeldTasks]:
-        """An object is there; returns the batches that wait for nothing more."""
+        """An object is here; returns the batches that have all their objects now."""
         ready = []
         for waiting in self._by_object.pop(object_id, ()):
             waiting.missing.discard(object_id)
@@ -60,7 +60,7 @@ class WaitingTasks:
         return ready
 
     def lost(self, object_id: int) -> List[HeldTasks]:
-        """An object will never be there; returns the batches that need it."""
+        """An object cannot be fetched; returns the batches that need it."""
         failed = []
         for waiting in self._by_object.pop(object_id, ()):
             for other in waiting.missing - {object_id}:
@@ -95,7 +95,7 @@ class WaitingTasks:
         return ids
 
     def needed_objects(self) -> Set[int]:
-        """The objects that waiting tasks need, those included that are there."""
+        """The objects that waiting tasks need, including those that are already here."""
         return {i for entries in self._by_object.values() for entry in entries for i in entry.batch.needed_objects()}
 
     def clear(self) -> None:

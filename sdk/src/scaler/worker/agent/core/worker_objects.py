@@ -1,4 +1,4 @@
-"""Objects on this host: where their content is, fetching those that are elsewhere, serving those that were made here.
+"""Objects on this host: where their content is, fetching those of other hosts, and serving those that were made here.
 
     inline ── in memory ───────────────────────────────────────┐
     shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
@@ -8,11 +8,12 @@
                     fetched it
 
 Rules:
-- Unknown objects are asked for: the scheduler answers every ObjectRequest, if only with "missing".
-- A fetch keeps a few requests open (see `FetchWindow`), and asks for more when what came is on disk.
+- Unknown objects are requested: the scheduler answers every ObjectRequest, if only with "missing".
+- A fetch keeps a few requests open (see `FetchWindow`), and requests more when received parts are on disk.
 - An outcome whose result is here is not sent before the scheduler has all of it (see `ObjectListener`).
-- What was not used for long is forgotten and asked for again when a task needs it; never what a task here needs.
-- Files are the shell's: this table asks for file operations and is told what came of them.
+- Objects that were not used for long are forgotten, and requested again when a task needs them. Objects that a task
+  here needs are kept.
+- The shell handles files: this table requests file operations and gets their results.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
 
 DEFAULT_CHUNK_BYTES = 1024 * 1024
-_NAMED_FUNCTION_IDS = object_id_of(MAXIMUM_SESSION, 0)  # sessions count from 1, and none gets there
+_NAMED_FUNCTION_IDS = object_id_of(MAXIMUM_SESSION, 0)  # no session has this number
 
 
 class _ObjectFetch:
@@ -50,7 +51,7 @@ class _ObjectFetch:
         self.number = number
         self.window = window
         self.written_bytes = 0
-        self.path = ""  # once something was written
+        self.path = ""  # set once something was written
 
 
 class _ServedResult:
@@ -76,7 +77,7 @@ class WorkerObjects(ObjectSource):
     def __init__(self, effects: List[Effect]) -> None:
         self.is_shared = False  # whether this host sees the scheduler's object directory
         self._effects = effects
-        self._directory = ""  # of results, and of the scheduler's objects if it is shared
+        self._directory = ""  # for results, and with the scheduler's objects if it is shared
         self._session = 0
         self._chunk_bytes = DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = 0
@@ -92,8 +93,10 @@ class WorkerObjects(ObjectSource):
         self._kept: Dict[int, Tuple[str, int]] = {}  # results being renamed: path and size
         self._served: Dict[int, _ServedResult] = {}
         self._named_functions: Dict[bytes, int] = {}  # by definition
-        self._definitions: Dict[int, bytes] = {}  # the same by id; no objects of the scheduler, which cannot end them
-        self._last_uses: Dict[int, float] = {}  # since when the content of what is here has not been asked for
+        self._definitions: Dict[
+            int, bytes
+        ] = {}  # the same by id; these are not objects of the scheduler, so it cannot delete them
+        self._last_uses: Dict[int, float] = {}  # when the content of objects that are here was last used
 
     @property
     def maximum_object_bytes(self) -> int:
@@ -110,7 +113,7 @@ class WorkerObjects(ObjectSource):
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
 
     def open(self, is_shared: bool, write_prefix: str) -> None:
-        """It was found out whether objects need not travel.
+        """It is known now whether objects are shared through memory.
 
         Parameters:
             write_prefix: the start of the path of each file that a processor writes.
@@ -141,7 +144,7 @@ class WorkerObjects(ObjectSource):
     # What tasks ask -----------------------------------------------------------------------------------------
 
     def is_available(self, object_id: int) -> bool:
-        """Whether processors can be given the object now. Id 0 stands for no object."""
+        """Whether the object can be given to processors now. Id 0 stands for no object."""
         return object_id == 0 or object_id in self._inline or object_id in self._paths or object_id in self._definitions
 
     def places(self) -> Dict[int, str]:
@@ -156,7 +159,7 @@ class WorkerObjects(ObjectSource):
         return found
 
     def named_function(self, definition: bytes) -> int:
-        """The id of a function that came by name: of what processors are given for it."""
+        """The local id of a named function, under which processors get its definition."""
         object_id = self._named_functions.get(definition)
         if object_id is None:
             object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + len(self._named_functions)
@@ -177,16 +180,16 @@ class WorkerObjects(ObjectSource):
         return None if path is None else (kind, ContentPlace.FILE, path.encode("utf-8", "surrogateescape"))
 
     def forget(self, object_id: int) -> None:
-        """Forget an object that is needed no more, though the scheduler may have it still."""
+        """Forget an object that is no longer needed, although the scheduler may still have it."""
         self._remove_own(object_id)
         for table in (self._kinds, self._inline, self._paths, self._last_uses):
             table.pop(object_id, None)
 
     def forget_unused(self, now: float, retention_seconds: float, needed: Callable[[], Set[int]]) -> None:
-        """Forget what has not been asked for in so long; it is fetched again when a task needs it.
+        """Forget objects that were not used for this long; they are fetched again when a task needs them.
 
         Parameters:
-            needed: what tasks and processors have or will want, whenever they got it.
+            needed: the objects that tasks and processors have or will need, however old.
         """
         last_uses = self._last_uses
         here = (*self._inline, *self._paths)
@@ -200,7 +203,7 @@ class WorkerObjects(ObjectSource):
     # Fetching -----------------------------------------------------------------------------------------------
 
     def fetch(self, object_id: int) -> None:
-        """Get an object; the listener hears `on_object_available` or `on_object_missing` in the end."""
+        """Get an object; the listener's `on_object_available` or `on_object_missing` follows."""
         if object_id in self._fetches or object_id in self._looked_for:
             return
         if self.is_shared and object_id not in self._sizes:
@@ -235,11 +238,11 @@ class WorkerObjects(ObjectSource):
             self._effects.append(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
 
     def on_response(self, message: m.ObjectResponse, chunk: bytes) -> None:
-        """A part of an object that is being fetched, or word that there is none."""
+        """A part of an object that is being fetched, or the answer that it is missing."""
         object_id = message.id
         fetch = self._fetches.get(object_id)
         if fetch is None:
-            return  # forgotten while it was on its way
+            return  # forgotten in the meantime
         if message.status != m.ObjectResponseStatus.OK:
             self._give_up(object_id)
             return
@@ -254,7 +257,7 @@ class WorkerObjects(ObjectSource):
         self._effects.append(effect)
 
     def on_chunk_written(self, object_id: int, number: int, length: int, path: str) -> None:
-        """So many bytes of a fetched object are in its file."""
+        """The file of a fetched object now has `size` bytes."""
         fetch = self._fetches.get(object_id)
         if fetch is None or fetch.number != number:
             if object_id not in self._own_files:
@@ -270,7 +273,7 @@ class WorkerObjects(ObjectSource):
         self.listener.on_object_available(object_id)
 
     def on_chunk_failed(self, object_id: int, number: int, why: str, is_full: bool) -> None:
-        """A part of a fetched object could not be written, since the disk is full or for another reason."""
+        """A part of a fetched object could not be written, because the disk is full or for another reason."""
         fetch = self._fetches.get(object_id)
         if fetch is None or fetch.number != number:
             return
@@ -291,9 +294,9 @@ class WorkerObjects(ObjectSource):
     # Results ------------------------------------------------------------------------------------------------
 
     def adopt(self, path: str, size: int) -> int:
-        """Make a file that a processor wrote an object: its id, or 0 when it is larger than the scheduler allows.
+        """Make an object of a file that a processor wrote: its id, or 0 when it is larger than the scheduler allows.
 
-        The listener hears `on_object_served` when the scheduler has it, or `on_object_unserved` when it is gone.
+        The listener's `on_object_served` follows when the scheduler has it, or `on_object_unserved` when it is gone.
         """
         if 0 < self._maximum_object_bytes < size:
             self._remove([path])
@@ -308,10 +311,10 @@ class WorkerObjects(ObjectSource):
         return object_id
 
     def on_kept(self, object_id: int, target: str, why: str = "") -> None:
-        """The file of a large result has its object's name, or is gone.
+        """The file of a large result was renamed to its object's name, or is gone.
 
         Parameters:
-            why: it is gone; empty: it is there.
+            why: the reason why it is gone; empty if it was renamed.
         """
         path, size = self._kept.pop(object_id, ("", 0))
         if not path:
@@ -337,14 +340,14 @@ class WorkerObjects(ObjectSource):
             self._served[object_id] = _ServedResult(path, size)
 
     def discard(self, object_ids: Iterable[int]) -> None:
-        """Remove kept results of which no scheduler was told."""
+        """Remove kept results that were never announced."""
         for object_id in object_ids:
             self._served.pop(object_id, None)
             self._remove([self._shared_path(object_id)])
 
     # SCL-OBJ-009
     def on_request(self, message: m.ObjectRequest) -> None:
-        """The scheduler fetches a large result."""
+        """The scheduler requests a part of a large result."""
         served = self._served.get(message.id)
         if served is None or message.offset > served.size:
             self._refuse(message.id, message.offset)
@@ -356,8 +359,8 @@ class WorkerObjects(ObjectSource):
         """A part of a large result.
 
         Parameters:
-            length: how much was asked for.
-            why: it could not be read; empty: it was.
+            length: the requested number of bytes.
+            why: the reason why it could not be read; empty if it was read.
         """
         served = self._served.get(object_id)
         if served is None:
@@ -385,7 +388,7 @@ class WorkerObjects(ObjectSource):
     # From the scheduler -------------------------------------------------------------------------------------
 
     def on_instruction(self, message: m.ObjectInstruction, payload: bytes) -> List[int]:
-        """Objects to come are announced, or others are gone; returns the ids of the latter.
+        """Objects are announced or deleted; returns the ids of deleted ones.
 
         Raises MalformedMessageError if the message contradicts itself.
         """

@@ -1,1 +1,1 @@
-"""What an agent does: event loop, connection, sockets of processors, files, signals, clocks."""
+"""The I/O of an agent: event loop, connection, sockets of processors, files, signals, clocks."""

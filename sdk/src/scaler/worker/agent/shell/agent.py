@@ -1,16 +1,16 @@
-"""The agent's shell: gives its core events, and performs what it asks for.
+"""The agent's shell: passes events to the core, and performs its effects.
 
     scheduler ◀─ SchedulerConnection ─▶ ┌───────┐ ◀─ ProcessorHandle ─▶ processors
                  signals, clock ──────▶ │ Agent │ ◀─ ForkServerClient ─▶ fork server
                  WorkerFiles ◀────────▶ └───────┘ ◀─▶ AgentCore
 
 Rules:
-- Nothing is decided here, and no user code runs here, so the agent answers whatever user code does.
-- Events change the core; what follows from a round of events is done once, in `_turn`.
-- An exception that no environment explains is a bug of ours: the state may be half changed. Nothing follows from it any
-  more, and the program ends with a code of its own: whoever supervises it starts it again, and its tasks are run
-  elsewhere, which is better than a worker that half works.
-- However the worker ends, nothing stays behind: the fork server sees to that.
+- The core decides, and no user code runs here, so the agent stays responsive whatever user code does.
+- Events change the core; the consequences of a round of events are processed once, in `_turn`.
+- An exception that the environment does not explain is a bug of ours: the state may be half changed. Nothing more is
+  done with it, and the program ends with its own exit code: its supervisor restarts it, and its tasks run elsewhere,
+  which is better than a worker that only half works.
+- When the worker ends for any reason, the fork server cleans up.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ from scaler_protocol.session.peer_session import NEVER
 logger = logging.getLogger("scaler")
 
 CLOSE_TIMEOUT_SECONDS = 1.0
-"""How long what is under way to the scheduler has to leave when the worker ends."""
+"""How long to send waiting messages to the scheduler when the worker ends."""
 
 
 class Agent:
     """One worker's agent.
 
     Parameters:
-        fork_server: the control socket of a fork server that was forked before.
-        page: the progress page that was made before that.
+        fork_server: the control socket of a fork server, which is already running.
+        page: the progress page, which was made before the fork server.
 
     Raises AddressError when the scheduler's address is malformed, RecordingPathError when the recording cannot be made.
     """
@@ -124,7 +124,7 @@ class Agent:
     # Life ----------------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Serve the scheduler until told to stop; the exit code of the program."""
+        """Serve the scheduler until asked to stop; returns the program's exit code."""
         loop = self._loop
         loop.set_exception_handler(self._on_unforeseen)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -211,7 +211,7 @@ class Agent:
     # Turns ---------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """What follows from the events since the last turn."""
+        """Process the consequences of the events since the last turn."""
         core = self._core
         if self._is_broken:
             return
@@ -258,10 +258,10 @@ class Agent:
     def on_message(self, message: m.Message, payload: bytes) -> None:
         self._core.on_message(message, payload, time.monotonic())
         if type(message) is m.Welcome:
-            self._turn()  # so that it is known where objects are before the next message, and nothing overtakes it
+            self._turn()  # so that it is known where objects are before the next message is processed
 
     def on_congestion(self, is_congested: bool) -> None:
-        """The scheduler takes less than processors deliver: they wait, so that our memory does not grow."""
+        """The scheduler reads more slowly than processors deliver: pause them, so that memory stays bounded."""
         for handle in self._handles.values():
             handle.read_on(not is_congested)
 
@@ -343,7 +343,7 @@ class Agent:
 
 
 def _describe_end(status: int) -> str:
-    """How a process ended, for people."""
+    """How a process ended, in words."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         try:
@@ -357,7 +357,7 @@ def _describe_end(status: int) -> str:
 def make_event_loop(kind: str) -> asyncio.AbstractEventLoop:
     """An event loop, `builtin` or `uvloop`.
 
-    Raises ImportError when uvloop is wanted and not installed.
+    Raises ImportError when uvloop is requested and not installed.
     """
     if kind == "uvloop":
         import uvloop

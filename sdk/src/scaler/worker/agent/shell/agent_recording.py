@@ -1,4 +1,4 @@
-"""Records what reaches an agent's core, so that `scaler replay` can repeat what it decided.
+"""Records the inputs of an agent's core, so that `scaler replay` can repeat its decisions.
 
     events ──▶ RecordedAgentCore ──▶ AgentCore
                      └──▶ FileRecorder ──▶ FILE ──▶ agent_replay
@@ -85,7 +85,7 @@ def agent_recorder(settings: WorkerSettings, identity: AgentIdentity) -> Optiona
 
 
 def header_of(settings: WorkerSettings, identity: AgentIdentity) -> Header:
-    """What a worker's recording begins with."""
+    """The header of a worker's recording."""
     made_with = {"settings": dataclasses.asdict(settings), "identity": identity._asdict()}
     return Header(__version__, made_with, time.monotonic(), time.time(), settings.record_payloads, WORKER)
 

@@ -1,6 +1,6 @@
-"""Archives of clients' code on disk: unpacked to a folder each, and checked on the way.
+"""Archives of clients' code on disk: each is checked and unpacked to a folder.
 
-Rule: nothing of an archive is run or imported here, and nothing of it is written outside its folder.
+Rule: no code of an archive is run or imported here, and no file of it is written outside its folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from scaler.worker.frames import Buffer
 
 
 class CodeError(Exception):
-    """Code that tasks need cannot be had here; the message says why."""
+    """Code that tasks need cannot be unpacked here; the message says why."""
 
 
 def note_of_file(path: str) -> CodeNote:
-    """The note of a function that is a file; `NO_CODE` when the file is gone: the processor says so for each task."""
+    """The note of a function that is a file; `NO_CODE` when the file is gone, which the processor reports for each
+    task."""
     try:
         with open(path, "rb") as file:
             length = file.seek(0, os.SEEK_END)
@@ -43,9 +44,9 @@ def note_of_file(path: str) -> CodeNote:
 
 
 def unpack(content: Buffer, digest: str, folder: str) -> None:
-    """Unpack an archive into a folder that is not there yet.
+    """Unpack an archive into a folder that does not exist yet.
 
-    Raises CodeError when it is not what its digest says, and OSError; nothing is left behind then.
+    Raises CodeError when its content does not match its digest, and OSError; then no files are left.
     """
     found = hashlib.blake2b(digest_size=16)
     partial = folder + ".new"
@@ -66,11 +67,11 @@ def unpack(content: Buffer, digest: str, folder: str) -> None:
                 with open(path, "xb") as file:
                     file.write(data)
         if found.hexdigest() != digest:
-            raise CodeError("the client's code is not what its digest says")
+            raise CodeError("the client's code does not match its digest")
         os.rename(partial, folder)
     except (CodeError, OSError):
         raise
-    except Exception as error:  # of `zipfile`, at bytes that anybody may have sent
-        raise CodeError(f"the client's code is no archive: {error}") from error
+    except Exception as error:  # `zipfile` may raise anything, because the bytes are untrusted
+        raise CodeError(f"the client's code is not a valid archive: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

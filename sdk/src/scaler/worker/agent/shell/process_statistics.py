@@ -1,9 +1,9 @@
 """Figures about processes for heartbeats: CPU time and memory, of the agent and its processors.
 
 Rules:
-- Linux answers from /proc, at a few tens of microseconds a process; elsewhere psutil answers, if it is installed, or
-  nobody.
-- A process that is gone has no figures: 0.
+- On Linux the figures come from /proc, in a few tens of microseconds per process; elsewhere from psutil if it is
+  installed.
+- The figures of a process that is gone, or that cannot be measured, are 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ except Exception:  # not installed, or a build that does not fit this interprete
     psutil = None
 
 MINIMUM_INTERVAL_SECONDS = 0.5
-"""Figures younger than this are used again: heartbeats that announce a free slot may follow each other closely."""
+"""Figures younger than this are reused: heartbeats that announce a free slot may follow each other closely."""
 
 _HAS_PROC = os.path.exists("/proc/self/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -40,7 +40,7 @@ class ProcessStatistics:
         self._samples: Dict[int, _Sample] = {}
 
     def usage(self, process_id: int, now: float) -> ProcessUsage:
-        """Figures of one process; `now` in seconds of a steady clock."""
+        """Figures of one process; `now` in seconds of a monotonic clock."""
         last = self._samples.get(process_id)
         if last is not None and now - last.time < MINIMUM_INTERVAL_SECONDS:
             return last.usage
@@ -82,7 +82,7 @@ def _cpu_seconds(process_id: int) -> float:
         try:
             times = psutil.Process(process_id).cpu_times()
             return float(times.user + times.system)
-        except Exception:  # psutil's own errors: gone, or not ours to see
+        except Exception:  # psutil's own errors: the process is gone, or access is denied
             return 0.0
     return 0.0
 

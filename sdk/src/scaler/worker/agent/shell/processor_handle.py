@@ -1,10 +1,10 @@
 """The agent's end of one processor's socket pair.
 
 Rules:
-- Never blocks. What the processor does not take at once is kept and written when it does; the core gives a processor a
-  few chunks at most, so what is kept is bounded.
-- One read a round and processor: nobody is starved by a processor that talks a lot.
-- A broken pipe is no news here: the fork server reports every death, and that report is what counts.
+- Never blocks. Data that cannot be written at once is kept and written later; the core gives a processor a few chunks
+  at most, so this is bounded.
+- One read per round and processor, so that a processor that sends a lot does not starve the others.
+- A broken pipe is ignored: only the fork server's report of a processor's death counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ProcessorHandle:
 
     Parameters:
         on_frames: called with the processor's number and the frames of one read.
-        on_broken: called when what the processor sends is no frame; nothing more is read then.
+        on_broken: called when the processor sends an invalid frame; nothing more is read then.
     """
 
     def __init__(
@@ -46,24 +46,24 @@ class ProcessorHandle:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
         self._reader = FrameReader(self._stream)
         self._backlog: Deque[memoryview] = deque()
-        self._open = True  # until the end of the stream is read
+        self._open = True  # until the end of the stream
         self._reading = False
         self.read_on(True)
 
     @property
     def waits_for_fork(self) -> bool:
-        """Whether the processor's end has not been given away yet."""
+        """Whether the processor's end has not been passed on yet."""
         return self._processor_end is not None
 
     def release_processor_end(self, give: Callable[[socket.socket], None]) -> None:
-        """Give the processor's end of the pair away, and keep no copy of it."""
+        """Pass on the processor's end of the pair, and keep no copy of it."""
         if self._processor_end is not None:
             with self._processor_end:
                 give(self._processor_end)
             self._processor_end = None
 
     def send(self, buffers: Buffers) -> None:
-        """Write a frame, now or as soon as the processor takes it."""
+        """Write a frame, now or as soon as there is room."""
         if self._backlog:
             self._keep(buffers, 0)
             return
@@ -134,7 +134,7 @@ class ProcessorHandle:
             self._on_frames(self.number, received)
 
     def read_on(self, wanted: bool) -> None:
-        """Read what the processor sends, or let it wait."""
+        """Read what the processor sends, or pause it."""
         wanted = wanted and self._open
         if wanted and not self._reading:
             self._rounds.add_reader(self._stream.fileno(), self._read)
@@ -143,7 +143,7 @@ class ProcessorHandle:
         self._reading = wanted
 
     def read_rest(self) -> None:
-        """Read all that a dead processor had sent."""
+        """Read everything that a dead processor had sent."""
         while self._open:
             try:
                 if not self._reader.fill():
@@ -153,7 +153,7 @@ class ProcessorHandle:
             self._parse()
 
     def close(self) -> None:
-        self._open = False  # a connection that is closed later may say that there is room again
+        self._open = False  # a connection that is closed later may report room again
         self.read_on(False)
         if self._backlog:
             self._backlog.clear()

@@ -1,9 +1,9 @@
-"""Descriptors that an event loop watches together: all that are ready are handled in one round, which has an end.
+"""Descriptors that an event loop watches together: all ready ones are handled in one round with a defined end.
 
 Rules:
-- What follows from a round of events is done once, at its end: that is what makes batches. An event loop alone cannot
-  tell when it has called everybody who was ready.
-- The loop watches one descriptor, that of an epoll object, and calls once, however many are ready.
+- The consequences of a round of events are processed once, at its end, which creates batches. An event loop by itself
+  does not tell when it has called all ready callbacks.
+- The loop watches one descriptor, that of an epoll object, and makes one call however many are ready.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Watched:
 
 
 class Rounds:
-    """Calls readers and writers, as an event loop does, and then `on_end`.
+    """Calls readers and writers like an event loop, and then `on_end`.
 
     Parameters:
         on_end: called after each round.
@@ -82,7 +82,7 @@ class Rounds:
             self._epoll.unregister(descriptor)
 
     def _run(self) -> None:
-        """Rounds as long as one comes after the other, so that the event loop costs nothing while there is work."""
+        """Run rounds while descriptors are ready, so that the event loop costs nothing while there is work."""
         ready = self._epoll.poll(0)
         deadline = time.monotonic() + MAXIMUM_RUN_SECONDS
         while ready:
@@ -101,7 +101,7 @@ class Rounds:
         self._on_end()
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._watched.clear()

@@ -1,9 +1,9 @@
 """The agent's one connection to the scheduler, on an event loop.
 
 Rules:
-- One attempt to connect at a time, and none without being asked: when to try again is the session's to decide.
-- Nothing is dropped and nothing blocks: what does not fit is kept and sent when there is room. It is bounded by what
-  the scheduler has granted: tasks for which it waits, and chunks that it asked for.
+- There is one attempt to connect at a time, and only on request: the session decides when to try again.
+- Sending neither drops data nor blocks: what does not fit is kept and sent when there is room. It is bounded, because
+  the scheduler limits the tasks at a worker and the chunks that it requests.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError
 logger = logging.getLogger("scaler")
 
 CONGESTED_BYTES = 16 * 1024 * 1024
-"""When so much waits for room, processors are not read any more until all has left."""
+"""When more than this waits to be sent, processors are not read until all of it has been sent."""
 
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a worker trusts its scheduler
 
 
 class ConnectionOwner(Protocol):
-    """Who hears of a connection."""
+    """Notified about a connection."""
 
     def on_connected(self) -> None:
         """An attempt to connect has succeeded."""
@@ -47,7 +47,7 @@ class ConnectionOwner(Protocol):
         """A message has come."""
 
     def on_congestion(self, is_congested: bool) -> None:
-        """Too much waits for room, or all of it has left."""
+        """Too much waits to be sent, or all of it has been sent."""
 
 
 class SchedulerConnection:
@@ -60,7 +60,7 @@ class SchedulerConnection:
         self._rounds = rounds
         self._address = parse_address(address)
         self._owner = owner
-        self.congested = False  # more is kept than should be: whoever can shall wait
+        self.congested = False  # too much waits to be sent: senders should pause
         self._connection: Optional[Connection] = None
         self._is_connected = False
         self._is_watched_for_room = False
@@ -68,7 +68,7 @@ class SchedulerConnection:
     # Connecting -----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Try to connect; the owner hears what came of it."""
+        """Try to connect; the owner is notified of the result."""
         self.drop()
         error_number = 0
         try:
@@ -120,16 +120,16 @@ class SchedulerConnection:
         frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
         connection = self._connection
         if connection is None or not self._is_connected:
-            return  # it has ended: reading says so, or has said so
+            return  # it has ended, which reading reports or has reported
         try:
             connection.send(frames)
         except OSError:
-            return  # reading will say so
+            return  # reading will report it
         if connection.unsent_bytes:
             self._watch_for_room(connection)
 
     def _watch_for_room(self, connection: Connection) -> None:
-        """Be told when there is room, as long as something waits for it."""
+        """Watch for room while something waits to be sent."""
         if connection.unsent_bytes > CONGESTED_BYTES:
             self._set_congested(True)
         elif not connection.has_unsent:
@@ -187,7 +187,7 @@ class SchedulerConnection:
         self._owner.on_disconnected(str(error))
 
     def drop(self) -> None:
-        """Close the connection, if there is one, with all that it has not sent."""
+        """Close the connection, if there is one, and drop what it has not sent."""
         if self._connection is not None:
             self._rounds.remove_reader(self._connection.fileno())
             self._rounds.remove_writer(self._connection.fileno())
@@ -197,7 +197,7 @@ class SchedulerConnection:
         self._set_congested(False)
 
     def close(self, linger_seconds: float) -> None:
-        """Close for good; what is under way has so long to leave."""
+        """Close for good, after at most `timeout_seconds` to send what is waiting."""
         connection = self._connection
         if connection is not None and self._is_connected:
             _flush(connection, time.monotonic() + linger_seconds)
@@ -211,4 +211,4 @@ def _flush(connection: Connection, deadline: float) -> None:
         while not connection.flush() and time.monotonic() < deadline:
             poll.poll(max(1, int(1000 * (deadline - time.monotonic()))))
     except OSError:
-        pass  # nobody is there to be told
+        pass  # the connection has already ended

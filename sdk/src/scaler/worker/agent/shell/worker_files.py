@@ -1,9 +1,9 @@
-"""The files of one worker: objects, results and code, where the core says, and what came of it.
+"""The files of one worker: objects, results and code. Performs the core's file operations and reports their results.
 
 Rules:
 - Operations are carried out at once and in order. Files are memory-backed, or small enough for writing in the event
   loop: a chunk at a time.
-- However the worker ends, its files go: patterns of them are told to whoever outlives it.
+- The worker's files are removed when it ends for any reason: the fork server, which outlives it, knows their patterns.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class WorkerFiles:
     """Carries out the file operations of a core.
 
     Parameters:
-        core: hears what came of them.
-        remove_at_end: told a pattern of files that must not outlive the worker.
+        core: gets their results.
+        remove_at_end: called with a pattern of files that must not outlive the worker.
     """
 
     def __init__(self, core: AgentCore, remove_at_end: Callable[[str], None]) -> None:
@@ -69,7 +69,7 @@ class WorkerFiles:
         self._release_lock()
         prefix = os.path.join(effect.directory if is_shared else self._own_directory().path, self._token)
         if is_shared:
-            with contextlib.suppress(OSError):  # a full disk: then leftovers go with the scheduler
+            with contextlib.suppress(OSError):  # a full disk: then leftovers are removed with the scheduler
                 self._writer_lock = WriterLock(prefix)
             self._remove_at_end(_escape(prefix) + "*")
         self._core.on_objects_opened(is_shared, prefix, time.monotonic())
@@ -88,7 +88,7 @@ class WorkerFiles:
             self._writer_lock = None
 
     def close(self) -> None:
-        """Remove all that is the worker's from the disk."""
+        """Remove all files of the worker from the disk."""
         self._remove_leftovers("")
         self._release_lock()
         if self._private is not None:
@@ -138,7 +138,7 @@ class WorkerFiles:
             remove_file(path)
 
     def _remove_leftovers(self, process_id: str) -> None:
-        """Remove what a processor, or any, was writing when it died."""
+        """Remove what a processor, or any processor, was writing when it died."""
         for directory in (self._scheduler_directory, self._private.path if self._private is not None else ""):
             with contextlib.suppress(OSError):
                 for name in os.listdir(directory) if directory else ():
@@ -162,7 +162,7 @@ class WorkerFiles:
             self._core.on_code_unpacked(effect.digest, folder)
 
     def _code_folder(self) -> str:
-        """Where code of clients is unpacked: on disk, if there is a place."""
+        """The folder for clients' code: on disk, if possible."""
         directory = self._own_directory()
         return os.path.join((directory.spill or directory).path, "code")
 

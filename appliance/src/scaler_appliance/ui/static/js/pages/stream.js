@@ -5,7 +5,7 @@
  * Rules: while it follows live, events bring only what is new. Once the reader pans or zooms elsewhere, what is in view is
  * asked for, after a moment without movement; live events go on being kept, so that "live" is there at once. The right
  * edge is a little behind the server's clock, so that what is in view is complete. What is in view is in the address. The
- * server is told what a pixel is, so that short runs are put together only where nobody could tell them apart.
+ * request contains the duration of a pixel, so that only runs that cannot be told apart on the screen are merged.
  */
 
 import { button, debounced, element, fill, setAttribute, setText } from "../dom.js";
@@ -401,8 +401,8 @@ class StreamPage {
   #remarks() {
     const remarks = [];
     if (this.omitted > 0) remarks.push(`The scheduler left out ${count(this.omitted)} runs under load: lanes may look emptier than they were. All tasks are counted.`);
-    if (this.oneWorkerOf > 1) remarks.push(`Under load the scheduler tells of one worker in ${count(this.oneWorkerOf)}: these are shown.`);
-    if (this.#sources().some(({ store }) => store.untold.length > 0)) remarks.push("Grey: nothing was told of that worker then.");
+    if (this.oneWorkerOf > 1) remarks.push(`Under load the scheduler publishes one worker in ${count(this.oneWorkerOf)}: these are shown.`);
+    if (this.#sources().some(({ store }) => store.untold.length > 0)) remarks.push("Grey: that worker was not published then.");
     return remarks.join(" ");
   }
 

@@ -39,7 +39,7 @@ export function drawLegend(place, byName, { highlighted, failures, highlight }) 
   });
   if (all.length > top.length) items.push(element("li", { class: "muted", text: `and ${all.length - top.length} more` }));
   if (failures > 0) items.push(element("li", {}, element("a", { href: address("tasks", [], { state: "failures" }) }, element("i", { class: "swatch hatched" }), "failed")));
-  // The button in focus is made anew: give the focus back.
+  // The focused button is created again: restore the focus.
   const focused = [...place.children].findIndex((item) => item.contains(document.activeElement));
   fill(place, ...items);
   if (focused >= 0) /** @type {HTMLElement | null} */ (place.children[focused]?.firstElementChild)?.focus();

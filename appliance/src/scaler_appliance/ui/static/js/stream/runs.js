@@ -45,7 +45,7 @@ export class RunStore {
     this.busy = new Map();
     this.size = 0;
     this.failures = 0;
-    /** @type {[number, number, number][]} from, to, and of how many workers the scheduler told of one */
+    /** @type {[number, number, number][]} from, to, and of how many workers the scheduler published one */
     this.untold = [];
   }
 

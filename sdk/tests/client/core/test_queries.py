@@ -1,4 +1,4 @@
-"""Questions to the scheduler, what it says of its own accord, and what is refused when the client has ended."""
+"""Queries to the scheduler, its unsolicited messages, and commands that are refused after the client has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SomeAsker:
     """One thread that waits for an answer."""
 
     def put(self, answer: Any) -> None:
-        raise AssertionError("the core answers no thread itself")
+        raise AssertionError("the core never answers an asker itself")
 
 
 def make_core(*features: str) -> ClientCore:
@@ -57,7 +57,7 @@ def sent(effects: Sequence[Effect]) -> List[Any]:
     return [effect.message for effect in effects if isinstance(effect, Send)]
 
 
-# Questions ------------------------------------------------------------------------------------------------------------
+# Queries --------------------------------------------------------------------------------------------------------------
 
 
 def test_each_question_gets_its_own_answer() -> None:
@@ -76,7 +76,7 @@ def test_each_question_gets_its_own_answer() -> None:
 def test_requests_to_stop_the_cluster_are_answered_in_order() -> None:
     core, first, second, impatient = make_core(), SomeAsker(), SomeAsker(), SomeAsker()
     effects_of(core, *(c.Ask(m.ClientShutdown(), asker) for asker in (impatient, first, second)))
-    assert effects_of(core, c.ForgetQuestion(impatient)) == []
+    assert effects_of(core, c.ForgetQuery(impatient)) == []
 
     no, yes = m.ClientShutdownResponse(message="protected"), m.ClientShutdownResponse(accepted=True)
     assert effects_of_message(core, no) == [Tell(first, no)]
@@ -87,7 +87,7 @@ def test_requests_to_stop_the_cluster_are_answered_in_order() -> None:
 def test_an_answer_that_comes_too_late_is_dropped() -> None:
     core, asker = make_core(), SomeAsker()
     (question,) = sent(effects_of(core, c.Ask(m.InfoRequest(), asker)))
-    assert effects_of(core, c.ForgetQuestion(asker)) == []
+    assert effects_of(core, c.ForgetQuery(asker)) == []
     assert effects_of_message(core, m.Info(request_id=question.request_id)) == []
 
 
@@ -97,7 +97,7 @@ def test_who_waits_for_room_and_gives_up_is_not_told_later() -> None:
     future, patient, impatient = make_future(), SomeAsker(), SomeAsker()
     core.apply([(future, ECHO, b"", None)])
     core.take_effects()
-    assert effects_of(core, c.AwaitRoom(impatient), c.AwaitRoom(patient), c.ForgetQuestion(impatient)) == []
+    assert effects_of(core, c.AwaitRoom(impatient), c.AwaitRoom(patient), c.ForgetQuery(impatient)) == []
     assert effects_of_message(core, m.TaskEcho(tasks_in_flight=1, tasks_released=1)) == [Tell(patient, True)]
 
 
@@ -130,7 +130,7 @@ def test_what_the_scheduler_says_of_its_own_accord_is_a_warning() -> None:
     assert effects_of_message(make_core(), m.Explanation(text=text)) == [Warn(text)]
 
 
-def test_where_a_task_was_when_it_was_cancelled_is_kept() -> None:
+def test_the_stack_of_a_cancelled_task_is_recorded() -> None:
     core = make_core()
     future = submitted(core)
     assert effects_of_message(core, m.TaskLog(id=future._task_id, text="at line 3")) == [NoteStack(future, "at line 3")]
@@ -144,7 +144,7 @@ def test_messages_that_are_not_for_clients_are_ignored() -> None:
 # The end --------------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_comes_after_the_end_is_answered() -> None:
+def test_commands_after_the_end_are_answered() -> None:
     core, asker = make_core(), SomeAsker()
     core.on_end()
     task, target = make_future(), make_future()
