@@ -16,6 +16,7 @@ from sdk_tasks import identity, wait_for
 from scaler import Client, Cluster, Scheduler
 from scaler.client.shell.client_replay import ClientReplay
 from scaler.restarts import EXIT_BROKEN_INVARIANT
+from scaler.worker.agent.core.task_flow import TaskFlow
 from scaler.worker.agent.shell.agent_recording import INPUTS
 from scaler.worker.agent.shell.agent_replay import AgentReplay
 from scaler_protocol.recording.recording_file import Recording
@@ -73,9 +74,9 @@ def test_a_worker_with_a_bug_is_replaced_and_no_task_is_lost(
     replay = replayed(kept)  # without the fault
     assert replay.last_input is not None and INPUTS[replay.last_input.kind - 1] == "on_frames"
     assert replay.digests > 0
-    on_results = faulty_worker.TaskFlow.on_results
+    on_results = TaskFlow.on_results
     (tmp_path / "marker").unlink()
-    monkeypatch.setattr(faulty_worker.TaskFlow, "on_results", on_results)  # so that it is undone
+    monkeypatch.setattr(TaskFlow, "on_results", on_results)  # so that it is undone
     faulty_worker.plant(tmp_path / "marker")
     with pytest.raises(CoreFailedError, match="on_frames: AssertionError: a planted fault"):
         replayed(kept)
