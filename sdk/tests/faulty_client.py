@@ -42,9 +42,9 @@ def plant(where: str) -> None:
             raise AssertionError("a planted fault")
         results(self, futures, payload, sizes)
 
-    PendingFutures.on_task_result = count_results  # type: ignore[method-assign]
-    ClientCore.apply = fail_at_commands  # type: ignore[method-assign]
-    Settling.results = fail_at_effects  # type: ignore[method-assign]
+    PendingFutures.on_task_result = count_results  # type: ignore[method-assign]  # the fault
+    ClientCore.apply = fail_at_commands  # type: ignore[method-assign]  # the fault
+    Settling.results = fail_at_effects  # type: ignore[method-assign]  # the fault
 
 
 def main(address: str, where: str) -> None:

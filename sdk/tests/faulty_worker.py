@@ -29,7 +29,7 @@ def plant(marker: Path) -> None:
             raise AssertionError("a planted fault")
         on_results(self, number, results)
 
-    TaskFlow.on_results = fail_once  # type: ignore[method-assign]
+    TaskFlow.on_results = fail_once  # type: ignore[method-assign]  # the fault
 
 
 if __name__ == "__main__":
