@@ -1,6 +1,6 @@
 """Compare the performance of two source trees: `python benchmarks/compare_trees.py OLD NEW`.
 
-Both trees need `make venv`. Each measurement is that of this tree's `measure.py`, run by the interpreter of the one tree
+Both trees need `make venv`. Each measurement is that of this tree's `measure.py`, run by the interpreter of one tree
 and then by that of the other, round after round, so that a change of load affects both alike. Prints a table, writes
 every run to benchmarks/results/<timestamp>_trees.json.
 
