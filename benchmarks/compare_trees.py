@@ -1,8 +1,9 @@
 """Compare the performance of two source trees: `python benchmarks/compare_trees.py OLD NEW`.
 
-Both trees need `make venv`. Each measurement is that of this tree's `measure.py`, run by the interpreter of one tree
-and then by that of the other, round after round, so that a change of load affects both alike. Prints a table, and
-writes every run to benchmarks/results/<timestamp>_trees.json.
+Both trees need `make venv`. Each round runs this tree's `measure.py` with the interpreter of one tree and then of the
+other, so that a change of load affects both alike. Prints a table, writes every run to
+benchmarks/results/<timestamp>_trees.json.
+
 A machine with other work on it is noisy: trust the ratio of the best runs and of CPU times more than that of medians.
 """
 
@@ -47,7 +48,7 @@ ROWS: dict[str, Row] = {
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; exits with a message when it makes no sense."""
+    """Read the command line; exits with a message when it is invalid."""
     parser = argparse.ArgumentParser(
         description="Compare the performance of two source trees.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

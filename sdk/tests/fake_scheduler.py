@@ -223,7 +223,7 @@ class WorkerProgram:
     def close_stdin(self) -> None:
         if self.process.stdin is not None:
             self.process.stdin.close()
-            self.process.stdin = None  # so that nobody flushes it again
+            self.process.stdin = None  # so that it is not flushed again
 
 
 def processes_of_session(session: int) -> List[int]:

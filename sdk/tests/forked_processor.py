@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 20.0
 
 
 class Outcome(NamedTuple):
-    """What became of one task."""
+    """The outcome of one task."""
 
     position: int
     status: int

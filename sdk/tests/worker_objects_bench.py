@@ -115,7 +115,7 @@ class Bench:
         assert self.objects.on_instruction(instruction, content if storage == INLINE else b"") == []
 
     def definition(self, object_id: int) -> Tuple[int, ContentPlace, bytes]:
-        """What processors are told of an available object."""
+        """The definition of an available object for processors."""
         found = self.objects.definition(object_id)
         assert found is not None, f"{object_id} is not available"
         kind, place, content = found

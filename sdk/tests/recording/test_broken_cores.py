@@ -65,7 +65,7 @@ def test_a_worker_with_a_bug_is_replaced_and_no_task_is_lost(
             futures = [client.submit(identity, number) for number in range(TASKS)]
             assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(TASKS))
         text = worker.log.read_text()
-        assert f"ended with code {EXIT_BROKEN_INVARIANT}, this one replaces it" in text
+        assert f"ended with code {EXIT_BROKEN_INVARIANT}, this process replaces it" in text
         assert f"a bug in the worker: it ends with exit code {EXIT_BROKEN_INVARIANT}" in text
         assert f"scaler replay {path}.failed" in text and "AssertionError: a planted fault" in text
         assert text.count("connected as session") == 2
@@ -85,7 +85,7 @@ def test_a_worker_with_a_bug_is_replaced_and_no_task_is_lost(
 def test_a_worker_that_does_not_record_says_how_to(address: str, tmp_path: Path) -> None:
     with Worker(address, tmp_path) as worker, Client(address) as client:
         assert client.map(identity, range(TASKS)) == list(range(TASKS))
-        wait_for(lambda: "this one replaces it" in worker.log.read_text(), "the worker was replaced")
+        wait_for(lambda: "this process replaces it" in worker.log.read_text(), "the worker was replaced")
         assert "start it with --record FILE to find out more" in worker.log.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log", "marker"]
 

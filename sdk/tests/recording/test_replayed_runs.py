@@ -99,7 +99,7 @@ def test_the_state_at_the_end_is_that_of_the_run(recordings: Path) -> None:
     client = tables(path_of(recordings, "client"))
     assert client["unfinished tasks"] == [] and client["client"][0]["ended"] > 350 and client["client"][0]["is_closed"]
     worker = tables(path_of(recordings, "cluster"))
-    assert worker["worker"][0]["is_empty"] and worker["worker"][0]["queued"] == 0
+    assert worker["worker"][0]["state"] == "ended" and worker["worker"][0]["queued"] == 0
     scheduler = tables(path_of(recordings, "scheduler"))
     assert scheduler["clients"] == [] and scheduler["scheduler"][0]["succeeded"] > 100
 

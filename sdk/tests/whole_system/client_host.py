@@ -248,6 +248,7 @@ class ClientHost(Peer):
 
     def _on_ended(self, effect: Ended) -> None:
         self.world.say(self.name, "ended:", effect)
+        assert effect.cause is not EndCause.REFUSED, f"{self.name} takes a refusal for final: {effect.reason}"
         self._is_over = True
         error = None if effect.cause is EndCause.LEFT else DisconnectedError(effect.reason)
         if self.core is not None:

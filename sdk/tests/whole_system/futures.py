@@ -48,7 +48,7 @@ class Future:
         self.is_in_hand = True  # of the user: `submit` has returned
         self.kind = ""  # how it has ended
         self.value = b""
-        self.then: Callable[[], None] = lambda: None  # whoever waits for its end goes on
+        self.then: Callable[[], None] = lambda: None  # continues the user that waits for its end
         self._resubmit = resubmit
 
     def on_applied(self) -> None:

@@ -2,7 +2,7 @@
 
 Rules:
 - The client is its processor's: it joins with the first task that needs it, and is killed with the processor.
-- A task that waits has said BLOCKED; whatever becomes of those that it waits for, it goes on.
+- A task that waits has sent BLOCKED; it continues after any outcome of the tasks that it waits for.
 - Deeper tasks are more urgent.
 """
 

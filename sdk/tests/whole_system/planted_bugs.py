@@ -48,12 +48,6 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
         "if object_id:\n                self._let_go(object_id)",
         "pass",
     ),
-    "a large result whose future ended meanwhile is never deleted": PlantedBug(
-        "client",
-        f"{_CLIENT}.pending_futures:PendingFutures.on_result_opened",
-        "is not outcome.future:\n        self._let_go(object_id)",
-        "is not outcome.future:\n        pass",
-    ),
     "a large result that was fetched is never deleted": PlantedBug(
         "client", f"{_CLIENT}.pending_futures:PendingFutures.on_object_response", "self._let_go(message.id)", "pass"
     ),

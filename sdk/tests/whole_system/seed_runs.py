@@ -20,7 +20,7 @@ SEEDS_PER_COLLECTION = 5
 class Runs(NamedTuple):
     """What came of some plans."""
 
-    run_count: int
+    seeds: int
     events: int
     outcomes: int
     failures: List[Tuple[Plan, str]]  # with the traceback

@@ -17,7 +17,10 @@ SEEDS = 100
 SEEDS_OF_A_TEST = 20
 
 SOON_CAUGHT = {
-    "a task that kills its processor gets one attempt too few": 60,
+    "a large result that was fetched is never deleted": 10,
+    "a cancel that was refused ends the future": 12,
+    "a processor that dies with a task keeps its slot": 10,
+    "a cancel of a held result answers CANCELLED": 20,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 

@@ -52,7 +52,7 @@ class Extent(NamedTuple):
 KEYS: Tuple[Tuple[str, str], ...] = (
     ("n C M c m f w d l", "sort by worker agt_cpu agt_rss cpu rss free sent queued lag"),
     ("the same again", "reverse the order"),
-    ("r", "likewise"),
+    ("r", "reverse the order"),
     ("up down, k j", "scroll by a row"),
     ("page up/down, b", "scroll by a page"),
     ("home end, g G", "go to the first row, to the last"),

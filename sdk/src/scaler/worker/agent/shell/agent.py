@@ -180,13 +180,14 @@ class Agent:
             self._finish(EXIT_ERROR)
             return
         kept = self._recorder.keep() if self._recorder is not None else None
-        logger.critical(
-            "Worker: a bug in the worker: it ends with exit code %d, to be started again by its supervisor; %s",
-            EXIT_BROKEN_INVARIANT,
-            f"what led to it is recorded: scaler replay {kept}"
-            if kept is not None
-            else "what led to it is not recorded; start it with --record FILE to find out more",
-        )
+        if kept is not None:
+            where = f"what led to it is recorded: scaler replay {kept}"
+        elif self._recorder is not None:
+            where = f"what led to it is not recorded, since the recording {self._recorder.path} had ended before"
+        else:
+            where = "what led to it is not recorded; start it with --record FILE to find out more"
+        text = "Worker: a bug in the worker: it ends with exit code %d, to be started again by its supervisor; %s"
+        logger.critical(text, EXIT_BROKEN_INVARIANT, where)
         self._finish(EXIT_BROKEN_INVARIANT)
 
     def _watch_stdin(self) -> None:
