@@ -168,8 +168,8 @@ def test_a_function_dies_with_its_last_use(any_client: Client, sent: List[Any]) 
 
 REMOTE_CLIENT = """
 import hashlib, sys
-import scaler.client.shell.object_files
-scaler.client.shell.object_files.shares_directory = lambda path, token: False   # as on another host
+import scaler.client.shell.client_object_files
+scaler.client.shell.client_object_files.shares_directory = lambda path, token: False   # as on another host
 
 from scaler import Client
 from sdk_tasks import identity

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import List, Optional
 
 from scaler_appliance.core.effects import Effect
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind
 from scaler_appliance.shell.recording import Digest, Input, Recording, crc_of
 

@@ -24,7 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from scaler_appliance import __version__
-from scaler_appliance.feed.cluster_entities import FunctionRecord
+from scaler_appliance.feed.cluster_entities import FunctionFigures
 from scaler_appliance.feed.durations import BUCKETS_AN_OCTAVE
 from scaler_appliance.ui.ui_state import UiState, cpu_permille, hosts, resident_bytes
 
@@ -82,7 +82,7 @@ class FunctionTallies:
         self.other = _Tally()
         self._seen: Dict[int, _Seen] = {}
 
-    def count(self, generation: int, functions: Dict[int, FunctionRecord]) -> None:
+    def count(self, generation: int, functions: Dict[int, FunctionFigures]) -> None:
         """Take in what has been done since the last time."""
         if generation != self._generation:
             self._generation = generation
@@ -97,7 +97,7 @@ class FunctionTallies:
             if function.finished != seen.finished or function.durations is not seen.durations:
                 self._add(self.tallies.get(_label(function.name), self.other), function, seen)
 
-    def _choose(self, functions: Iterable[FunctionRecord]) -> None:
+    def _choose(self, functions: Iterable[FunctionFigures]) -> None:
         """Whose counts are listed: those that were busy for longest."""
         busy: Dict[str, int] = {}
         for function in functions:
@@ -111,7 +111,7 @@ class FunctionTallies:
                 del self.tallies[least]
             self.tallies[name] = _Tally()
 
-    def _add(self, tally: _Tally, function: FunctionRecord, seen: _Seen) -> None:
+    def _add(self, tally: _Tally, function: FunctionFigures, seen: _Seen) -> None:
         tally.add(
             max(0, function.finished - seen.finished),
             max(0, function.failed - seen.failed),

@@ -24,7 +24,7 @@ class SomeAsker:
     """One thread that waits for an answer."""
 
     def put(self, answer: Any) -> None:
-        raise AssertionError("the core tells nobody anything itself")
+        raise AssertionError("only the shell tells an asker its answer")
 
 
 def make_core(*features: str) -> ClientCore:
@@ -130,7 +130,7 @@ def test_what_the_scheduler_says_of_its_own_accord_is_a_warning() -> None:
     assert effects_of_message(make_core(), m.Explanation(text=text)) == [Warn(text)]
 
 
-def test_where_a_task_was_when_it_was_cancelled_is_noted() -> None:
+def test_the_stack_of_a_cancelled_task_is_kept() -> None:
     core = make_core()
     future = submitted(core)
     assert effects_of_message(core, m.TaskLog(id=future._task_id, text="at line 3")) == [NoteStack(future, "at line 3")]

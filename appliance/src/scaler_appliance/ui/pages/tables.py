@@ -23,7 +23,7 @@ Entity = TypeVar("Entity")
 Body = Dict[str, Any]
 
 
-class Table(Generic[Entity]):
+class EntityTable(Generic[Entity]):
     """How one kind of entity is shown.
 
     Parameters:

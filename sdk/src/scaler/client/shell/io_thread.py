@@ -25,12 +25,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from scaler.client.core import effects as e
 from scaler.client.core.client_core import ClientCore
+from scaler.client.core.client_objects import missing
 from scaler.client.core.commands import refused
-from scaler.client.core.object_table import missing
+from scaler.client.shell.client_object_files import ClientObjectFiles, discard, read
 from scaler.client.shell.lone_tasks import Slot, plain_command, sort_out
 from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
-from scaler.client.shell.object_files import ObjectFiles, discard, read
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS, Transport
@@ -104,7 +104,7 @@ class IoThread:
             self.transport.drop()
             self.mailbox.close_pipe()
             raise
-        self.files = ObjectFiles(self.welcome)
+        self.files = ClientObjectFiles(self.welcome)
         self.core = ClientCore(self.welcome, numbers)
         self.mailbox.room = self.core.room
         self._performers: Dict[type, Callable[[Any], None]] = {

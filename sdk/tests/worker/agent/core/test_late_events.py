@@ -1,4 +1,4 @@
-"""Events that come when nobody waits for them any more, and what else happens seldom at an agent's core."""
+"""Events that come too late to matter, and what else happens seldom at an agent's core."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
     error: Optional[Exception] = None
 
 
-class ObjectTable:
+class ClientObjects:
     """Parameters:
     numbers: for new objects, each another one.
     emit: takes effects, in order.
