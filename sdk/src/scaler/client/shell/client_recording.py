@@ -288,7 +288,7 @@ _ARGUMENTS: Dict[type, Callable[[Any, Names, Body], List[Any]]] = {
     c.SubmitGraph: _graph,
     c.SubmitDeferred: _deferred,
     c.EndDeferred: _end_deferred,
-    c.Number: lambda command, names, body: [names.future(command.future)],
+    c.NumberFuture: lambda command, names, body: [names.future(command.future)],
     c.HoldObject: _kept,
     c.LetGo: lambda command, names, body: [list(command.object_ids)],
     c.Cancel: lambda command, names, body: [_futures(command.futures, names), command.force],
