@@ -44,7 +44,7 @@ CONFORMANCE_MODULES = {
 }
 CONFORMANCE_CLASSES = {
     "RoleBench": "each module of benches has one, which the role selects",
-    "Outcome": "what the other side was told of a task, in the session of each role",
+    "Outcome": "what the other side learned about a task, in the session of each role",
     "Confirmation": "the answer to a cancel, in the session of each role",
 }
 CASES = "scaler_conformance/cases/"

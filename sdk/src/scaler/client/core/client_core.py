@@ -19,6 +19,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mutable
 
 from scaler.client.core import commands as c
 from scaler.client.core.client_objects import ClientObjects
+from scaler.client.core.cluster_queries import Queries
 from scaler.client.core.credit import Credit
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.effects import Cancelled, Effect, Failed, FailedAfter, NoteStack, PlaceObject, Send, Tell, Warn
@@ -26,7 +27,6 @@ from scaler.client.core.handles import REFUSED, TaskHandle
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import MAXIMUM_BATCH_TASKS, FunctionKey, Outbox, OutgoingObject, TaskNeeds
 from scaler.client.core.pending_futures import PendingFutures
-from scaler.client.core.queries import Queries
 from scaler.client.core.recovery import Recovery, announce
 from scaler_protocol.wire import messages as m
 
