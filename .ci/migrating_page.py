@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List
 
-from scaler.compat.table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
+from scaler.compat.compatibility_table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
 from scaler.worker.worker_options import CLUSTER
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.top.top_options import TOP

@@ -25,7 +25,7 @@ from typing import Any, Callable
 from graph_workloads import SHAPES, Graph
 from tasks import no_op, total
 
-from scaler.graph import columns as graph_columns
+from scaler.graph import graph_columns as graph_columns
 from scaler.graph import matrices as graph_matrices
 from scaler.graph import order as graph_order
 

@@ -27,7 +27,7 @@ from status_cost_peers import busy_heartbeat
 from zero_worker_peers import hello
 
 from scaler_appliance.core.effects import Send
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m

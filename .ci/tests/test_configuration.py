@@ -93,7 +93,9 @@ def test_the_help_has_exactly_the_options_and_variables_of_the_table(program: Pr
     text = output_of(program.name, "-h")
     assert set(LONG_OPTION.findall(text)) - {"--config-entry"} == long_options(program) - {"--config-entry"}
     options = program.configurable_options
-    assert set(re.findall(r"SCALER_\w+", text)) - SECRETS == {program.variables(option)[0] for option in options}
+    referred_to = set(re.findall(r"SCALER_\w+", " ".join(option.default_text or "" for option in options)))
+    variables = {program.variables(option)[0] for option in options}
+    assert set(re.findall(r"SCALER_\w+", text)) - SECRETS == variables | referred_to
 
 
 @PROGRAMS

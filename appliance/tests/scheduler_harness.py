@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any, Deque, Dict, Iterable, List, Sequence, Tuple, Type, TypeVar, Union
 
 from scaler_appliance.core.effects import Effect, Forget, Log, Send
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, decode_struct, encode
 from scaler_protocol import messages as m

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-import scaler.client.shell.object_files as client_objects
+import scaler.client.shell.client_object_files as client_objects
 from scaler import Client, NamedFunction
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m

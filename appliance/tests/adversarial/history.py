@@ -23,7 +23,7 @@ from scheduler_harness import Harness
 from simulation.monitors import Monitor
 
 from scaler_appliance.core.effects import PeerError
-from scaler_appliance.core.scheduler import SHUTDOWN_GRACE_SECONDS
+from scaler_appliance.core.scheduler_core import SHUTDOWN_GRACE_SECONDS
 from scaler_protocol import messages as m
 
 STEPS = 300

@@ -7,7 +7,7 @@ from array import array
 import pytest
 from feed.played_status import PlayedScheduler
 
-from scaler_appliance.feed.task_history import RunQuery, TaskHistory, TaskRun
+from scaler_appliance.feed.task_history import RecordedRun, RunQuery, TaskHistory
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 
@@ -36,7 +36,7 @@ def message(*rows: tuple[int, int, int, int, int], at: float = 100.0, **others: 
     )
 
 
-def firsts(runs: list[TaskRun]) -> list[int]:
+def firsts(runs: list[RecordedRun]) -> list[int]:
     return [run.first_task for run in runs]
 
 

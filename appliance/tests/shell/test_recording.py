@@ -15,7 +15,7 @@ from scheduler_process import DEADLINE_SECONDS, SchedulerProcess
 
 from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.monitoring.state_tables import state_tables
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.core.tasks.acceptance import Acceptance
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError, CoreInputs, InputKind

@@ -13,7 +13,7 @@ from simulation.monitors import Monitor
 
 from scaler_appliance.core.effects import Effect
 from scaler_appliance.core.monitoring.state_tables import state_tables
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
 from scaler_appliance.shell.scheduler_recording import SchedulerRecorder

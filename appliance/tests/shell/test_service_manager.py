@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 from scheduler_process import DEADLINE_SECONDS, SchedulerProcess, check_others_work
 
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.server import Server
 from scaler_appliance.shell.service_manager import ServiceManager

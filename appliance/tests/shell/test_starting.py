@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 60
     ("command", "module"),
     [
         (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.shell.scheduler_program"),
-        (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.core.scheduler"),
+        (["-m", "scaler_appliance", "tcp://127.0.0.1:0"], "scaler_appliance.core.scheduler_core"),
         (["-m", "scaler_appliance.top", "ipc:///tmp/missing"], "scaler_appliance.top.top_program"),
         (["-m", "scaler_appliance.ui", "ipc:///tmp/missing", "--port", "0"], "scaler_appliance.ui.ui_program"),
         (["-m", "scaler_appliance.ui", "ipc:///tmp/missing", "--port", "0"], "scaler_appliance.ui.application"),

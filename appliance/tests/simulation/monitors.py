@@ -11,7 +11,7 @@ from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 
 if TYPE_CHECKING:
-    from scaler_appliance.core.scheduler import SchedulerCore
+    from scaler_appliance.core.scheduler_core import SchedulerCore
 
 
 class Monitor:

@@ -35,7 +35,7 @@ from scaler_appliance.core.effects import (
     StoreChunk,
 )
 from scaler_appliance.core.objects.object_memory import RETRY_SECONDS
-from scaler_appliance.core.scheduler import WATCH_INTERVAL_SECONDS, SchedulerCore
+from scaler_appliance.core.scheduler_core import WATCH_INTERVAL_SECONDS, SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import SESSION_SHIFT

@@ -11,14 +11,14 @@ from top.sample import clients, cluster, counts, functions, status, workers
 
 from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
-from scaler_appliance.top.frame import Size, Source, render
+from scaler_appliance.top.frame import FeedSource, Size, render
 from scaler_appliance.top.lines import NOTICE, STOPPED, plain, width_of
 from scaler_appliance.top.rows import COLUMNS
 from scaler_appliance.top.view import View
 from scaler_protocol import messages as m
 
 ADDRESS = "ipc:///tmp/127.0.0.1_2345_monitor"
-HERE = Source(ADDRESS)
+HERE = FeedSource(ADDRESS)
 FIRST_VIEW = View()
 
 A_FRAME = """\
@@ -44,7 +44,7 @@ Total 3 worker(s)
 def shown(
     what: Optional[ClusterModel] = None,
     view: View = FIRST_VIEW,
-    source: Source = HERE,
+    source: FeedSource = HERE,
     columns: int = 100,
     lines: Optional[int] = None,
 ) -> List[str]:
@@ -105,29 +105,29 @@ def test_a_filter_that_is_typed_has_a_cursor() -> None:
 
 
 def test_nothing_was_heard_yet() -> None:
-    frame = shown(ClusterModel(), source=Source(ADDRESS, silent_seconds=3.2, is_connected=False))
+    frame = shown(ClusterModel(), source=FeedSource(ADDRESS, silent_seconds=3.2, is_connected=False))
     assert f"waiting for {ADDRESS}, for 3 s" in frame
     assert not any("Is it" in line for line in frame)
-    late = shown(ClusterModel(), source=Source(ADDRESS, silent_seconds=30, is_connected=False))
+    late = shown(ClusterModel(), source=FeedSource(ADDRESS, silent_seconds=30, is_connected=False))
     assert "Check that this is the monitor address, which a scheduler logs when it starts" in late
 
 
 def test_why_nothing_is_heard_is_said() -> None:
     reason = f"no permission to connect to {ADDRESS} (Permission denied): the socket belongs to ann"
-    source = Source(ADDRESS, silent_seconds=30, is_connected=False, reason=reason)
+    source = FeedSource(ADDRESS, silent_seconds=30, is_connected=False, reason=reason)
     for frame in (shown(ClusterModel(), source=source), shown(source=source)):
         assert reason[:100] in frame
         assert not any("Is it" in line for line in frame)
 
 
-def styles(source: Source, view: View = FIRST_VIEW) -> List[str]:
+def styles(source: FeedSource, view: View = FIRST_VIEW) -> List[str]:
     """Of all spans that are no blanks or notices."""
     lines = render(cluster(), view, source, Size(100, 24)).lines
     return [span.style for line in lines for span in line if span.text.strip() and span.style != NOTICE]
 
 
 def test_a_scheduler_that_fell_silent_leaves_its_last_figures_and_they_are_dim() -> None:
-    source = Source(ADDRESS, silent_seconds=12.3, is_connected=False)
+    source = FeedSource(ADDRESS, silent_seconds=12.3, is_connected=False)
     frame = shown(source=source)
     assert f"waiting for {ADDRESS}, silent for 12 s: the figures are old" in frame
     assert len(names(frame)) == 3
@@ -171,7 +171,7 @@ PROCESSOR_FIGURES = (
 
 
 def test_a_pause_says_so() -> None:
-    frame = shown(view=View(is_paused=True), source=Source(ADDRESS, paused_seconds=5))
+    frame = shown(view=View(is_paused=True), source=FeedSource(ADDRESS, paused_seconds=5))
     assert "paused for 5 s; press space to continue" in frame
 
 
@@ -211,11 +211,11 @@ def test_a_worker_without_processors_has_a_row() -> None:
 def test_what_is_gone_from_above_and_below_can_be_scrolled_to() -> None:
     many = cluster(status(**workers([f"w{number:02}" for number in range(60)])))
     view = View(sort="worker")
-    first = render(many, view, Source(ADDRESS), Size(100, 24))
+    first = render(many, view, FeedSource(ADDRESS), Size(100, 24))
     assert len(first.lines) == 24
     assert first.extent.rows == 60
     page = first.extent.page
-    last = plain(render(many, view._replace(offset=1000), Source(ADDRESS), Size(100, 24)).lines)
+    last = plain(render(many, view._replace(offset=1000), FeedSource(ADDRESS), Size(100, 24)).lines)
     assert "|w59" in last[-1]
     assert f"|w{60 - page}" in last[24 - page]
 
@@ -272,7 +272,7 @@ def test_a_frame_of_anything_fits_any_terminal(
             tasks=counts(success=2**63, failed=3),
         )
     )
-    frame = render(played, view, Source(ADDRESS, 3.0, is_connected), Size(columns, lines))
+    frame = render(played, view, FeedSource(ADDRESS, 3.0, is_connected), Size(columns, lines))
     assert len(frame.lines) <= lines
     for line in frame.lines:
         assert width_of(line) <= columns

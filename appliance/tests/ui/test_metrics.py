@@ -9,7 +9,7 @@ from feed.played_status import PlayedScheduler
 from prometheus_client.parser import text_string_to_metric_families
 from ui.browsing import START, Site, told_state
 
-from scaler_appliance.feed.cluster_entities import FunctionRecord
+from scaler_appliance.feed.cluster_entities import FunctionFigures
 from scaler_appliance.ui.metrics import FUNCTIONS_LISTED, LAST_OCTAVE, OTHER, FunctionTotals, Metrics
 from scaler_protocol import messages as m
 
@@ -30,8 +30,8 @@ def values(found: Series, name: str) -> List[float]:
 
 def function(
     number: int, name: str, finished: int, busy: int, durations: Dict[int, int] | None = None
-) -> FunctionRecord:
-    made = FunctionRecord(m.FunctionIdentity(number=number, name=name, client=1))
+) -> FunctionFigures:
+    made = FunctionFigures(m.FunctionIdentity(number=number, name=name, client=1))
     made.finished, made.busy_microseconds, made.durations = finished, busy, durations or {4: finished}
     return made
 

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import pytest
 
-from scaler_appliance.top.screen import MissingPackageError, Screen
+from scaler_appliance.top.screen import MissingTerminalPackageError, Screen
 from scaler_appliance.ui.ui_program import main
 
 ADDRESS = "tcp://127.0.0.1:9"
@@ -32,5 +32,5 @@ def test_scaler_top_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "reconfigure", lambda errors: None, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    with pytest.raises(MissingPackageError, match=r"pip install 'scaler-appliance\[top\]'"):
+    with pytest.raises(MissingTerminalPackageError, match=r"pip install 'scaler-appliance\[top\]'"):
         Screen()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Tuple
 
 if TYPE_CHECKING:
-    from scaler.client.options import Options
+    from scaler.client.client_options import Options
     from scaler_protocol import messages as m
 
 HIGHEST_PRIORITY = (1 << 31) - 1

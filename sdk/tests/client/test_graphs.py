@@ -19,7 +19,7 @@ from object_files import nothing_is_left, object_files
 from sdk_tasks import identity, notes_of
 
 from scaler import Client, ScalerFuture, SchedulerClusterCombo, Serializer
-from scaler.client import graph as graph_module
+from scaler.client import graph_submission as graph_module
 from scaler.exceptions import (
     DeserializeObjectError,
     GraphKeyError,

@@ -15,8 +15,8 @@ import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
+from scaler.client.client_options import Options
 from scaler.client.core.outbox import Outbox, TaskRun
-from scaler.client.options import Options
 from scaler.exceptions import (
     ProcessorDiedError,
     RemoteTraceback,

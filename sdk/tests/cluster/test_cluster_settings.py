@@ -91,7 +91,7 @@ def test_arguments_that_a_program_does_not_take_are_named() -> None:
 
 
 def test_threads_of_a_network_that_needs_none_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.compat.arguments._warned", set())
+    monkeypatch.setattr("scaler.compat.earlier_arguments._warned", set())
     with pytest.warns(UserWarning, match="worker_io_threads has no effect"):
         untyped: Any = Cluster
         untyped("tcp://127.0.0.1:1", worker_io_threads=2)

@@ -18,9 +18,9 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from scaler import Client, Cluster, ScalerFuture, Scheduler, SchedulerClusterCombo
-from scaler.compat import arguments, installation
+from scaler.compat import earlier_arguments, installation
+from scaler.compat.compatibility_table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
 from scaler.compat.modules import reason_for_absence
-from scaler.compat.table import ARGUMENTS, MODULES, WITHOUT_COUNTERPART
 from scaler.exceptions import ScalerError
 
 CALLABLES: Dict[str, Any] = {
@@ -59,7 +59,7 @@ SECOND_GENERATION = {
 
 @pytest.fixture(autouse=True)
 def _no_warning_was_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "_warned", set())
+    monkeypatch.setattr(earlier_arguments, "_warned", set())
 
 
 @pytest.mark.filterwarnings("ignore:.*is a module of an earlier generation:DeprecationWarning")
@@ -137,7 +137,7 @@ def _function_of(owner: str) -> Any:
 def taken(**given: Any) -> Dict[str, Any]:
     """What a constructor with earlier arguments hands on."""
 
-    @arguments.accepts_earlier("SchedulerClusterCombo")
+    @earlier_arguments.accepts_earlier("SchedulerClusterCombo")
     def constructor(per_worker_queue_size: int = 1000, **others: Any) -> Dict[str, Any]:
         return {"per_worker_queue_size": per_worker_queue_size, **others}
 

@@ -18,7 +18,7 @@ from sdk_tasks import identity
 
 from scaler import Client, ObjectReference
 from scaler.client import functions
-from scaler.client.shell import object_files as client_files
+from scaler.client.shell import client_object_files as client_files
 from scaler.values.payload import dump_function
 from scaler_protocol import messages as m
 from scaler_protocol.host.spill import remove_file
@@ -178,8 +178,8 @@ def test_a_function_dies_with_its_last_use(any_client: Client, sent: List[Any]) 
 
 REMOTE_CLIENT = """
 import hashlib, sys
-import scaler.client.shell.object_files
-scaler.client.shell.object_files.shares_directory = lambda path, token: False   # as on another host
+import scaler.client.shell.client_object_files
+scaler.client.shell.client_object_files.shares_directory = lambda path, token: False   # as on another host
 
 from scaler import Client
 from sdk_tasks import identity

@@ -145,7 +145,7 @@ def test_functions_arguments_and_objects_are_there_again(
 ) -> None:
     """No worker runs before the second scheduler does, so that everything has to be sent again."""
     if not sees_the_same_memory:
-        monkeypatch.setattr("scaler.client.shell.object_files.shares_directory", lambda path, token: False)
+        monkeypatch.setattr("scaler.client.shell.client_object_files.shares_directory", lambda path, token: False)
     with Client(scheduler.address) as client:
         large, small = client.send_object(bytes(LARGE_BYTES)), client.send_object(b"small")
         closed_over = os.urandom(LARGE_BYTES)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.exceptions import GraphKeyError
-from scaler.graph import columns as graph_columns
+from scaler.graph import graph_columns as graph_columns
 from scaler.graph import matrices as graph_matrices
 from scaler.graph import order as graph_order
 from scaler.graph.order import GraphOrder

@@ -22,9 +22,9 @@ SCALER_CLUSTER = ["-c", "import sys; from scaler.programs.worker_host import mai
         (["-m", "scaler.programs", "dev"], "scaler.client"),
         (["-m", "scaler.programs", "scaler.toml"], "scaler.programs.from_file"),
         (["-m", "scaler.worker", "tcp://127.0.0.1:1"], "scaler.worker.worker_program"),
-        (["-m", "scaler.worker", "tcp://127.0.0.1:1"], "scaler.worker.agent.shell.agent"),
+        (["-m", "scaler.worker", "tcp://127.0.0.1:1"], "scaler.worker.agent.shell.agent_shell"),
         ([*SCALER_CLUSTER, "tcp://127.0.0.1:1"], "scaler.worker.supervisor"),
-        ([*SCALER_CLUSTER, "tcp://127.0.0.1:1"], "scaler.worker.agent.shell.agent"),
+        ([*SCALER_CLUSTER, "tcp://127.0.0.1:1"], "scaler.worker.agent.shell.agent_shell"),
     ],
 )
 def test_a_program_that_is_interrupted_while_it_begins_ends_without_a_word(

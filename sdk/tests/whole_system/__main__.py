@@ -62,7 +62,7 @@ def main() -> int:
     began = reported_at = time.monotonic()
     with ProcessPoolExecutor() as pool:
         for part, runs in zip(parts, pool.map(run_plans, parts)):
-            done += runs.seeds
+            done += runs.run_count
             failed += len(runs.failures)
             events += runs.events
             outcomes += runs.outcomes

@@ -21,9 +21,9 @@ from whole_system.simulated_world import World
 from scaler.client.core import commands as c
 from scaler.client.core import effects as e
 from scaler.client.core.client_core import ClientCore
+from scaler.client.core.client_objects import missing
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.kept_objects import KeptObject
-from scaler.client.core.object_table import missing
 from scaler.client.core.outbox import FunctionKey
 from scaler.exceptions import DisconnectedError
 from scaler.values.codecs import PYTHON_CODEC

@@ -31,7 +31,7 @@ def seeds_until_caught(name: str, most_seeds: int) -> Tuple[int, str]:
     if not runs.failures:
         return 0, ""
     lines = runs.failures[0][1].strip().splitlines()
-    return runs.seeds, lines[-1]
+    return runs.run_count, lines[-1]
 
 
 def main() -> int:

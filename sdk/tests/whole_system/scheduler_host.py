@@ -29,7 +29,7 @@ from scaler_appliance.core.effects import (
     Stop,
     StoreChunk,
 )
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import SESSION_SHIFT

@@ -20,7 +20,7 @@ SEEDS_PER_COLLECTION = 5
 class Runs(NamedTuple):
     """What came of some plans."""
 
-    seeds: int
+    run_count: int
     events: int
     outcomes: int
     failures: List[Tuple[Plan, str]]  # with the traceback

@@ -143,7 +143,7 @@ class ClientRecord:
         self.bytes_in_flight, self.objects, self.object_bytes = bytes_in_flight, objects, object_bytes
 
 
-class FunctionRecord:
+class FunctionFigures:
     """A function, of one client (0: addressed by name); `durations` is a histogram, see the module of that name."""
 
     def __init__(self, identity: m.FunctionIdentity) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Optional,
 
 from scaler_appliance.feed.cluster_entities import (
     ClientRecord,
-    FunctionRecord,
+    FunctionFigures,
     GraphRecord,
     ProcessorRecord,
     SchedulerFigures,
@@ -28,7 +28,7 @@ KEPT_WHEN_GONE = 1000
 
 Rates = Dict[str, float]
 _Entity = TypeVar("_Entity")
-_Ending = TypeVar("_Ending", FunctionRecord, GraphRecord)
+_Ending = TypeVar("_Ending", FunctionFigures, GraphRecord)
 
 
 class ClusterModel:
@@ -58,13 +58,13 @@ class ClusterModel:
         self.rates: Rates = {}
         self.workers: Dict[int, WorkerRecord] = {}
         self.clients: Dict[int, ClientRecord] = {}
-        self.functions: Dict[int, FunctionRecord] = {}
+        self.functions: Dict[int, FunctionFigures] = {}
         self.graphs: Dict[int, GraphRecord] = {}
         self.objects: Dict[int, SharedObjectRecord] = {}
         self.slots = ProcessorSlots()
         self.waiting_reasons: List[str] = []
         self._busy_workers: Dict[int, WorkerRecord] = {}  # whose rate is not 0
-        self._busy_functions: Dict[int, FunctionRecord] = {}
+        self._busy_functions: Dict[int, FunctionFigures] = {}
 
     def apply(self, status: m.SchedulerStatus) -> None:
         """Process one publication; increments must come in order, after a snapshot.
@@ -105,7 +105,7 @@ class ClusterModel:
                 del known[number]
                 if known is self.workers:
                     self.slots.remove_worker(number)
-        lasting: Tuple[Tuple[Mapping[int, Union[FunctionRecord, GraphRecord]], Sequence[int]], ...] = (
+        lasting: Tuple[Tuple[Mapping[int, Union[FunctionFigures, GraphRecord]], Sequence[int]], ...] = (
             (self.functions, snapshot.functions.numbers),
             (self.graphs, snapshot.graphs.numbers),
         )
@@ -193,8 +193,8 @@ class ClusterModel:
 
     def _apply_functions(self, status: m.SchedulerStatus, elapsed_seconds: float) -> None:
         for identity in status.new_functions:
-            self.functions.setdefault(identity.number, FunctionRecord(identity))
-        busy: Dict[int, FunctionRecord] = {}
+            self.functions.setdefault(identity.number, FunctionFigures(identity))
+        busy: Dict[int, FunctionFigures] = {}
         c = status.functions
         histograms = _histograms(c)
         for number, finished, failed, busy_microseconds, running, waiting in zip(

@@ -23,7 +23,7 @@ _FAILED = (m.TaskStatus.FAILED, m.TaskStatus.LOST)
 FAILURES_SHARE = 4  # a quarter of the limit is for failures
 
 
-class TaskRun(NamedTuple):
+class RecordedRun(NamedTuple):
     """Tasks of one function and client that a processor ran one after the other, and that ended alike.
 
     Times in seconds since 1970, durations in microseconds; `processor` is a process id, 0: not known; `failure` is the
@@ -69,7 +69,7 @@ class RunQuery(NamedTuple):
 
 
 class Found(NamedTuple):
-    runs: List[TaskRun]
+    runs: List[RecordedRun]
     matching: int  # with those before and after
 
 
@@ -95,9 +95,9 @@ class _Block:
     def __len__(self) -> int:
         return len(self.message.counts)
 
-    def run(self, row: int) -> TaskRun:
+    def run(self, row: int) -> RecordedRun:
         c = self.message
-        return TaskRun(
+        return RecordedRun(
             self.end - c.end_microseconds[row] / 1e6,
             c.busy_microseconds[row],
             c.workers[row],
@@ -194,7 +194,7 @@ class TaskHistory:
         """Forget everything, because the numbers of another scheduler are unrelated."""
         self._blocks: Deque[_Block] = deque()
         self._bytes = 0
-        self._failures: Deque[TaskRun] = deque()  # oldest first
+        self._failures: Deque[RecordedRun] = deque()  # oldest first
         self._failure_bytes = 0
         self.kept = self.omitted_runs = self.omitted_tasks = 0
         self.one_worker_of = 1
@@ -232,7 +232,7 @@ class TaskHistory:
         while self._failure_bytes > self._limit_bytes // FAILURES_SHARE:
             self._failure_bytes -= FAILURE_BYTES + len(self._failures.popleft().failure)
 
-    def between(self, start: float, end: float) -> Iterator[TaskRun]:
+    def between(self, start: float, end: float) -> Iterator[RecordedRun]:
         """Runs that were going on within [start, end], by their ends, the oldest first."""
         for block in self._blocks:
             if block.end >= start and block.start <= end:
@@ -254,7 +254,7 @@ class TaskHistory:
 
     def search(self, query: RunQuery, offset: int = 0, limit: int = 100) -> Found:
         """Runs, the newest first, from the `offset`-th that matches."""
-        found: List[TaskRun] = []
+        found: List[RecordedRun] = []
         matching = 0
         for block in reversed(self._blocks):
             rows = list(block.matching(query))
@@ -269,19 +269,19 @@ class TaskHistory:
                 matching += 1
         return Found(found, matching)
 
-    def _older_failures(self) -> Iterator[TaskRun]:
+    def _older_failures(self) -> Iterator[RecordedRun]:
         """Failures whose block was dropped, the newest first."""
         older = len(self._failures) - sum(block.failed for block in self._blocks)
         for index in range(older - 1, -1, -1):
             yield self._failures[index]
 
-    def find(self, client: int, task_id: int) -> Optional[TaskRun]:
+    def find(self, client: int, task_id: int) -> Optional[RecordedRun]:
         """The newest run with this task."""
         found = self.search(RunQuery(clients={client}, tasks={task_id}), limit=1)
         return found.runs[0] if found.runs else None
 
 
-def _matches(run: TaskRun, query: RunQuery) -> bool:
+def _matches(run: RecordedRun, query: RunQuery) -> bool:
     for wanted, value in ((query.statuses, run.status), (query.workers, run.worker), (query.clients, run.client)):
         if wanted is not None and value not in wanted:
             return False

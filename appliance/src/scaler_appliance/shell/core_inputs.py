@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, Callable, Counter, Dict, List, Optional, Protocol, Sequence
 
 from scaler_appliance.core.effects import Effect, PeerError
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
 

@@ -15,11 +15,11 @@ from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_M
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
-    Address,
     Bytes,
     Choice,
     Directory,
     Earlier,
+    NetworkAddress,
     NewFile,
     Option,
     Program,
@@ -162,7 +162,7 @@ _OBJECTS = [
 _NETWORK = [
     Option(
         "-ma --monitor-address",
-        Address(),
+        NetworkAddress(),
         "where to publish status",
         default_text="ipc:///tmp/HOST_PORT_monitor",
         group="network",
@@ -219,7 +219,7 @@ SCHEDULER = Program(
     options=[
         Option(
             "address",
-            Address(),
+            NetworkAddress(),
             "where to listen: tcp://127.0.0.1:2345 (port 0: any free one) or ipc:///path",
             is_required=True,
         ),

@@ -19,7 +19,7 @@ import time
 from typing import Iterator, List, Optional
 
 from scaler_appliance import __version__
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError

@@ -7,7 +7,7 @@ from typing import Sequence
 
 from scaler_appliance.core.effects import Effect
 from scaler_appliance.core.monitoring.state_tables import state_tables
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind
 from scaler_appliance.shell.scheduler_recording import arguments_of, crc_of, settings_of
 from scaler_protocol import MalformedMessageError, decode

@@ -33,7 +33,7 @@ from scaler_appliance.core.effects import (
     StoreChunk,
 )
 from scaler_appliance.core.effects import Stop as StopEffect
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
 from scaler_appliance.shell.object_files import ObjectFiles

@@ -17,7 +17,7 @@ import socket
 import time
 from typing import Counter, List
 
-from scaler_appliance.core.scheduler import SchedulerCore
+from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
 from scaler_appliance.shell.status_publisher import RUNS, STATUS, StatusPublisher
 from scaler_protocol import encode

@@ -45,7 +45,7 @@ class Size(NamedTuple):
     lines: Optional[int]
 
 
-class Source(NamedTuple):
+class FeedSource(NamedTuple):
     """Where the figures come from, and how old they are.
 
     Attributes:
@@ -62,7 +62,7 @@ class Source(NamedTuple):
     reason: str = ""
 
 
-class Frame(NamedTuple):
+class ScreenFrame(NamedTuple):
     lines: List[Line]
     extent: Extent  # of the rows
 
@@ -72,14 +72,16 @@ def arrange(cluster: ClusterModel, view: View) -> Rows:
     return Rows(cluster, view.sort, view.is_reversed, view.wanted)
 
 
-def render(cluster: ClusterModel, view: View, source: Source, size: Size, arranged: Optional[Rows] = None) -> Frame:
+def render(
+    cluster: ClusterModel, view: View, source: FeedSource, size: Size, arranged: Optional[Rows] = None
+) -> ScreenFrame:
     """The frame of a cluster in this view.
 
     Parameters:
         arranged: the result of `arrange` for the cluster and the view, if it was called before.
     """
     if view.shows_help:
-        return Frame(_whole(_help(), size), Extent(0, 0))
+        return ScreenFrame(_whole(_help(), size), Extent(0, 0))
     rows = arrange(cluster, view) if arranged is None else arranged
     above = _above(cluster, view, source, size, len(rows))
     page = len(rows) if size.lines is None else max(0, size.lines - len(above) - 1)
@@ -89,7 +91,7 @@ def render(cluster: ClusterModel, view: View, source: Source, size: Size, arrang
     lines = _whole([*above, *below], size)
     if cluster.scheduler is not None and (view.is_paused or not source.is_connected):
         lines = list(map(stopped, lines))
-    return Frame(lines, extent)
+    return ScreenFrame(lines, extent)
 
 
 def _whole(lines: Sequence[Line], size: Size) -> List[Line]:
@@ -109,7 +111,7 @@ def _help() -> List[Line]:
 # Above the table ------------------------------------------------------------------------------------------------------
 
 
-def _above(cluster: ClusterModel, view: View, source: Source, size: Size, matching: int) -> List[Line]:
+def _above(cluster: ClusterModel, view: View, source: FeedSource, size: Size, matching: int) -> List[Line]:
     """All lines above the table, shortened to the height."""
     notices = _notices(cluster, view, source, size.lines is None)
     total = _total(cluster, view, matching)
@@ -130,7 +132,7 @@ def _shortcuts(columns: int) -> Line:
     return line(shortcuts)
 
 
-def _notices(cluster: ClusterModel, view: View, source: Source, shows_all_reasons: bool) -> List[Line]:
+def _notices(cluster: ClusterModel, view: View, source: FeedSource, shows_all_reasons: bool) -> List[Line]:
     """The notices that are needed to interpret the figures."""
     lines = []
     if cluster.scheduler is None:

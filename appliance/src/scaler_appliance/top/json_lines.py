@@ -12,7 +12,7 @@ from typing import Any, Dict
 
 from scaler_appliance.feed.cluster_entities import (
     ClientRecord,
-    FunctionRecord,
+    FunctionFigures,
     GraphRecord,
     ProcessorRecord,
     SchedulerFigures,
@@ -65,7 +65,7 @@ def _scheduler(scheduler: SchedulerFigures) -> Dict[str, Any]:
     }
 
 
-def _worker(worker: WorkerRecord, functions: Dict[int, FunctionRecord], now: int) -> Dict[str, Any]:
+def _worker(worker: WorkerRecord, functions: Dict[int, FunctionFigures], now: int) -> Dict[str, Any]:
     return {
         "session": worker.session,
         "name": worker.name,
@@ -89,7 +89,7 @@ def _worker(worker: WorkerRecord, functions: Dict[int, FunctionRecord], now: int
     }
 
 
-def _processor(processor: ProcessorRecord, functions: Dict[int, FunctionRecord], now: int) -> Dict[str, Any]:
+def _processor(processor: ProcessorRecord, functions: Dict[int, FunctionFigures], now: int) -> Dict[str, Any]:
     function = functions.get(processor.task_function)
     return {
         "process_id": processor.process_id,
@@ -120,7 +120,7 @@ def _client(client: ClientRecord) -> Dict[str, Any]:
     }
 
 
-def _function(function: FunctionRecord) -> Dict[str, Any]:
+def _function(function: FunctionFigures) -> Dict[str, Any]:
     return {
         "number": function.number,
         "name": function.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Sequence
 
-from scaler_appliance.feed.cluster_entities import ClientRecord, FunctionRecord
+from scaler_appliance.feed.cluster_entities import ClientRecord, FunctionFigures
 from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.lines import FAINT, TITLE, Line, Span
@@ -51,7 +51,7 @@ def _client(client: ClientRecord) -> _Entry:
     return _Entry("|".join(parts), (text.count(client.tasks), text.count(client.finished)))
 
 
-def _function(function: FunctionRecord) -> _Entry:
+def _function(function: FunctionFigures) -> _Entry:
     median = function.quantile_microseconds(0.5)
     return _Entry(
         text.safe(function.name) or f"function {function.number}",

@@ -33,7 +33,7 @@ class ReadableSource(Protocol):
     def fileno(self) -> int: ...
 
 
-class MissingPackageError(Exception):
+class MissingTerminalPackageError(Exception):
     """A package that only the live view needs is not installed."""
 
 
@@ -80,7 +80,7 @@ class Signals:
 class Screen:
     """A terminal that shows frames.
 
-    Raises NoTerminalError, or MissingPackageError.
+    Raises NoTerminalError, or MissingTerminalPackageError.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Screen:
             import blessed
         except ModuleNotFoundError as error:
             text = f"the live view needs {error.name}: pip install 'scaler-appliance[top]'; --once and --json do not"
-            raise MissingPackageError(text) from None
+            raise MissingTerminalPackageError(text) from None
         self._terminal = blessed.Terminal()
         if without_colors:
             os.environ["NO_COLOR"] = without_colors

@@ -12,10 +12,10 @@ from scaler_appliance.top.sections import MEANINGS
 from scaler_appliance.top.view import KEYS
 from scaler_protocol.programs.options import (
     EARLIER_SECURITY,
-    Address,
     Choice,
     Earlier,
     Kind,
+    NetworkAddress,
     Option,
     Program,
     Seconds,
@@ -58,7 +58,7 @@ TOP = Program(
     options=[
         Option(
             "address",
-            Address(),
+            NetworkAddress(),
             "where the scheduler publishes its status: by default ipc:///tmp/HOST_PORT_monitor",
             metavar="MONITOR_ADDRESS",
             default_text="that of the scheduler in SCALER_ADDRESS, else of the file's [scheduler],"

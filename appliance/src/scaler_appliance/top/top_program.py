@@ -13,10 +13,10 @@ from typing import List, Optional
 
 from scaler_appliance.feed.silence import why_silent
 from scaler_appliance.feed.status_feed import Feed
-from scaler_appliance.top.frame import Size, Source, render
+from scaler_appliance.top.frame import FeedSource, Size, render
 from scaler_appliance.top.json_lines import describe
 from scaler_appliance.top.lines import plain
-from scaler_appliance.top.screen import QUITTING, MissingPackageError, NoTerminalError, Screen, Signals, suspend
+from scaler_appliance.top.screen import QUITTING, MissingTerminalPackageError, NoTerminalError, Screen, Signals, suspend
 from scaler_appliance.top.top_options import TOP
 from scaler_appliance.top.view import View
 from scaler_appliance.top.watch import Viewer
@@ -38,7 +38,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except NoTerminalError as error:
         print(f"scaler_top: {error}", file=sys.stderr)
         return 2
-    except MissingPackageError as error:
+    except MissingTerminalPackageError as error:
         print(f"scaler_top: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def _print_once(options: argparse.Namespace, feed: Feed, view: View) -> int:
         print(json.dumps(describe(feed.cluster, feed.address)))
         return 0
     columns = shutil.get_terminal_size((COLUMNS_WITHOUT_TERMINAL, 0)).columns
-    source = Source(feed.address, feed.age_seconds(), feed.is_connected(), reason=feed.silence_reason())
+    source = FeedSource(feed.address, feed.age_seconds(), feed.is_connected(), reason=feed.silence_reason())
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     print("\n".join(plain(render(feed.cluster, view, source, Size(columns, None)).lines)), flush=True)
     return 0

@@ -12,7 +12,7 @@ import time
 from typing import Callable, Optional, Protocol, Tuple, TypeVar
 
 from scaler_appliance.feed.cluster_model import ClusterModel
-from scaler_appliance.top.frame import Frame, Size, Source, arrange, render
+from scaler_appliance.top.frame import FeedSource, ScreenFrame, Size, arrange, render
 from scaler_appliance.top.rows import Rows
 from scaler_appliance.top.view import Extent, View, press
 
@@ -53,11 +53,13 @@ class Viewer:
         elif self._frozen is None:
             self._frozen, self._frozen_at = frozen(self._feed.cluster), self._clock()
 
-    def frame(self, size: Size) -> Frame:
+    def frame(self, size: Size) -> ScreenFrame:
         """The current frame."""
         paused_seconds = self._clock() - self._frozen_at if self._frozen is not None else 0.0
         feed = self._feed
-        source = Source(feed.address, feed.age_seconds(), feed.is_connected(), paused_seconds, feed.silence_reason())
+        source = FeedSource(
+            feed.address, feed.age_seconds(), feed.is_connected(), paused_seconds, feed.silence_reason()
+        )
         cluster = self._frozen or self._feed.cluster
         result = render(cluster, self.view, source, size, self._arrange(cluster))
         if not self.view.shows_help:

@@ -24,7 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from scaler_appliance import __version__
-from scaler_appliance.feed.cluster_entities import FunctionRecord
+from scaler_appliance.feed.cluster_entities import FunctionFigures
 from scaler_appliance.feed.durations import BUCKETS_AN_OCTAVE
 from scaler_appliance.ui.ui_state import UiState, cpu_permille, hosts, resident_bytes
 
@@ -82,7 +82,7 @@ class FunctionTotals:
         self.other = _Totals()
         self._seen: Dict[int, _LastSeen] = {}
 
-    def count(self, generation: int, functions: Dict[int, FunctionRecord]) -> None:
+    def count(self, generation: int, functions: Dict[int, FunctionFigures]) -> None:
         """Count the changes since the last call."""
         if generation != self._generation:
             self._generation = generation
@@ -97,7 +97,7 @@ class FunctionTotals:
             if function.finished != seen.finished or function.durations is not seen.durations:
                 self._add(self.totals.get(_label(function.name), self.other), function, seen)
 
-    def _choose(self, functions: Iterable[FunctionRecord]) -> None:
+    def _choose(self, functions: Iterable[FunctionFigures]) -> None:
         """Choose which functions are listed: those that were busy longest."""
         busy: Dict[str, int] = {}
         for function in functions:
@@ -111,7 +111,7 @@ class FunctionTotals:
                 del self.totals[least]
             self.totals[name] = _Totals()
 
-    def _add(self, totals: _Totals, function: FunctionRecord, seen: _LastSeen) -> None:
+    def _add(self, totals: _Totals, function: FunctionFigures, seen: _LastSeen) -> None:
         totals.add(
             max(0, function.finished - seen.finished),
             max(0, function.failed - seen.failed),

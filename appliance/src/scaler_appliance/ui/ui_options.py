@@ -16,10 +16,10 @@ from scaler_appliance.feed.finding import find_monitor
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
-    Address,
     Earlier,
     ExistingFile,
     Kind,
+    NetworkAddress,
     NewFile,
     Option,
     Program,
@@ -83,7 +83,7 @@ UI = Program(
     options=[
         Option(
             "monitor_address",
-            Address(),
+            NetworkAddress(),
             "where the scheduler publishes its status: ipc:///path or tcp://HOST:PORT",
             metavar="MONITOR_ADDRESS",
             default_text="that of the scheduler in SCALER_ADDRESS, else of the file's [scheduler],"

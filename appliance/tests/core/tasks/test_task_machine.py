@@ -7,7 +7,7 @@ from typing import Dict
 
 import pytest
 
-from scaler_appliance.core.tasks.task_states import FINAL_STATES, TRANSITIONS, Fault, Ignore, TaskEvent, TaskState
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TRANSITIONS, Defect, Ignore, TaskEvent, TaskState
 
 tomllib = pytest.importorskip("tomllib", reason="Python before 3.11 cannot read TOML")
 
@@ -27,6 +27,6 @@ def test_a_tasks_table_is_that_of_the_specification() -> None:
             text = decision.name.lower()
         else:
             text = f"{'ignore' if isinstance(decision, Ignore) else 'fault'}: {decision.why}"
-            assert isinstance(decision, (Ignore, Fault))
+            assert isinstance(decision, (Ignore, Defect))
         ours[state.name.lower()][event.name.lower()] = text
     assert machine["transitions"] == ours

@@ -16,7 +16,7 @@ from scaler_appliance.core.tasks.task_states import (
     AFTER,
     FINAL_STATES,
     TRANSITIONS,
-    Fault,
+    Defect,
     Ignore,
     TaskEvent,
     TaskState,
@@ -39,7 +39,7 @@ def test_every_pair_of_state_and_event_is_decided_and_no_other() -> None:
 def test_the_translation_of_spans_agrees_with_the_table(state: TaskState, event: TaskEvent) -> None:
     decision = TRANSITIONS[state, event]
     states = bytearray([state]) * 3
-    if isinstance(decision, Fault):
+    if isinstance(decision, Defect):
         with pytest.raises(AssertionError, match=event.name):
             apply(states, 0, 3, event)
         assert decision.why
@@ -52,7 +52,7 @@ def test_the_translation_of_spans_agrees_with_the_table(state: TaskState, event:
 
 @pytest.mark.parametrize("state", sorted(FINAL_STATES))
 def test_nothing_leads_out_of_an_outcome(state: TaskState) -> None:
-    assert all(isinstance(TRANSITIONS[state, event], (Ignore, Fault)) for event in TaskEvent)
+    assert all(isinstance(TRANSITIONS[state, event], (Ignore, Defect)) for event in TaskEvent)
 
 
 def test_bytes_that_are_no_state_are_faults() -> None:

@@ -10,7 +10,7 @@ from ui.browsing import query, told_state
 
 from scaler_appliance.ui.pages.entity_pages import clients, functions, graphs, objects, workers
 from scaler_appliance.ui.pages.queries import QueryError
-from scaler_appliance.ui.pages.tables import BigNumber, Table
+from scaler_appliance.ui.pages.tables import BigNumber, EntityTable
 
 PAGES = {"workers": workers, "functions": functions, "clients": clients, "objects": objects, "graphs": graphs}
 
@@ -80,7 +80,7 @@ def test_workers_are_expanded_on_request() -> None:
 
 
 def test_numbers_of_64_bits_are_texts_and_sort_as_numbers() -> None:
-    table = Table({"id": lambda number: BigNumber(number)}, "id", ["id"])
+    table = EntityTable({"id": lambda number: BigNumber(number)}, "id", ["id"])
 
     assert column(table.body([2**63, 9, 10], query()), "id") == ["9", "10", str(2**63)]
 

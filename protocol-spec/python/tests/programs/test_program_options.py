@@ -12,13 +12,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import pytest
 
 from scaler_protocol.programs.options import (
-    Address,
     Bytes,
     Choice,
     ConfigurationError,
     Directory,
     ExistingFile,
     Kind,
+    NetworkAddress,
     NewFile,
     Number,
     Option,
@@ -34,7 +34,7 @@ from scaler_protocol.programs.options import (
 )
 
 OPTIONS = [
-    Option("address", Address(), "where the scheduler is", is_required=True, environment=("SCALER_ADDRESS",)),
+    Option("address", NetworkAddress(), "where the scheduler is", is_required=True, environment=("SCALER_ADDRESS",)),
     Option("-n --count", Whole(1), "how many", default=3, group="amounts"),
     Option("-r --rate", Number(0), "how many a second", default=0.5, group="amounts"),
     Option("-s --size-bytes", Bytes(0), "how large; 0: no limit", default=1 << 20, group="amounts"),
@@ -119,7 +119,8 @@ def test_a_value_can_be_found_if_none_is_given(file: Any, capsys: pytest.Capture
             raise ConfigurationError("there is none")
         return str(sections["scheduler"][0]["address"]), "[scheduler]"
 
-    program = Program("scaler_top", "top", "", str, [Option("address", Address(), "", is_required=True, find=find)])
+    address = Option("address", NetworkAddress(), "", is_required=True, find=find)
+    program = Program("scaler_top", "top", "", str, [address])
     path = file(f"[scheduler]\naddress = '{ADDRESS}'\n")
     values, origins, _ = read("-c", path, program=program)
     assert (values.address, origins["address"]) == (ADDRESS, "[scheduler]")

@@ -6,10 +6,10 @@ from typing import List
 
 import pytest
 
-from scaler_protocol.programs.options import Address, Number, Option, Program, Seconds, Switch, Whole
+from scaler_protocol.programs.options import NetworkAddress, Number, Option, Program, Seconds, Switch, Whole
 
 OPTIONS = [
-    Option("address", Address(), "where the scheduler is", is_required=True, environment=("SCALER_ADDRESS",)),
+    Option("address", NetworkAddress(), "where the scheduler is", is_required=True, environment=("SCALER_ADDRESS",)),
     Option("-n --count", Whole(1), "how many", default=3),
     Option("-t --timeout --timeout-seconds", Seconds(0, is_minimum_excluded=True), "how long", default=60.0),
     Option("-p --protected", Switch(), "whether", default=True),

@@ -23,7 +23,7 @@ from scaler_protocol.session.effects import (
     Transmit,
 )
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
-from scaler_protocol.session.table import TRANSITIONS, Fault, Ignored, SessionEvent, SessionState
+from scaler_protocol.session.session_table import TRANSITIONS, Fault, Ignored, SessionEvent, SessionState
 
 if sys.version_info >= (3, 11):
     import tomllib

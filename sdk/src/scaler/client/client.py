@@ -15,15 +15,15 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 from scaler import nesting
 from scaler.arguments import Duration, seconds, whole
 from scaler.client.archives import CodeSource, Uploadable, source_at
+from scaler.client.client_options import DEFAULTS
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
 from scaler.client.leaving import warn_of_cancelled
-from scaler.client.options import DEFAULTS
 from scaler.client.requests import explain, info, shut_down_cluster, shut_down_worker
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.output import OutputCallback
 from scaler.client.submitter import Submitter
-from scaler.compat.arguments import accepts_earlier
+from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.compat.installation import check_installation
 from scaler.exceptions import (
     ArgumentTypeError,

@@ -22,7 +22,7 @@ from scaler.client.future_arguments import dependency_error, reduce_future
 from scaler.client.profiling import ProfileResult
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.future_internals import FutureWithSharedCondition, exception_if_loaded, result_if_loaded
-from scaler.compat.arguments import accepts_earlier
+from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
 from scaler.notebook import Row, card
 from scaler.values.failures import load_failure

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 from scaler import blocking
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
-from scaler.client.progress import NO_BAR, Bar, wait
+from scaler.client.progress_bar import NO_BAR, Bar, wait
 from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError, ScalerError, SerializeObjectError, TooManyReferences
 from scaler.values.coroutines import Runner, in_loop

@@ -17,7 +17,7 @@ from scaler.client.functions import FunctionRecord
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import is_future
 from scaler.client.mapping import add_note
-from scaler.client.progress import Bar, wait
+from scaler.client.progress_bar import Bar, wait
 from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError, SerializeObjectError
 from scaler.values.named_functions import NamedFunction

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from scaler import nesting
-from scaler.client.core.commands import Number, SubmitTask
+from scaler.client.client_options import Options
+from scaler.client.core.commands import NumberFuture, SubmitTask
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import dump_with_futures
-from scaler.client.options import Options
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.future_internals import has_failed
 from scaler.client.signatures import check_call
@@ -122,7 +122,7 @@ class Submission:
             future._set_cancelled()
         else:
             future._set_failed_after(failed)
-        self._shell.post(Number(future))
+        self._shell.post(NumberFuture(future))
         return True
 
     def _travelling_options(self) -> Optional[m.TaskOptions]:

@@ -35,12 +35,12 @@ from typing import (
 
 from scaler import blocking, nesting
 from scaler.arguments import Duration, Size, seconds
+from scaler.client.client_options import Options
 from scaler.client.future import ScalerFuture
-from scaler.client.graph import run_graph, submit_graph
+from scaler.client.graph_submission import run_graph, submit_graph
 from scaler.client.mapping import calls_of_map, run_map
 from scaler.client.named_calls import map_named, submit_named
-from scaler.client.options import Options
-from scaler.client.progress import Bar, DoneAndNotDone, Wanted, checked, wait
+from scaler.client.progress_bar import Bar, DoneAndNotDone, Wanted, checked, wait
 from scaler.client.signatures import check_call
 from scaler.client.submission import Submission
 from scaler.values.named_functions import NamedFunction

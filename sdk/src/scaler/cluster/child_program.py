@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Dict, List, Optional, Sequence, Type, TypeVar
 
 from scaler.arguments import Duration, seconds, size_in_bytes
-from scaler.compat.arguments import accepts_earlier
+from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import AlreadyStartedError, ProgramStartError
 from scaler.restarts import Restarts
 

@@ -9,7 +9,7 @@ from typing import Dict, Mapping, Optional
 from scaler.arguments import whole
 from scaler.cluster.child_program import ChildProgram, option_arguments
 from scaler.cluster.settings import ClusterOptions, ClusterSettings, option_values, takes
-from scaler.compat.arguments import accepts_earlier
+from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.cpus import default_slots
 from scaler.notebook import card
 from scaler.values.texts import counted

@@ -8,7 +8,7 @@ from typing import List, Optional, Type
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
 from scaler.cluster.settings import ComboSettings, takes
-from scaler.compat.arguments import accepts_earlier
+from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.compat.hooks import EarlierHooks
 from scaler.compat.installation import check_installation
 from scaler.cpus import default_slots

@@ -11,7 +11,7 @@ from typing import List, Sequence
 from scaler.cluster.appliance import scheduler_command
 from scaler.cluster.child_program import ChildProgram, option_arguments
 from scaler.cluster.settings import SchedulerOptions, SchedulerSettings, option_values, takes
-from scaler.compat.arguments import accepts_earlier
+from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
 from scaler.restarts import EXIT_BROKEN_INVARIANT
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scaler.compat.earlier_settings import NativeWorkerManager
     from scaler.compat.names import AddressConfig
-    from scaler.compat.settings import NativeWorkerManager
 
 
 class EarlierHooks:
@@ -30,7 +30,7 @@ class EarlierHooks:
     @property
     def _worker_manager(self) -> NativeWorkerManager:
         """A worker manager whose configuration can be copied for more workers; it runs none itself."""
-        from scaler.compat.settings import NativeWorkerManager, NativeWorkerManagerConfig, WorkerManagerConfig
+        from scaler.compat.earlier_settings import NativeWorkerManager, NativeWorkerManagerConfig, WorkerManagerConfig
 
         manager = WorkerManagerConfig(self._address, "combo", max_task_concurrency=self._n_workers)
         return NativeWorkerManager(NativeWorkerManagerConfig(manager))

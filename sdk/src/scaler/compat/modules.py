@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, List, Optional
 
-from scaler.compat.table import MODULES, WITHOUT_COUNTERPART
+from scaler.compat.compatibility_table import MODULES, WITHOUT_COUNTERPART
 
 
 def find_spec(name: str) -> Optional[ModuleSpec]:
@@ -26,7 +26,7 @@ def find_spec(name: str) -> Optional[ModuleSpec]:
     Raises ModuleNotFoundError for a module that is missing on purpose.
     """
     if name in MODULES:
-        return ModuleSpec(name, _Forwarder(), origin="scaler.compat.table", is_package=is_package(name))
+        return ModuleSpec(name, _Forwarder(), origin="scaler.compat.compatibility_table", is_package=is_package(name))
     why = reason_for_absence(name)
     if why:
         raise ModuleNotFoundError(
@@ -49,7 +49,7 @@ def reason_for_absence(name: str) -> str:
     return ""
 
 
-_ONLY_HERE = {"scaler.compat.names", "scaler.compat.settings", "scaler.compat.worker_manager"}
+_ONLY_HERE = {"scaler.compat.names", "scaler.compat.earlier_settings", "scaler.compat.worker_manager"}
 """The homes of names without a better location: programs may keep importing them by the earlier name."""
 
 

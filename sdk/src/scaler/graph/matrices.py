@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, List, Optional, Sequence, Tuple
 
-from scaler.graph.columns import Vector
+from scaler.graph.graph_columns import Vector
 
 FEWEST_TASKS_PER_LEVEL = 2000
 """On average; with fewer, sorting one task after the other costs less than one step for all at once."""

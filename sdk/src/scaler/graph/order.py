@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Any, Dict, Hashable, List, NoReturn, Optional, Sequence, Tuple
 
 from scaler.exceptions import GraphCycleError
-from scaler.graph.tasks import DATA, FLAT, MIXED, NO_KEYS, ONLY_RESULTS, Graph, is_task, keys_in
+from scaler.graph.graph_tasks import DATA, FLAT, MIXED, NO_KEYS, ONLY_RESULTS, Graph, is_task, keys_in
 from scaler.values.texts import repr_of
 
 _UNSEEN, _OPENED = -1, -2  # in place of a task's position
@@ -83,7 +83,7 @@ class GraphOrder:
 
     def _take_columns(self, graph: Graph, wanted: Sequence[Hashable]) -> bool:
         """Read and sort with matrices; returns whether that was possible."""
-        from scaler.graph import columns as graph_columns
+        from scaler.graph import graph_columns as graph_columns
         from scaler.graph import matrices as graph_matrices
 
         columns = graph_columns.read_columns(graph) if graph_matrices.load() else None

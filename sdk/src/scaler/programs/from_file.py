@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
     except (OSError, KeyError, ValueError) as error:
         parser.error(f"logging cannot be set up: {error}")
-    return Session(options.config, sections, parts).run()
+    return RunningPrograms(options.config, sections, parts).run()
 
 
 def _meant_command(path: str) -> str:
@@ -152,7 +152,7 @@ def needs_address(path: str, sections: Sections, part: Part) -> bool:
     return part.section == "ui" and "monitor_address" not in keys and _OWN_MONITOR_ADDRESS not in os.environ
 
 
-class Session:
+class RunningPrograms:
     """The programs of a file while they run.
 
     Parameters:

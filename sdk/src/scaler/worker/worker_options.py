@@ -23,12 +23,12 @@ from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
-    Address,
     Bytes,
     Choice,
     ConfigurationError,
     Earlier,
     Kind,
+    NetworkAddress,
     Option,
     Program,
     Seconds,
@@ -303,7 +303,7 @@ CLUSTER = Program(
     options=[
         Option(
             "address",
-            Address(),
+            NetworkAddress(),
             "address of the scheduler, such as tcp://127.0.0.1:8516",
             default_text="that of the file's [scheduler], else of this user's newest scheduler on this host",
             is_required=True,

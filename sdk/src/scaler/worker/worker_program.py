@@ -19,8 +19,8 @@ from typing import Dict, Optional, Sequence
 
 from scaler.values.texts import counted
 from scaler.worker.exit_codes import EXIT_USAGE
-from scaler.worker.fork_server.client import ForkServerClient
-from scaler.worker.fork_server.server import ForkServerSettings, start_fork_server
+from scaler.worker.fork_server.fork_server import ForkServerSettings, start_fork_server
+from scaler.worker.fork_server.fork_server_client import ForkServerClient
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.worker_options import CLUSTER, read_options
 from scaler.worker.worker_settings import WorkerSettings
@@ -110,7 +110,7 @@ def _raise_descriptor_limit() -> None:
 def _run_agent(
     settings: WorkerSettings, fork_server: ForkServerClient, page: ProgressPage, logger: logging.Logger
 ) -> int:
-    from scaler.worker.agent.shell.agent import Agent, make_event_loop
+    from scaler.worker.agent.shell.agent_shell import Agent, make_event_loop
 
     try:
         loop = make_event_loop(settings.event_loop)

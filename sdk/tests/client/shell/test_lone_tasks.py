@@ -6,7 +6,7 @@ import itertools
 from collections import deque
 from typing import Any, Callable, Deque, List
 
-from scaler.client.core.object_table import ObjectTable
+from scaler.client.core.client_objects import ClientObjects
 from scaler.client.shell.lone_tasks import LoneTask, Slot, sort_out
 from scaler.client.shell.mailbox import Mailbox
 from scaler.values.named_functions import NamedFunction
@@ -16,7 +16,7 @@ ECHO = NamedFunction("scaler.conformance/echo")
 
 
 def slot_with(send: Callable[[bytes, int], int]) -> Slot:
-    return Slot(5, send, ObjectTable(m.Welcome(session=1), itertools.count(1), lambda effect: None))
+    return Slot(5, send, ClientObjects(m.Welcome(session=1), itertools.count(1), lambda effect: None))
 
 
 def task(name: str) -> Any:

@@ -17,11 +17,11 @@ import pytest
 from quiet_addresses import quiet_address
 
 from scaler import Client, NamedFunction
+from scaler.client.core.client_objects import ClientObjects
 from scaler.client.core.effects import Outcome, Send, SendChunk
 from scaler.client.core.kept_objects import KeptObject
-from scaler.client.core.object_table import ObjectTable
 from scaler.client.core.outbox import Outbox, TaskRun
-from scaler.client.shell.object_files import ObjectFiles
+from scaler.client.shell.client_object_files import ClientObjectFiles
 from scaler.exceptions import NotASchedulerError, ObjectStorageFullError, SchedulerUnreachableError
 from scaler_protocol import MAXIMUM_HEADER_BYTES, MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
@@ -268,10 +268,10 @@ def test_batches_keep_to_the_limit_of_headers() -> None:
     assert max(map(len, headers)) < MAXIMUM_HEADER_BYTES / 8
 
 
-def object_table(**limits: int) -> Tuple[ObjectTable, List[Any]]:
+def object_table(**limits: int) -> Tuple[ClientObjects, List[Any]]:
     """The objects of a client without any, and the effects that it asks for."""
     effects: List[Any] = []
-    return ObjectTable(m.Welcome(session=1, limits=m.Limits(**limits)), itertools.count(1), effects.append), effects
+    return ClientObjects(m.Welcome(session=1, limits=m.Limits(**limits)), itertools.count(1), effects.append), effects
 
 
 def test_a_request_beyond_the_end_of_an_object_finds_nothing() -> None:
@@ -291,7 +291,7 @@ def test_a_chunk_beyond_the_end_of_an_object_is_no_message() -> None:
         objects.on_response(m.ObjectResponse(id=5, offset=8, size=10), b"12345")
 
 
-def fetching() -> Tuple[ObjectTable, List[Any]]:
+def fetching() -> Tuple[ClientObjects, List[Any]]:
     """Objects of which number 5 is being fetched in chunks of 4 bytes, and what is asked for."""
     objects, effects = object_table(chunk_bytes=4)
     objects.fetch(5, Outcome(None, None))  # type: ignore[arg-type]  # for no future
@@ -330,7 +330,7 @@ def test_a_result_for_which_there_is_no_memory_is_an_error_of_its_task_alone() -
 
 
 def test_a_directory_that_can_be_none_is_not_shared() -> None:
-    files = ObjectFiles(m.Welcome(session=1, object_directory="/tmp/a\0b", object_directory_token=bytes(16)))
+    files = ClientObjectFiles(m.Welcome(session=1, object_directory="/tmp/a\0b", object_directory_token=bytes(16)))
     assert files.open_result(5) is None
 
 

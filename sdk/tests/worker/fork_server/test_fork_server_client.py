@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from scaler.worker.fork_server.client import ForkServerClient
+from scaler.worker.fork_server.fork_server_client import ForkServerClient
 
 
 @pytest.mark.parametrize("has_reported", [False, True])

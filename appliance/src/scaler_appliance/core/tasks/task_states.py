@@ -2,7 +2,7 @@
 
 Rules:
 - Every transition lives in TRANSITIONS, and the table is total: each (state, event) pair is a next state, an `ignore`
-  with its reason, or a `fault` of ours, which is an assertion because no peer can cause it.
+  with its reason, or a `defect` of ours, which is an assertion because no peer can cause it.
 - A task's state is one byte in its batch's `states` column. AFTER[event] is the table in the form of `bytes.translate`,
   so a whole span of tasks makes its transition in one call.
 - No other module assigns to a column of states: it calls `apply`, or `follow` where a column repeats another one's
@@ -54,11 +54,11 @@ class Ignore(NamedTuple):
     why: str
 
 
-class Fault(NamedTuple):
+class Defect(NamedTuple):
     why: str
 
 
-Decision = Union[TaskState, Ignore, Fault]
+Decision = Union[TaskState, Ignore, Defect]
 
 _S, _E = TaskState, TaskEvent
 
@@ -66,14 +66,14 @@ FINAL_STATES = frozenset({_S.SUCCEEDED, _S.FAILED, _S.LOST, _S.CANCELLED})
 
 TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
     (_S.QUEUED, _E.PLACE): _S.ASSIGNED,
-    (_S.QUEUED, _E.SUCCEED): Fault("instances of a queued task are fenced"),
-    (_S.QUEUED, _E.FAIL): Fault("instances of a queued task are fenced"),
+    (_S.QUEUED, _E.SUCCEED): Defect("instances of a queued task are fenced"),
+    (_S.QUEUED, _E.FAIL): Defect("instances of a queued task are fenced"),
     (_S.QUEUED, _E.LOSE): _S.LOST,
-    (_S.QUEUED, _E.RETURN): Fault("a queued task is at no worker"),
+    (_S.QUEUED, _E.RETURN): Defect("a queued task is at no worker"),
     (_S.QUEUED, _E.CANCEL): _S.CANCELLED,
-    (_S.QUEUED, _E.CONFIRM_CANCEL): Fault("instances of a queued task are fenced"),
-    (_S.QUEUED, _E.REFUSE_CANCEL): Fault("instances of a queued task are fenced"),
-    (_S.ASSIGNED, _E.PLACE): Fault("one owner at any time"),
+    (_S.QUEUED, _E.CONFIRM_CANCEL): Defect("instances of a queued task are fenced"),
+    (_S.QUEUED, _E.REFUSE_CANCEL): Defect("instances of a queued task are fenced"),
+    (_S.ASSIGNED, _E.PLACE): Defect("one owner at any time"),
     (_S.ASSIGNED, _E.SUCCEED): _S.SUCCEEDED,
     (_S.ASSIGNED, _E.FAIL): _S.FAILED,
     (_S.ASSIGNED, _E.LOSE): _S.LOST,
@@ -81,7 +81,7 @@ TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
     (_S.ASSIGNED, _E.CANCEL): _S.CANCELLING,
     (_S.ASSIGNED, _E.CONFIRM_CANCEL): _S.CANCELLED,
     (_S.ASSIGNED, _E.REFUSE_CANCEL): Ignore("no request waits for the answer"),
-    (_S.CANCELLING, _E.PLACE): Fault("one owner at any time"),
+    (_S.CANCELLING, _E.PLACE): Defect("one owner at any time"),
     (_S.CANCELLING, _E.SUCCEED): _S.SUCCEEDED,
     (_S.CANCELLING, _E.FAIL): _S.FAILED,
     (_S.CANCELLING, _E.LOSE): _S.LOST,
@@ -89,24 +89,24 @@ TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
     (_S.CANCELLING, _E.CANCEL): Ignore("asked already"),
     (_S.CANCELLING, _E.CONFIRM_CANCEL): _S.CANCELLED,
     (_S.CANCELLING, _E.REFUSE_CANCEL): _S.ASSIGNED,
-    **{(state, _E.PLACE): Fault("a finished task is in no queue") for state in FINAL_STATES},
-    **{(state, _E.RETURN): Fault("a finished task is at no worker") for state in FINAL_STATES},
+    **{(state, _E.PLACE): Defect("a finished task is in no queue") for state in FINAL_STATES},
+    **{(state, _E.RETURN): Defect("a finished task is at no worker") for state in FINAL_STATES},
     **{
         (state, event): Ignore("the task has its one outcome")
         for state in FINAL_STATES
         for event in (_E.SUCCEED, _E.FAIL, _E.LOSE, _E.CANCEL, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL, _E.INHERIT_FAILURE)
     },
     **{
-        (_S.WAITING, event): Fault("a task that waits for predecessors was never at a worker")
+        (_S.WAITING, event): Defect("a task that waits for predecessors was never at a worker")
         for event in (_E.PLACE, _E.SUCCEED, _E.FAIL, _E.RETURN, _E.CONFIRM_CANCEL, _E.REFUSE_CANCEL)
     },
     (_S.WAITING, _E.LOSE): _S.LOST,
     (_S.WAITING, _E.CANCEL): _S.CANCELLED,
     (_S.WAITING, _E.RELEASE): _S.QUEUED,
     (_S.WAITING, _E.INHERIT_FAILURE): _S.FAILED,
-    **{(state, _E.RELEASE): Fault("a task is released once") for state in _S if state != _S.WAITING},
+    **{(state, _E.RELEASE): Defect("a task is released once") for state in _S if state != _S.WAITING},
     **{
-        (state, _E.INHERIT_FAILURE): Fault("all predecessors of a released task have succeeded")
+        (state, _E.INHERIT_FAILURE): Defect("all predecessors of a released task have succeeded")
         for state in (_S.QUEUED, _S.ASSIGNED, _S.CANCELLING)
     },
 }
@@ -127,7 +127,7 @@ def _translation(event: TaskEvent) -> bytes:
 
 
 AFTER: Tuple[bytes, ...] = tuple(_translation(event) for event in TaskEvent)
-"""AFTER[event] translates a span of states; a byte of 255 in the outcome is a Fault."""
+"""AFTER[event] translates a span of states; a byte of 255 in the outcome is a Defect."""
 
 
 def _reachable(state: TaskState) -> FrozenSet[int]:
@@ -160,7 +160,7 @@ def apply(states: bytearray, start: int, stop: int, event: TaskEvent) -> None:
 def after(state: TaskState, event: TaskEvent) -> TaskState:
     """The state that `event` leads to, for a task whose state is not in a column."""
     decision = TRANSITIONS[state, event]
-    assert not isinstance(decision, Fault), f"{event.name} of {state.name}"
+    assert not isinstance(decision, Defect), f"{event.name} of {state.name}"
     return decision if isinstance(decision, TaskState) else state
 
 

@@ -9,14 +9,14 @@ from typing import Any, Dict, List, Optional
 
 from scaler_appliance.feed.cluster_entities import (
     ClientRecord,
-    FunctionRecord,
+    FunctionFigures,
     GraphRecord,
     ProcessorRecord,
     SharedObjectRecord,
     WorkerRecord,
 )
 from scaler_appliance.ui.pages.queries import Query, QueryError
-from scaler_appliance.ui.pages.tables import BigNumber, Body, Table
+from scaler_appliance.ui.pages.tables import BigNumber, Body, EntityTable
 from scaler_appliance.ui.ui_state import UiState
 from scaler_protocol import messages as m
 
@@ -31,8 +31,8 @@ def workers(state: UiState, query: Query) -> Body:
     return body
 
 
-def workers_table(state: UiState) -> Table[WorkerRecord]:
-    return Table(
+def workers_table(state: UiState) -> EntityTable[WorkerRecord]:
+    return EntityTable(
         {
             "session": lambda worker: worker.session,
             "name": lambda worker: worker.name,
@@ -105,8 +105,8 @@ def functions(state: UiState, query: Query) -> Body:
     return functions_table(state).body(state.cluster.functions.values(), query)
 
 
-def functions_table(state: UiState) -> Table[FunctionRecord]:
-    return Table(
+def functions_table(state: UiState) -> EntityTable[FunctionFigures]:
+    return EntityTable(
         {
             "function": lambda function: function.number,
             "name": lambda function: function.name,
@@ -128,12 +128,12 @@ def functions_table(state: UiState) -> Table[FunctionRecord]:
     )
 
 
-def _quantile(function: FunctionRecord, share: float) -> Optional[int]:
+def _quantile(function: FunctionFigures, share: float) -> Optional[int]:
     return round(function.quantile_microseconds(share)) if function.durations else None
 
 
 def clients(state: UiState, query: Query) -> Body:
-    table: Table[ClientRecord] = Table(
+    table: EntityTable[ClientRecord] = EntityTable(
         {
             "session": lambda client: client.session,
             "name": lambda client: client.name,
@@ -155,7 +155,7 @@ def clients(state: UiState, query: Query) -> Body:
 
 
 def objects(state: UiState, query: Query) -> Body:
-    table: Table[SharedObjectRecord] = Table(
+    table: EntityTable[SharedObjectRecord] = EntityTable(
         {
             "object": lambda each: BigNumber(each.object_id),
             "name": lambda each: each.name,
@@ -181,7 +181,7 @@ def _kind(kind: int) -> str:
 
 
 def graphs(state: UiState, query: Query) -> Body:
-    table: Table[GraphRecord] = Table(
+    table: EntityTable[GraphRecord] = EntityTable(
         {
             "graph": lambda graph: BigNumber(graph.number),
             "client": lambda graph: graph.client,

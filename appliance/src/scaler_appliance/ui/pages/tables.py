@@ -23,7 +23,7 @@ Entity = TypeVar("Entity")
 Body = Dict[str, Any]
 
 
-class Table(Generic[Entity]):
+class EntityTable(Generic[Entity]):
     """The table of one kind of entity.
 
     Parameters:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from scaler_appliance.feed.cluster_entities import ProcessorRecord, WorkerRecord
-from scaler_appliance.feed.task_history import RunQuery, TaskRun
+from scaler_appliance.feed.task_history import RecordedRun, RunQuery
 from scaler_appliance.ui.pages import failure_texts
 from scaler_appliance.ui.pages.queries import Query, one_of
 from scaler_appliance.ui.pages.tables import DEFAULT_LIMIT, MAXIMUM_LIMIT, Body
@@ -201,7 +201,7 @@ def _running_row(state: UiState, worker: WorkerRecord, processor: ProcessorRecor
     }
 
 
-def _ended_row(state: UiState, run: TaskRun) -> Dict[str, Any]:
+def _ended_row(state: UiState, run: RecordedRun) -> Dict[str, Any]:
     """The duration of a run; None if no processor ran it, or its worker did not report it."""
     ran = bool(run.processor or run.busy_microseconds)
     worker = state.cluster.workers.get(run.worker)

@@ -31,7 +31,7 @@ from scaler_protocol.session.effects import (
     Transmit,
 )
 from scaler_protocol.session.ids import MAXIMUM_SESSION
-from scaler_protocol.session.table import TRANSITIONS, Fault, SessionEvent, SessionState
+from scaler_protocol.session.session_table import TRANSITIONS, Fault, SessionEvent, SessionState
 from scaler_protocol.versions import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol.wire import messages as m
 

@@ -18,15 +18,15 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, MutableMapping, Optional, Sequence, Union
 
 from scaler.client.core import commands as c
+from scaler.client.core.client_objects import ClientObjects
+from scaler.client.core.cluster_queries import Queries
 from scaler.client.core.credit import Credit
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.effects import Cancelled, Effect, Failed, FailedAfter, NoteStack, PlaceObject, Send, Tell, Warn
 from scaler.client.core.handles import REFUSED, TaskHandle
 from scaler.client.core.kept_objects import KeptObject
-from scaler.client.core.object_table import ObjectTable
 from scaler.client.core.outbox import MAXIMUM_BATCH_TASKS, FunctionKey, Outbox, OutgoingObject, TaskNeeds
 from scaler.client.core.pending_futures import PendingFutures
-from scaler.client.core.queries import Queries
 from scaler.client.core.recovery import Recovery, announce
 from scaler_protocol.wire import messages as m
 
@@ -53,7 +53,7 @@ class ClientCore:
         self.is_connected = True
         self.is_closed = False
         self.next_task_id = 0
-        self.objects = ObjectTable(welcome, numbers, emit, references)
+        self.objects = ClientObjects(welcome, numbers, emit, references)
         self.outbox = Outbox(self.objects.find)
         self.outbox.set_limits(welcome.limits)
         self.credit = Credit(welcome.limits, self.outbox)
@@ -68,7 +68,7 @@ class ClientCore:
             c.SubmitDeferred: self._wait_for_credit,
             c.SubmitGraph: self._submit_graph,
             c.EndDeferred: self._end_deferred,
-            c.Number: self._number,
+            c.NumberFuture: self._number,
             c.HoldObject: self._hold,
             c.LetGo: lambda command: self._let_go(command.object_ids),
             c.Cancel: self._cancel,
@@ -308,7 +308,7 @@ class ClientCore:
         else:
             self.outbox.add_graph(run)
 
-    def _number(self, command: c.Number) -> None:
+    def _number(self, command: c.NumberFuture) -> None:
         command.future._task_id = self._next_id()
         self.outbox.close_run()
 
@@ -316,7 +316,7 @@ class ClientCore:
 
     def _defer(self, task: c.SubmitTask) -> None:
         future = task.future
-        self._number(c.Number(future))
+        self._number(c.NumberFuture(future))
         self.futures[future._task_id] = future
         if task.dependencies:
             self.pending.needs[future._task_id] = self.objects.need(task.dependencies)

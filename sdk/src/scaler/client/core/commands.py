@@ -80,7 +80,7 @@ class EndDeferred(NamedTuple):
     error: Optional[Exception] = None
 
 
-class Number(NamedTuple):
+class NumberFuture(NamedTuple):
     """Give a future a task id of its own, although its task is never sent because it already has its outcome."""
 
     future: TaskHandle
@@ -152,7 +152,7 @@ class Barrier(NamedTuple):
 NOT_CONNECTED = "not connected"
 
 Command = Union[
-    PlainTask, SubmitTask, AwaitRoom, SubmitGraph, SubmitDeferred, EndDeferred, Number, HoldObject, LetGo, Cancel,
+    PlainTask, SubmitTask, AwaitRoom, SubmitGraph, SubmitDeferred, EndDeferred, NumberFuture, HoldObject, LetGo, Cancel,
     GiveUp, CancelAll, Clear, Ask, Explain, ForgetQuery, Barrier,
 ]  # fmt: skip
 

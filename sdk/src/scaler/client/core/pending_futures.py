@@ -11,6 +11,7 @@ from array import array
 from itertools import repeat
 from typing import Dict, Iterable, List, Optional, Tuple
 
+from scaler.client.core.client_objects import ClientObjects, Emit
 from scaler.client.core.deferring import DeferredTask, Deferring
 from scaler.client.core.effects import (
     CancelAnswered,
@@ -25,7 +26,6 @@ from scaler.client.core.effects import (
 )
 from scaler.client.core.handles import Buffer, TaskHandle
 from scaler.client.core.kept_objects import KeptObject
-from scaler.client.core.object_table import Emit, ObjectTable
 from scaler.client.core.outbox import TaskRun
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import decode_struct
@@ -40,7 +40,7 @@ class PendingFutures:
         emit: takes effects, in order.
     """
 
-    def __init__(self, objects: ObjectTable, emit: Emit) -> None:
+    def __init__(self, objects: ClientObjects, emit: Emit) -> None:
         self.futures: Dict[int, TaskHandle] = {}  # that have no outcome, by task id
         self.needs: Dict[int, Tuple[KeptObject, ...]] = {}  # objects that unfinished tasks have as arguments
         self.deferring = Deferring(self.futures)

@@ -19,11 +19,11 @@ from collections import deque
 from itertools import groupby
 from typing import Deque, Iterable, List, Optional, Set, Tuple
 
+from scaler.client.core.client_objects import ClientObjects
 from scaler.client.core.credit import Credit
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.handles import TaskHandle
 from scaler.client.core.kept_objects import KeptObject
-from scaler.client.core.object_table import ObjectTable
 from scaler.client.core.outbox import Outbox, Run, TaskRun
 from scaler.client.core.pending_futures import PendingFutures
 from scaler.exceptions import DisconnectedError
@@ -36,7 +36,7 @@ class Recovery:
     pending: the futures whose tasks are sent again.
     """
 
-    def __init__(self, objects: ObjectTable, outbox: Outbox, pending: PendingFutures) -> None:
+    def __init__(self, objects: ClientObjects, outbox: Outbox, pending: PendingFutures) -> None:
         self._objects = objects
         self._outbox = outbox
         self._pending = pending
@@ -149,7 +149,7 @@ class Recovery:
             self._outbox.add(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
 
 
-def announce(kept: KeptObject, objects: ObjectTable, outbox: Outbox) -> None:
+def announce(kept: KeptObject, objects: ClientObjects, outbox: Outbox) -> None:
     """Queue the message that places an object in the current session."""
     instruction, payload = objects.announcement(kept)
     if kept.size < INLINE_BYTES:

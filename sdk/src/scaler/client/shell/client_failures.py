@@ -15,9 +15,8 @@ from typing import Any, Iterator, List, Mapping, Optional
 
 from scaler.client.core.client_core import ClientCore
 from scaler.client.shell.future_internals import AnyFuture, FutureWithSharedCondition
+from scaler.client.shell.record_variables import RECORD_VARIABLE
 from scaler_protocol.wire import messages as m
-
-RECORD_VARIABLE = "SCALER_RECORD"
 
 
 def make_core(welcome: m.Welcome, numbers: Iterator[int], address: str) -> ClientCore:

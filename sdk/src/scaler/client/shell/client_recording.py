@@ -27,7 +27,7 @@ from scaler.client.core import effects as e
 from scaler.client.core.client_core import ClientCore
 from scaler.client.core.deferring import DeferredTask
 from scaler.client.core.kept_objects import KeptObject
-from scaler.client.shell.client_failures import RECORD_VARIABLE
+from scaler.client.shell.record_variables import LIMIT_VARIABLE, PAYLOADS_VARIABLE, RECORD_VARIABLE
 from scaler.exceptions import InvalidArgumentError
 from scaler.values.sizes import INLINE_BYTES
 from scaler.version import __version__
@@ -36,8 +36,6 @@ from scaler_protocol.recording.recording_file import CLIENT, READS, Body, Header
 from scaler_protocol.recording.recording_path import RecordingPathError, path_of_process, recording_path
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode, encode_struct
-
-PAYLOADS_VARIABLE, LIMIT_VARIABLE = f"{RECORD_VARIABLE}_PAYLOADS", f"{RECORD_VARIABLE}_LIMIT"
 
 INPUTS = (
     "apply",
@@ -288,7 +286,7 @@ _ARGUMENTS: Dict[type, Callable[[Any, Names, Body], List[Any]]] = {
     c.SubmitGraph: _graph,
     c.SubmitDeferred: _deferred,
     c.EndDeferred: _end_deferred,
-    c.Number: lambda command, names, body: [names.future(command.future)],
+    c.NumberFuture: lambda command, names, body: [names.future(command.future)],
     c.HoldObject: _kept,
     c.LetGo: lambda command, names, body: [list(command.object_ids)],
     c.Cancel: lambda command, names, body: [_futures(command.futures, names), command.force],

@@ -302,7 +302,7 @@ _COMMANDS: Dict[str, Callable[..., Any]] = {
     "SubmitGraph": ClientReplay.graph,
     "SubmitDeferred": ClientReplay.deferred,
     "EndDeferred": ClientReplay.end_deferred,
-    "Number": lambda replay, future: c.Number(replay.future(future)),
+    "Number": lambda replay, future: c.NumberFuture(replay.future(future)),
     "HoldObject": ClientReplay.kept,
     "LetGo": lambda replay, object_ids: c.LetGo(object_ids),
     "Cancel": lambda replay, futures, force: c.Cancel(replay.futures(futures), force),

@@ -24,8 +24,8 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from scaler.client.core import effects as e
+from scaler.client.core.client_objects import missing
 from scaler.client.core.commands import refused
-from scaler.client.core.object_table import missing
 from scaler.client.shell.client_failures import (
     abandon_recording,
     end_recording,
@@ -33,10 +33,10 @@ from scaler.client.shell.client_failures import (
     text_of_failure,
     unfinished_futures,
 )
+from scaler.client.shell.client_object_files import ClientObjectFiles, read
 from scaler.client.shell.lone_tasks import Slot, plain_command, sort_out
 from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
-from scaler.client.shell.object_files import ObjectFiles, read
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS, Transport
@@ -112,7 +112,7 @@ class IoThread:
             self.transport.drop()
             self.mailbox.close_pipe()
             raise
-        self.files = ObjectFiles(self.welcome)
+        self.files = ClientObjectFiles(self.welcome)
         self.core = make_core(self.welcome, numbers, address)
         self.mailbox.room = self.core.room
         self._performers: Dict[type, Callable[[Any], None]] = {

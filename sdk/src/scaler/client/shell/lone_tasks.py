@@ -24,8 +24,8 @@ from array import array
 from collections import deque
 from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple
 
+from scaler.client.core.client_objects import ClientObjects
 from scaler.client.core.commands import Command, PlainTask
-from scaler.client.core.object_table import ObjectTable
 from scaler.values.codecs import PYTHON_CODEC
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
@@ -60,7 +60,7 @@ class Slot:
 
     __slots__ = ("_task_id", "_send", "_objects", "_claims")
 
-    def __init__(self, task_id: int, send: Callable[[bytes, int], int], objects: ObjectTable) -> None:
+    def __init__(self, task_id: int, send: Callable[[bytes, int], int], objects: ClientObjects) -> None:
         self._task_id = task_id
         self._send = send
         self._objects = objects

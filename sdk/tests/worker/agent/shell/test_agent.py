@@ -315,7 +315,7 @@ def test_a_standard_input_that_cannot_close_is_named(scheduler: FakeScheduler) -
 
 def test_nothing_that_processors_are_forked_from_imports_zmq_or_an_event_loop() -> None:
     program = (
-        "import sys, scaler.worker.worker_program, scaler.worker.fork_server.server\n"
+        "import sys, scaler.worker.worker_program, scaler.worker.fork_server.fork_server\n"
         "import scaler.worker.processor.processor\n"
         "print([name for name in ('zmq', 'asyncio', 'uvloop', 'psutil') if name in sys.modules])"
     )

@@ -6,7 +6,7 @@
         description="Say what it does.",
         version=lambda: "scaler_example 1.0",
         options=[
-            Option("address", Address(), "where the scheduler is", is_required=True),
+            Option("address", NetworkAddress(), "where the scheduler is", is_required=True),
             Option("-t --timeout-seconds", Seconds(0), "give up after so long; 0: never", default=5.0, group="times"),
             *logging_options(),
         ],
@@ -34,12 +34,12 @@ from scaler_protocol.programs.options.common import (
     service_options,
 )
 from scaler_protocol.programs.options.kinds import (
-    Address,
     Bytes,
     Choice,
     Directory,
     ExistingFile,
     Kind,
+    NetworkAddress,
     NewFile,
     Number,
     Seconds,
@@ -57,7 +57,7 @@ __all__ = [
     "Program",
     "Reading",
     "Kind",
-    "Address",
+    "NetworkAddress",
     "Bytes",
     "Choice",
     "Directory",

@@ -273,7 +273,7 @@ class Words(Kind):
         return "; ".join(filter(None, map(self.item.fault_here, value)))
 
 
-class Address(Kind):
+class NetworkAddress(Kind):
     """The address of a scheduler or its monitor: `tcp://HOST:PORT` or `ipc:///path`."""
 
     expects = "an address such as tcp://127.0.0.1:2345"

@@ -53,7 +53,7 @@ from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Disconnect, EndCause, Ended, Interrupted, Opened, SessionEffect, Transmit
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
-from scaler_protocol.session.table import SessionState
+from scaler_protocol.session.session_table import SessionState
 
 LEAVE_TIMEOUT_SECONDS = 1.0
 """How long a leaving worker waits for the scheduler's answer."""

@@ -55,7 +55,7 @@ class FileContent:
 Content = Union[bytes, FileContent]
 
 
-class ObjectFiles:
+class ClientObjectFiles:
     """The files of one client."""
 
     def __init__(self, welcome: m.Welcome) -> None:

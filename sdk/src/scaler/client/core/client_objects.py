@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
     error: Optional[Exception] = None
 
 
-class ObjectTable:
+class ClientObjects:
     """Parameters:
     numbers: yields a new number for each new object.
     emit: takes effects, in order.

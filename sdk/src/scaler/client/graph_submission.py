@@ -25,7 +25,7 @@ from scaler.client.core.outbox import GraphRun
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.mapping import add_note
-from scaler.client.progress import Bar, wait
+from scaler.client.progress_bar import Bar, wait
 from scaler.client.submission import MAXIMUM_DEPENDENCIES, Submission
 from scaler.exceptions import (
     ArgumentTypeError,
@@ -34,8 +34,8 @@ from scaler.exceptions import (
     TaskRejectedError,
     TooManyReferences,
 )
+from scaler.graph.graph_tasks import FLAT, NO_KEYS, ONLY_RESULTS, Graph, is_key, is_task
 from scaler.graph.order import GraphOrder
-from scaler.graph.tasks import FLAT, NO_KEYS, ONLY_RESULTS, Graph, is_key, is_task
 from scaler.values.coroutines import awaited
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import (

@@ -36,7 +36,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from scaler.exceptions import PreloadError
 from scaler.values.source_versions import versions
 from scaler.worker.fork_server import stacks
-from scaler.worker.fork_server.client import ORDER, REPORT, ForkServerClient, OrderKind, ReportKind
+from scaler.worker.fork_server.fork_server_client import ORDER, REPORT, ForkServerClient, OrderKind, ReportKind
 from scaler.worker.fork_server.preload import preload
 from scaler.worker.processor.processor import Processor, ProcessorSettings
 from scaler.worker.progress_page import ProgressPage

@@ -21,7 +21,7 @@ from itertools import chain, compress, repeat
 from operator import itemgetter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from scaler.graph.tasks import DATA, FLAT, MIXED, NO_KEYS, ONLY_RESULTS, Graph, is_task, keys_in
+from scaler.graph.graph_tasks import DATA, FLAT, MIXED, NO_KEYS, ONLY_RESULTS, Graph, is_task, keys_in
 
 _UNKNOWN = -2  # in place of a number: not a key
 _CHUNK_TASKS = 8192
@@ -30,7 +30,7 @@ Vector = Any  # numpy.ndarray, which is imported on demand
 Numbers = Any  # array.array
 
 
-class GraphColumns:
+class GraphAsColumns:
     """The tasks of a graph, in its order: columns with one entry per task."""
 
     __slots__ = ("numbers", "keys", "tasks", "forms", "needs", "starts")
@@ -70,7 +70,7 @@ def array_of(column: Vector, typecode: str = "I") -> Numbers:
     return numbers
 
 
-def read_columns(graph: Graph) -> Optional[GraphColumns]:
+def read_columns(graph: Graph) -> Optional[GraphAsColumns]:
     """Read a dictionary; None if something in it cannot be looked up."""
     np = import_module("numpy")
     found: List[Vector] = []
@@ -91,7 +91,7 @@ def read_columns(graph: Graph) -> Optional[GraphColumns]:
     forms, needs, starts = _forms_and_needs(np, np.concatenate(found), np.concatenate(counts))
     for number, form in reader.nested.items():
         forms[number] = form
-    return GraphColumns(numbers, keys, tasks, forms, needs, starts)
+    return GraphAsColumns(numbers, keys, tasks, forms, needs, starts)
 
 
 def _tasks_and_data(graph: Graph) -> Tuple[List[Any], List[Any], List[Any]]:

@@ -51,7 +51,7 @@ from scaler.worker.agent.shell.rounds import Rounds
 from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
-from scaler.worker.fork_server.client import ForkServerClient, ForkServerReport, ReportKind
+from scaler.worker.fork_server.fork_server_client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack
 from scaler.worker.frames import FrameError, FrameKind
 from scaler.worker.progress_page import ProgressPage

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Dict, NamedTuple
 
 _NAMES = "scaler.compat.names"
-_SETTINGS = "scaler.compat.settings"
+_SETTINGS = "scaler.compat.earlier_settings"
 
 
 def _same(module: str, *names: str) -> Dict[str, str]:

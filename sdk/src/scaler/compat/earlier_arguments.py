@@ -16,7 +16,7 @@ import inspect
 import warnings
 from typing import Any, Callable, Dict, Set, Tuple, Type, TypeVar
 
-from scaler.compat.table import ARGUMENTS
+from scaler.compat.compatibility_table import ARGUMENTS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

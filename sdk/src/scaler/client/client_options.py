@@ -13,7 +13,7 @@ from math import ceil, inf, isfinite
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from scaler.arguments import Duration, Size, seconds, size_in_bytes, whole
-from scaler.client.progress import Wanted, checked
+from scaler.client.progress_bar import Wanted, checked
 from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
 from scaler_protocol import messages as m
 
