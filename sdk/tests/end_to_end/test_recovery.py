@@ -434,7 +434,7 @@ def test_a_scheduler_that_stands_still_for_too_long_is_given_up(scheduler: Resta
 CLIENT_TO_STOP = """
 import sys
 from scaler import Client
-with Client(sys.argv[1], heartbeat_interval_seconds=0.1) as client:
+with Client(sys.argv[1], heartbeat_interval_seconds=0.1, timeout_seconds=2.0) as client:  # stopped for longer
     session = client._shell.welcome.session
     futures = [client.submit(pow, number, 2) for number in range(100)]
     print("submitted", flush=True)

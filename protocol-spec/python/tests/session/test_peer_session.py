@@ -221,7 +221,7 @@ def test_a_peer_that_grants_an_impossible_session_is_not_a_scheduler(session: in
     peer = Peer().greeting()
     peer.hear(m.Welcome(session=session))
     ended = only(Ended, peer.take())
-    assert ended.cause is EndCause.NOT_A_SCHEDULER and "sessions are from 1 to" in ended.reason
+    assert ended.cause is EndCause.NOT_A_SCHEDULER and "sessions must be from 1 to" in ended.reason
     peer = Peer().opened()
     peer.session.on_disconnected(peer.now, "reset by peer")
     peer.sleep(0.1)
@@ -405,6 +405,37 @@ def test_a_session_that_lasted_or_made_progress_renews_patience() -> None:
             peer.hear(m.Welcome(session=8))
             peer.take()
     assert peer.session.state is SessionState.OPEN
+
+
+def suspended(peer: Peer, seconds: float) -> Peer:
+    """The process does not run for a while, and so does not call the session."""
+    peer.now = max(peer.now, peer.session.next_time) + seconds
+    return peer
+
+
+def test_a_peer_that_was_suspended_for_long_tries_again_before_it_gives_up() -> None:
+    peer = suspended(Peer(give_up_seconds=10.0).opened(), 3600.0)
+    peer.session.on_disconnected(peer.now, "dropped")
+    assert only(Interrupted, peer.take())
+    peer.sleep(0.05)
+    assert peer.take() == [Connect()]
+
+    suspended(peer, 3600.0).session.on_connect_failed(peer.now, "connection refused")
+    began = peer.now
+    assert peer.take() == [] and len(fail_until_the_end(peer)) > 5
+    assert peer.now == pytest.approx(began + 10.0), "its patience started again, and ended"
+
+
+def test_a_user_who_suspends_a_program_that_looks_for_its_scheduler_may_go_on() -> None:
+    peer = Peer(m.Role.CLIENT, first_timeout_seconds=1.0)
+    peer.session.start(peer.now)
+    peer.session.on_connect_failed(peer.now, "connection refused")
+    peer.take()
+    suspended(peer, 3600.0).session.on_time(peer.now)
+    assert peer.take() == [Connect()]
+    peer.session.on_connected(peer.now)
+    suspended(peer, 3600.0).session.on_time(peer.now)
+    assert only(Interrupted, peer.take()).reason.startswith("no answer to Hello")
 
 
 def last(peer: Peer, seconds: float) -> None:

@@ -10,6 +10,7 @@ Rules:
   performs. `next_time` says when `on_time` has to be called at the latest.
 - `table` says what each event does in each state; only `_apply` changes the state.
 - One session, one connection: unsent messages of an old connection must not reach the scheduler in a new session.
+- `_check_patience` is called once for a call of the owner, and `_plan` follows: what `next_time` promised is then known.
 - Only a session that lasted, or made progress, resets the time after which the peer gives up: otherwise a scheduler
   that drops its peers again and again would keep them waiting for ever.
 
@@ -37,6 +38,9 @@ from scaler_protocol.wire import messages as m
 
 DEFAULT_SILENCE_TIMEOUT_SECONDS = 60.0
 NEVER = float("inf")
+
+_SUSPENDED_SECONDS = 1.0
+"""A call of `on_time` that comes later than this means that the process did not run."""
 
 _LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
@@ -400,7 +404,12 @@ class PeerSession:
         return self._present_at + self._settings.give_up_seconds
 
     def _check_patience(self, now: float) -> bool:
-        """Give up if no scheduler was available for too long; returns whether attempts continue."""
+        """Give up if no scheduler was available for too long; returns whether attempts continue.
+
+        When this process was suspended, it could not look for a scheduler: patience starts again.
+        """
+        if now > self.next_time + _SUSPENDED_SECONDS:
+            self._started_at = self._present_at = now
         if now < self._patience_ends_at:
             return True
         if self._is_connecting:
