@@ -8,7 +8,8 @@ PYPY ?= pypy3
 ARGS ?=
 JOBS ?= 2
 FIRST ?= 0
-SEEDS ?= 10000
+SEEDS ?=
+SEEDS_IN_TURN := 1000
 
 DISTRIBUTIONS := protocol-spec/python appliance sdk conformance-tests
 IN_VENV := .venv/bin/python
@@ -80,9 +81,14 @@ screenshots: .venv/.tools browser  ## retake the screenshots of docs/monitoring.
 	@$(IN_VENV) docs/take_screenshots.py $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.tools  ## simulate SEEDS=100000 histories of a scheduler and of whole systems, starting with seed FIRST=0
-	@cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $(FIRST) $(SEEDS)
-	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system $(FIRST) $(SEEDS)
+simulate: .venv/.tools  ## simulate histories of a scheduler and of whole systems until one fails, or SEEDS=100000 of each; FIRST=0
+	@first=$(FIRST); left=$(or $(SEEDS),-1); while [ $$left -ne 0 ]; do \
+		count=$(SEEDS_IN_TURN); if [ $$left -gt 0 ] && [ $$left -lt $$count ]; then count=$$left; fi; \
+		(cd appliance && $(CURDIR)/$(IN_VENV) -m tests.simulation $$first $$count) || exit 1; \
+		(cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system $$first $$count) || exit 1; \
+		first=$$((first + count)); if [ $$left -gt 0 ]; then left=$$((left - count)); fi; \
+		echo "to go on from here: make simulate FIRST=$$first"; \
+	done
 
 .PHONY: planted-bugs
 planted-bugs: .venv/.tools  ## plant bugs in the cores, one by one, and count the seeds until the simulation catches each
