@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from simulation.simulated_run import simulate
 
 SEEDS = 10_000
 SEEDS_OF_A_TEST = 200
-SEEDS_OF_A_CHECK = 1_000  # as many run in `make check` already, and have all invariants checked after each event
+SEEDS_OF_A_CHECK = 1_000 if sys.implementation.name == "cpython" else 200  # PyPy needs four times as long for a seed
+"""As many run in `make check` already, and have all invariants checked after each event."""
 EVENTS_PER_CHECK = 8  # in the others: a broken invariant is rarely mended soon
 
 ONCE_FAILED = {

@@ -112,7 +112,13 @@ class Adapter:
         for task, arguments in zip(command["tasks"], command["arguments"]):
             if command["codec"] == "raw":
                 arguments = [each.encode() for each in arguments]
-            self._watch(task, partial(submitter.submit, function, *arguments))
+            self._watch(task, partial(self._submitted, submitter, function, arguments))
+
+    def _submitted(self, submitter: Any, function: NamedFunction, arguments: List[Any]) -> ScalerFuture[Any]:
+        if submitter is None:
+            raise ConnectionError("the client has no session, and will not get one")
+        future: ScalerFuture[Any] = submitter.submit(function, *arguments)
+        return future
 
     def do_map(self, command: Dict[str, Any]) -> None:
         self._in_order.put(lambda: self._in_background(lambda: self._map(command)))

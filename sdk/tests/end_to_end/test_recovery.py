@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from quiet_addresses import quiet_address
-from sdk_tasks import identity, wait_for_file
+from sdk_tasks import identity, wait_for, wait_for_file
 from tcp_proxy import Proxy
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
@@ -184,7 +184,7 @@ def test_what_a_client_keeps_goes_with_the_outcomes(scheduler: Restarted, start_
         shell = client._shell
         assert not shell.core.pending.needs and shell.io.files.own is not None
         directory = shell.io.files.own.path
-        assert sorted(os.listdir(directory)) == [SPILL_NAME, TOKEN_NAME]
+        wait_for(lambda: sorted(os.listdir(directory)) == [SPILL_NAME, TOKEN_NAME], "the files to be removed")
         assert all(future._source is None for future in futures)
     assert not os.path.exists(directory)
 

@@ -1,7 +1,7 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-Here are the first seeds; `test_even_thousands` and `test_odd_thousands` have more, and `make simulate` any number. What
-fails is cut to its shortest form, and told as a command that repeats it.
+Here are the first seeds; `make simulate` runs any number. A seed that fails is cut to its shortest form, and reported as
+a command that repeats it.
 """
 
 from __future__ import annotations

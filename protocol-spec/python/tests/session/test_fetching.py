@@ -74,7 +74,7 @@ def test_every_byte_arrives_once_whatever_the_order_and_length_of_answers(
     [
         (10, 5, 95, "not requested"),
         (0, 11, 95, "not requested"),
-        (0, 10, 5, "beyond the end"),
+        (0, 10, 5, "exceed the object's size"),
         (0, 0, 95, "no bytes"),
     ],
 )

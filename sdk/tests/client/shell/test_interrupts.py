@@ -11,7 +11,7 @@ import dis
 import operator
 import sys
 from types import FrameType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from scaler import Client, ScalerFuture
 from scaler.values import pickling
@@ -78,10 +78,17 @@ class Interrupter:
 
 def interrupted_everywhere(call: Callable[[], object], check: Callable[[int], None]) -> int:
     """Interrupt calls at one place after the other; returns how many were interrupted."""
+
+    def isolated() -> Iterator[None]:
+        # An exception of a trace function may leave the exception that was being handled behind, as if it still were.
+        # A generator has a state of its own for that, which ends with it.
+        call()
+        yield
+
     call()  # what happens once does so now
     check(0)
     number = 1
-    while Interrupter(number).run(call):
+    while Interrupter(number).run(lambda: next(isolated())):
         check(number)
         number += 1
     return number - 1

@@ -10,7 +10,7 @@ Rules:
   performs. `next_time` says when `on_time` has to be called at the latest.
 - `table` says what each event does in each state; only `_apply` changes the state.
 - One session, one connection: unsent messages of an old connection must not reach the scheduler in a new session.
-- `_check_patience` is called once for a call of the owner, and `_plan` follows: what `next_time` promised is then known.
+- `_check_patience` is called once for a call of the owner, and before `_plan`: `next_time` is still what was promised.
 - Only a session that lasted, or made progress, resets the time after which the peer gives up: otherwise a scheduler
   that drops its peers again and again would keep them waiting for ever.
 
