@@ -1,7 +1,7 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-Here are the first seeds; `make simulate` runs any number. A seed that fails is cut to its shortest form, and reported as
-a command that repeats it.
+Here are the first seeds; `make simulate` runs any number. A seed that fails is cut to its shortest form, and reported
+as a command that repeats it.
 """
 
 from __future__ import annotations
