@@ -107,7 +107,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     ),
     "an object keeps the id of the session before": PlantedBug(
         "client",
-        f"{_CLIENT}.object_table:ObjectTable.wire_id",
+        f"{_CLIENT}.client_objects:ClientObjects.wire_id",
         "return self._session_bits | object_id & NUMBER_MASK",
         "return object_id",
     ),
@@ -320,7 +320,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     ),
     "monitors are not told that a large result has another owner": PlantedBug(
         "scheduler",
-        f"{_SCHEDULER}.tasks.worker_reports:WorkerReports._hand_over_objects",
+        f"{_SCHEDULER}.tasks.worker_reports:WorkerReports._transfer_objects",
         "self._state.changes.objects.touch_large(record)",
         "pass",
     ),
