@@ -7,17 +7,14 @@ the scheduler, which then is connected to itself.
 
 from __future__ import annotations
 
-import itertools
-import os
+import secrets
 import socket
-
-_PORTS = itertools.count(10_000 + os.getpid() * 37 % 20_000)
 
 
 def quiet_address() -> str:
     """An unused TCP address of this host."""
     while True:
-        port = 10_000 + next(_PORTS) % 20_000
+        port = 10_000 + secrets.randbelow(20_000)  # two processes that run side by side do not choose the same one
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -7,18 +7,16 @@ to itself.
 
 from __future__ import annotations
 
-import itertools
-import os
+import secrets
 import socket
 
 _FIRST, _COUNT = 10_000, 20_000
-_PORTS = itertools.count(os.getpid() * 37 % _COUNT)  # processes that run side by side begin at different ports
 
 
 def quiet_port() -> int:
     """An unused TCP port of this host."""
-    for count in itertools.islice(_PORTS, _COUNT):
-        port = _FIRST + count % _COUNT
+    for _ in range(_COUNT):
+        port = _FIRST + secrets.randbelow(_COUNT)  # two processes that run side by side do not choose the same one
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -26,4 +24,4 @@ def quiet_port() -> int:
             except OSError:
                 continue
             return port
-    raise OSError(f"no port from {_FIRST} to {_FIRST + _COUNT - 1} is free")
+    raise OSError(f"no port from {_FIRST} to {_FIRST + _COUNT - 1} was free")
