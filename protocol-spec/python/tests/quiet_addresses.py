@@ -14,7 +14,7 @@ import socket
 def quiet_address() -> str:
     """An unused TCP address of this host."""
     while True:
-        port = 10_000 + secrets.randbelow(20_000)  # two processes that run side by side do not choose the same one
+        port = 10_000 + secrets.randbelow(20_000)  # counters of two processes would meet
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -16,7 +16,7 @@ _FIRST, _COUNT = 10_000, 20_000
 def quiet_port() -> int:
     """An unused TCP port of this host."""
     for _ in range(_COUNT):
-        port = _FIRST + secrets.randbelow(_COUNT)  # two processes that run side by side do not choose the same one
+        port = _FIRST + secrets.randbelow(_COUNT)  # counters of two processes would meet
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -417,13 +417,23 @@ def test_a_peer_that_was_suspended_for_long_tries_again_before_it_gives_up() -> 
     peer = suspended(Peer(give_up_seconds=10.0).opened(), 3600.0)
     peer.session.on_disconnected(peer.now, "dropped")
     assert only(Interrupted, peer.take())
-    peer.sleep(0.05)
+    suspended(peer, 3600.0).session.on_time(peer.now)
     assert peer.take() == [Connect()]
 
-    suspended(peer, 3600.0).session.on_connect_failed(peer.now, "connection refused")
     began = peer.now
+    peer.session.on_connect_failed(peer.now, "connection refused")
     assert peer.take() == [] and len(fail_until_the_end(peer)) > 5
     assert peer.now == pytest.approx(began + 10.0), "its patience started again, and ended"
+
+
+@pytest.mark.parametrize("role", [m.Role.CLIENT, m.Role.WORKER])
+def test_an_attempt_that_blocks_for_longer_than_the_patience_is_the_last(role: m.Role) -> None:
+    peer = Peer(role, give_up_seconds=10.0, first_timeout_seconds=10.0 if role == m.Role.CLIENT else None)
+    peer.session.start(peer.now)
+    assert peer.take() == [Connect()]
+    peer.now += 30.0  # until the name of the host was not resolved
+    peer.session.on_connect_failed(peer.now, "name not known")
+    assert only(Ended, peer.take()) == Ended(EndCause.GAVE_UP, "name not known", False)
 
 
 def test_a_user_who_suspends_a_program_that_looks_for_its_scheduler_may_go_on() -> None:

@@ -10,7 +10,6 @@ Rules:
   performs. `next_time` says when `on_time` has to be called at the latest.
 - `table` says what each event does in each state; only `_apply` changes the state.
 - One session, one connection: unsent messages of an old connection must not reach the scheduler in a new session.
-- `_check_patience` is called once for a call of the owner, and before `_plan`: `next_time` is still what was promised.
 - Only a session that lasted, or made progress, resets the time after which the peer gives up: otherwise a scheduler
   that drops its peers again and again would keep them waiting for ever.
 
@@ -245,6 +244,7 @@ class PeerSession:
         If this process was suspended, pass in the messages that arrived in the meantime first.
         """
         if self.state is SessionState.APART:
+            self._excuse_suspension(now)
             if self._check_patience(now) and not self._is_connecting and now >= self._attempt_at:
                 self._connect()
         elif self.state is SessionState.GREETING:
@@ -368,6 +368,7 @@ class PeerSession:
         self._leave_session()
         self._effects += (Disconnect(), Interrupted(reason, was_open, refusal))
         self._pause(now)
+        self._excuse_suspension(now)
         self._check_patience(now)
         self._plan()
 
@@ -403,13 +404,16 @@ class PeerSession:
             return self._started_at + self._settings.first_timeout_seconds
         return self._present_at + self._settings.give_up_seconds
 
-    def _check_patience(self, now: float) -> bool:
-        """Give up if no scheduler was available for too long; returns whether attempts continue.
+    def _excuse_suspension(self, now: float) -> None:
+        """Start the time to give up again if this process was suspended, because it could not look for a scheduler.
 
-        When this process was suspended, it could not look for a scheduler: patience starts again.
+        To be called before `_plan`. An attempt may block the process, such as to resolve a name, and excuses nothing.
         """
-        if now > self.next_time + _SUSPENDED_SECONDS:
+        if not self._is_connecting and now > self.next_time + _SUSPENDED_SECONDS:
             self._started_at = self._present_at = now
+
+    def _check_patience(self, now: float) -> bool:
+        """Give up if no scheduler was available for too long; returns whether attempts continue."""
         if now < self._patience_ends_at:
             return True
         if self._is_connecting:
