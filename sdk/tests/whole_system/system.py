@@ -17,6 +17,7 @@ from whole_system.users import User
 from whole_system.worker_host import WorkerHost
 
 from scaler_protocol.session.effects import EndCause
+from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
 
@@ -105,6 +106,12 @@ class System:
                 self.workers.remove(worker)
                 self._add_worker()
 
+    def _staff(self) -> None:
+        """Some worker takes tasks: one that drains waits for its own, and these may wait for tasks of their own."""
+        self._replace_workers(1.0)
+        if all(worker.core.session.state is SessionState.DRAINING for worker in self.workers):
+            self._add_worker()
+
     # The run --------------------------------------------------------------------------------------------------------
 
     def run(self) -> Summary:
@@ -114,7 +121,7 @@ class System:
         world.say("calm")
         world.is_calm = True
         calm_since = world.now
-        world.every(0.5, lambda: self._replace_workers(1.0))
+        world.every(0.5, self._staff)
         world.run(world.now + LIVENESS_SECONDS, self._is_done)
         assert self._is_done(), self._what_is_left()
         for user in self.users:
@@ -162,7 +169,7 @@ class System:
         world, scheduler = self.world, self.scheduler
         for user in self._live_hosts():
             user.host.leave()
-        world.run(world.now + 120.0, self._is_empty)  # workers that have lost their session are back by then, too
+        world.run(world.now + 120.0, self._is_empty)  # by then, whoever hung is back, too
         state = scheduler.core.state
         state.check_invariants()
         assert not state.clients, f"clients are left: {[each.label for each in state.clients.values()]}"
@@ -172,7 +179,7 @@ class System:
         assert not scheduler.files, f"files are left: {list(scheduler.files)}"
         for worker in self.workers:
             if worker.is_alive:
-                worker.check_all_is_free()
+                assert not worker.what_is_kept(), f"{worker.name} keeps {worker.what_is_kept()}"
         scheduler.shut_down()
         world.run(world.now + 15.0, lambda: bool(scheduler.stopped))
         assert scheduler.stopped, "the scheduler does not stop"
@@ -180,7 +187,7 @@ class System:
     def _is_empty(self) -> bool:
         state = self.scheduler.core.state
         return not (state.clients or state.dispatches or len(state.objects) or self.scheduler.files) and all(
-            each.core.tasks.is_empty and each.core.session.number in state.workers
+            each.core.session.number in state.workers and not each.what_is_kept()
             for each in self.workers
             if each.is_alive
         )

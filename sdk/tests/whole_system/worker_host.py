@@ -7,7 +7,7 @@ File operations are answered in the order in which they were asked for, at once 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from whole_system.network import Peer
 from whole_system.processors import Processor
@@ -333,11 +333,14 @@ class WorkerHost(Peer):
 
     # In the end -----------------------------------------------------------------------------------------------------
 
-    def check_all_is_free(self) -> None:
-        """Once no client is there, nothing is kept for any."""
+    def what_is_kept(self) -> List[str]:
+        """What it keeps of clients; nothing, once no client is there and it has learned so."""
         core = self.core
-        assert core.tasks.is_empty, f"{self.name} holds tasks"
-        objects = core.objects
-        for table in ("_inline", "_paths", "_sizes", "_fetches", "_kept", "_served", "_own_files", "_looked_for"):
-            assert not getattr(objects, table), f"{self.name} keeps {table} {getattr(objects, table)}"
-        assert not self.files, f"{self.name} has files {list(self.files)}"
+        kept = [] if core.tasks.is_empty else ["tasks"]
+        for name in ("_inline", "_paths", "_sizes", "_fetches", "_kept", "_served", "_own_files", "_looked_for"):
+            table = getattr(core.objects, name)
+            if table:
+                kept.append(f"{name} {table}")
+        if self.files:
+            kept.append(f"files {list(self.files)}")
+        return kept

@@ -222,6 +222,21 @@ def test_a_result_that_cannot_be_kept_is_fetched_to_its_end_for_its_outcome_to_c
     harness.nothing_else_was_sent()
 
 
+def test_a_result_that_cannot_be_kept_and_comes_too_late_is_forgotten(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit([0])
+    (instance,) = worker.take_tasks()
+    object_id = worker.announce(1, 10, REMOTE)
+    client.vanish()
+    worker.take(m.ObjectRequest)
+    worker.take(m.TaskCancel)
+    worker.send(m.ObjectResponse(id=object_id, size=10), b"x" * 10)
+    assert isinstance(harness.take_effect(), StoreChunk)
+    harness.core.on_object_unreadable(harness.now, object_id)
+    worker.finish([instance], [b""], objects=[object_id])
+    assert len(harness.state.objects) == 0
+
+
 def test_a_chunk_of_another_length_than_asked_for_costs_the_session(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker()
     object_id = client.announce(1, 20, REMOTE)

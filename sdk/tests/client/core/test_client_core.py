@@ -10,7 +10,9 @@ from scaler import ScalerFuture
 from scaler.client.core import commands as c
 from scaler.client.core.client_core import ClientCore
 from scaler.client.core.effects import CancelAnswered, Cancelled, Effect, Send, SettleResults
+from scaler.client.core.kept_objects import KeptObject
 from scaler.values.named_functions import NamedFunction
+from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.wire import messages as m
 
 ECHO = NamedFunction("scaler.conformance/echo")
@@ -133,3 +135,23 @@ def test_a_task_that_is_not_sent_again_yet_is_cancelled_at_once() -> None:
     assert isinstance(request, Send) and isinstance(request.message, m.TaskCancel) and list(request.message.ids) == [1]
     assert cancelled == Cancelled([futures[2]])
     assert released(core, 1) == [3]
+
+
+def test_arguments_count_when_they_are_deleted_though_their_task_has_ended_before_all_were_sent_again() -> None:
+    core = ClientCore(m.Welcome(session=1), itertools.count(1))
+    place = object_id_of(1, 1)
+    first: ScalerFuture[Any] = ScalerFuture(None)  # type: ignore[arg-type]  # of no client
+    # Nobody else has the object: it is gone with its task.
+    core.apply([c.HoldObject(KeptObject(1, place, "", m.ObjectKind.ARGUMENTS, 1000, "", bytes(1000)))])
+    core.apply([c.SubmitTask(first, ECHO, b"", None, [place], (), 1000)])
+    (second,) = submitted(core, 1)
+    core.take_effects()
+    core.on_lost()
+    core.on_welcome(m.Welcome(session=2, limits=m.Limits(tasks_in_flight=1, bytes_in_flight=5000)))
+    assert sent_tasks(core) == [first._task_id]
+    effects_of(core, result(first), b"7")
+    core.on_message(m.TaskEcho(tasks_in_flight=1, bytes_in_flight=5000, tasks_released=1), b"")
+    task, deletion = [effect.message for effect in core.take_effects() if isinstance(effect, Send)]
+    assert isinstance(task, m.Task) and list(task.ids) == [second._task_id]
+    assert isinstance(deletion, m.ObjectInstruction) and list(deletion.ids) == [object_id_of(2, 1)]
+    assert core.credit.bytes_left == 5000 - 1000

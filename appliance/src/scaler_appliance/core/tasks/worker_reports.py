@@ -133,11 +133,11 @@ class WorkerReports:
             client.large_results.add(object_id, record.size)
 
     def _drop_result_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
-        for object_id in filter(None, object_ids):
-            record = self._state.objects.get(object_id)
-            if record is not None and record.owner == worker.number:
-                worker.drop_object(record)
-                self._outcomes.forget_object(record, self._state.objects.let_go(record))
+        for object_id in worker.objects.intersection(object_ids):
+            record = self._state.objects.find(object_id)  # also if its bytes have been lost
+            assert record is not None
+            worker.drop_object(record)
+            self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
     def _measure(self, functions: Set[object], microseconds: float) -> None:
         """Update how long a task takes on average; with several functions at once this is only a first estimate."""

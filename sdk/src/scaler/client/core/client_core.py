@@ -280,7 +280,6 @@ class ClientCore:
     def _post(self, dependencies: Sequence[int], arguments_bytes: int) -> None:
         """The first dependency contains the arguments of its task, which alone holds it from now on."""
         if arguments_bytes:
-            self.outbox.count_arguments(arguments_bytes)
             self._let_go(dependencies[:1])
 
     def _is_here(self, function: FunctionKey) -> bool:
@@ -384,11 +383,12 @@ class ClientCore:
     def _let_go(self, object_ids: Sequence[int]) -> None:
         """Release objects; they live on while unfinished tasks need them."""
         if object_ids:
+            deleted = [each for each in object_ids if not self._recovery.needs(each)]
+            charged_bytes = sum(map(self.objects.charged_bytes, deleted))
             for object_id in object_ids:
                 self.objects.let_go(object_id)
-            ids = array("Q", [self.objects.wire_id(each) for each in object_ids if not self._recovery.needs(each)])
-            if ids:
-                self._send(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
+            if deleted:
+                self.outbox.delete_objects(deleted, self.objects.wire_id, charged_bytes)
 
     # Cancelling -----------------------------------------------------------------------------------------------------
 

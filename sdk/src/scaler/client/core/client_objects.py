@@ -98,6 +98,12 @@ class ClientObjects:
         """Whether the scheduler of the current session accepts an object of this size."""
         return kept.size <= self._maximum_object_bytes or not self._maximum_object_bytes
 
+    def charged_bytes(self, object_id: int) -> int:
+        """The bytes that are in flight from the moment this client deletes an object until its task has ended."""
+        kept = self.find(object_id)
+        is_charged = kept is not None and kept.kind == m.ObjectKind.ARGUMENTS and self.is_taken(kept)
+        return kept.size if kept is not None and is_charged else 0
+
     def announcement(self, kept: KeptObject) -> Tuple[m.ObjectInstruction, Tuple[Buffer, ...]]:
         """The message and payload that place an object in the current session; a large one stays here until it is
         fetched."""

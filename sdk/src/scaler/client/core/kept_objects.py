@@ -22,7 +22,7 @@ class KeptObject:
 
     __slots__ = (
         "number", "object_id", "name", "kind", "size", "codec", "content", "is_held", "references", "needs",
-        "sharers",        "__weakref__",
+        "sharers", "__weakref__",
     )  # fmt: skip
 
     def __init__(

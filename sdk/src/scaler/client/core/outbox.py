@@ -285,9 +285,14 @@ class Outbox:
         """The bytes of their payloads, and of objects that are their arguments."""
         return self._closed_bytes + (0 if self.open_run is None else self.open_run.payload_bytes)
 
-    def count_arguments(self, size: int) -> None:
-        """Count an object of this size that holds the arguments of a task."""
-        self._closed_bytes += size
+    def delete_objects(self, object_ids: Sequence[int], wire_id: WireId, charged_bytes: int) -> None:
+        """Let only tasks hold these objects from now on.
+
+        Parameters:
+            charged_bytes: of those that are the arguments of a task: they are in flight from now on.
+        """
+        self.add(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", map(wire_id, object_ids))))
+        self._closed_bytes += charged_bytes
 
     def close_run(self) -> None:
         """Close the open run, because the next task's id does not follow its ids."""

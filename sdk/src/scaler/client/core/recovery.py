@@ -14,10 +14,9 @@ Rules:
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from itertools import groupby
-from typing import Deque, Iterable, List, Optional, Set, Tuple
+from typing import Deque, Dict, Iterable, List, Optional, Set, Tuple
 
 from scaler.client.core.client_objects import ClientObjects
 from scaler.client.core.credit import Credit
@@ -40,7 +39,7 @@ class Recovery:
         self._objects = objects
         self._outbox = outbox
         self._pending = pending
-        self._announced: Set[int] = set()  # by their ids; what is not held is deleted when all tasks are sent
+        self._announced: Dict[int, int] = {}  # by id, with the bytes charged when all tasks are sent and it is deleted
         self._unsent: Deque[Tuple[Run, List[int]]] = deque()
         self.unsent_ids: Set[int] = set()
         """The number of tasks that still have to be sent to the current scheduler."""
@@ -53,7 +52,7 @@ class Recovery:
         self._objects.start_session(welcome)
         # SCL-SES-021
         self._outbox.take()
-        announced = self._announced = set()
+        announced = self._announced = {}
         self._unsent.clear()
         for kept in self._objects.kept():
             self._announce(kept, announced)
@@ -106,7 +105,8 @@ class Recovery:
         """Queue new tasks behind those that are not sent yet, because ids ascend; they need these objects."""
         self._unsent.append((run, task_ids))
         self.unsent_ids.update(task_ids)
-        self._announced.update(object_ids)
+        for object_id in object_ids:
+            self._announced.setdefault(object_id, 0)
 
     def needs(self, object_id: int) -> bool:
         """Whether unsent tasks may need an object; if so, it is deleted after they are sent."""
@@ -130,23 +130,18 @@ class Recovery:
         deferred.append(DeferredTask.taken_from(run, future))
         return True
 
-    def _announce(self, kept: KeptObject, announced: Set[int]) -> None:
+    def _announce(self, kept: KeptObject, announced: Dict[int, int]) -> None:
         if kept.object_id not in announced and self._objects.is_taken(kept):  # else tasks that need it are lost
-            announced.add(kept.object_id)
+            announced[kept.object_id] = self._objects.charged_bytes(kept.object_id)
             announce(kept, self._objects, self._outbox)
 
     def _delete_unheld(self) -> None:
         """Release these objects: from now on only the tasks that were sent hold them."""
-        announced, self._announced = self._announced, set()
+        announced, self._announced = self._announced, {}
         found = ((object_id, self._objects.find(object_id)) for object_id in announced)
         unheld = sorted(object_id for object_id, kept in found if kept is None or not kept.is_held)
-        for object_id in unheld:
-            kept = self._objects.find(object_id)
-            if kept is not None and kept.kind == m.ObjectKind.ARGUMENTS:
-                self._outbox.count_arguments(kept.size)
         if unheld:
-            ids = array("Q", map(self._objects.wire_id, unheld))
-            self._outbox.add(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
+            self._outbox.delete_objects(unheld, self._objects.wire_id, sum(map(announced.__getitem__, unheld)))
 
 
 def announce(kept: KeptObject, objects: ClientObjects, outbox: Outbox) -> None:
