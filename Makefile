@@ -64,7 +64,7 @@ conformance: .venv/.tools cpp-worker  ## test all implementations of the protoco
 	@cd conformance-tests && $(CURDIR)/$(IN_VENV) -m implementations $(CURDIR)/dist/conformance
 
 .PHONY: mutants
-mutants: .venv/.tools  ## run all mutants against all conformance cases, and record which case catches which (ARGS=--anew: all of it)
+mutants: .venv/.tools  ## run mutants and conformance cases that have changed, and record which case catches which (ARGS=--all: also those that have not changed)
 	@mkdir -p build
 	@cd conformance-tests && nice $(CURDIR)/$(IN_VENV) -m mutants.record $(ARGS) 2> $(CURDIR)/build/mutants.log
 

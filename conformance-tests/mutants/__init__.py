@@ -1,10 +1,10 @@
-"""Who tests the suite: reference peers that pass every case, and mutants of them that each fail one.
+"""Tests of the suite: reference peers that pass every case, and mutants of them that each fail one.
 
 Rules:
-- A reference peer is correct and small; it is not fast, and not meant for work.
-- A mutant differs from its reference by as little as can be, and breaks one requirement. The case that is made for that
-  requirement catches it. Each case has a mutant that no other case catches: `record.py`.
-- Nothing here is part of the package: it is for the suite's own tests, and for those who write cases.
+- A reference peer is correct and small; it is not fast, and not meant for production.
+- A mutant differs from its reference as little as possible, and violates one requirement. The case for that requirement
+  catches it. Each case has a mutant that no other case catches: see `record.py`.
+- Nothing here is part of the package: it is for the suite's own tests, and for authors of cases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Peer = TypeVar("Peer", bound=Type[Any])
 
 
 class Mutant(NamedTuple):
-    """One deliberately wrong peer."""
+    """A deliberately wrong peer."""
 
     name: str
     role: str
@@ -32,7 +32,7 @@ def mutant(breaks: str, caught_by: str) -> Callable[[Peer], Peer]:
 
     Parameters:
         breaks: id of the requirement.
-        caught_by: id of the case that is made for it; whoever else catches it stands in the record.
+        caught_by: id of the case for that requirement; the record lists the other cases that catch it.
     """
 
     def register(peer: Peer) -> Peer:

@@ -1,7 +1,7 @@
-"""Mutants against cases: who catches whom.
+"""Mutants against cases: which cases catch which mutants.
 
     python -m mutants.matrix worker            every mutant against the cases of the area of its own case
-    python -m mutants.matrix worker 'cancel*'  mutants that cases fitting the pattern shall catch, against all cases
+    python -m mutants.matrix worker 'cancel*'  mutants whose own case matches the pattern, against all cases
 
 Rules:
 - The reference peer passes each case, or the case does not apply to it.
@@ -36,19 +36,19 @@ from scaler_conformance.running.runner import Runner
 SETTINGS = Settings(time_scale=0.08, effort=0.01, seed=7)
 CONFIRMING_SETTINGS = Settings(time_scale=0.5, effort=0.01, seed=7)
 REFERENCE_SETTINGS = Settings(time_scale=1.0, effort=0.05, seed=7)
-"""Nothing is waited for in vain there, so a slow machine may take its time."""
+"""No wait of the reference times out, so long deadlines do not slow it down."""
 CAUGHT = (Verdict.FAIL, Verdict.NON_STRICT)
 JOBS = 4
 MOST_CATCHERS = 8
-"""A mutant that more cases catch is broken so badly that its own is enough."""
+"""For a mutant that more cases catch, only its own case is run."""
 
 
 class Matrix(NamedTuple):
-    """What came out."""
+    """The results for one role."""
 
     role: str
     reference: List[CaseResult]
-    caught: Dict[str, Dict[str, CaseResult]]  # by mutant, by case: those that did not pass
+    caught: Dict[str, Dict[str, CaseResult]]  # by mutant and case: the results that are not PASS
     complaints: List[str]
     seconds: float
 
@@ -62,7 +62,7 @@ class Matrix(NamedTuple):
         return f"{self.role}: {len(self.reference)} cases, {rate}, {self.seconds:.1f} s"
 
     def lines(self) -> List[str]:
-        """For people: the kill rate, and which cases caught which mutant."""
+        """The kill rate, and which cases caught which mutant."""
         known = {each.name: each for each in mutants_of(self.role)}
         lines = [self.headline()]
         for name, results in self.caught.items():
@@ -77,7 +77,7 @@ class Row(NamedTuple):
     role: str
     mutant: str
     cases: Sequence[str]
-    expected: Sequence[str] = ()  # who is known to catch it
+    expected: Sequence[str] = ()  # cases that are known to catch it
 
 
 def load(role: str) -> Any:
@@ -125,7 +125,7 @@ def run_reference(role: str) -> List[CaseResult]:
 
 
 def run_rows(rows: Sequence[Row]) -> Iterator[Tuple[str, Dict[str, CaseResult]]]:
-    """Run rows, a process for each processor; as they end, each mutant's name and the cases that it did not pass."""
+    """Run rows, one process for each CPU; yields the name of each mutant and the cases that it did not pass."""
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as processes:
         names = {processes.submit(_run_row, row): row.mutant for row in rows}
         for each in as_completed(names):
@@ -133,7 +133,7 @@ def run_rows(rows: Sequence[Row]) -> Iterator[Tuple[str, Dict[str, CaseResult]]]
 
 
 def _run_row(row: Row) -> Dict[str, CaseResult]:
-    """One mutant against its cases, in a process of the pool: those that it does not pass."""
+    """Run one mutant against its cases, in a process of the pool; returns the cases that it did not pass."""
     load(row.role)
     mutant = next(each for each in mutants_of(row.role) if each.name == row.mutant)
     cases = {each.id: each for each in cases_of(row.role) if each.id in row.cases}
@@ -152,7 +152,7 @@ def _is_expected(result: Optional[CaseResult], case: Case, mutant: Mutant, known
 
 
 def _confirmed(runner: Runner, cases: Sequence[Case]) -> Dict[str, CaseResult]:
-    """Those of some cases that a mutant does not pass with long deadlines either.
+    """The cases that a mutant does not pass with long deadlines either.
 
     One case after another, on a machine that may be busy; once more of them than MOST_CATCHERS have caught the mutant,
     the rest would tell nothing new.
@@ -166,7 +166,7 @@ def _confirmed(runner: Runner, cases: Sequence[Case]) -> Dict[str, CaseResult]:
 
 
 def _near(mutant: Mutant, ids: Sequence[str], known: Sequence[str]) -> List[str]:
-    """Those of some cases that tell most about a mutant: its own, and the others of that area."""
+    """The cases that say most about a mutant: its own and the others of that area."""
     if len(known) > MOST_CATCHERS:
         return [mutant.caught_by]
     area = mutant.caught_by.rpartition("/")[0]

@@ -1,15 +1,15 @@
-"""Who catches whom: every mutant against every case of its role, as it came out when it was last run.
+"""Which cases catch which mutants: the results of every mutant against every case of its role.
 
-    python -m mutants.record            what has changed since: `make mutants`
-    python -m mutants.record worker     of one role
-    python -m mutants.record --anew     all of it
+    python -m mutants.record            run what has changed since the last run: `make mutants`
+    python -m mutants.record worker     the same, for one role
+    python -m mutants.record --all      run everything
 
 Rules:
-- The record is part of the tree, `record.json`, one line for each mutant. It is not older than the mutants and cases:
-  it has a fingerprint of each one's source, and only what differs is run again. What both stand on, references and
-  benches, has none: who changes those runs it `--anew`.
-- Each case has a mutant that it alone catches. The suite's tests read that from the record.
-- A run that was broken off goes on where it ended.
+- The record is part of the tree, `record.json`, with a line for each mutant. It has a fingerprint of the source of each
+  mutant and case, docstrings included; only those whose fingerprint differs run again. The references and benches that
+  they use have no fingerprint: after a change of those, run `--all`.
+- Each case has a mutant that no other case catches. The suite's tests read that from the record.
+- An interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FINGERPRINT_CHARACTERS = 12
 
 
 class Catches(NamedTuple):
-    """One mutant's line."""
+    """The line of one mutant."""
 
     source: str  # fingerprint of the mutant
     caught_by: List[str]
@@ -49,12 +49,12 @@ Lines = Dict[str, Catches]
 
 
 def fingerprint_of_case(function: Callable[..., Any]) -> str:
-    """Of the source of a case, however it is laid out."""
+    """Fingerprint of the source of a case, whatever its layout."""
     return _fingerprint(inspect.getsource(function))
 
 
 def fingerprint_of_mutant(mutant: Mutant) -> str:
-    """Of its class, of those between it and the reference, and of the parts that it has in place of the reference's."""
+    """Fingerprint of its class, the classes between it and the reference, and the parts that it replaces."""
     classes = _own_classes(mutant.peer, f"mutants.{mutant.role}.{mutant.role}_mutants")
     return _fingerprint("".join(_classes_of(each.__module__)[each.__name__] for each in classes))
 
@@ -70,11 +70,11 @@ def _classes_of(module: str) -> Dict[str, str]:
 
 
 def _own_classes(peer: Type[Any], module: str) -> List[Type[Any]]:
-    """Classes of modules of mutants that make up a peer."""
+    """The classes from modules of mutants that a peer consists of."""
     found: List[Type[Any]] = []
     for each in peer.__mro__:
         if each.__module__.startswith(module):
-            # One that was made around its parts has no source of its own.
+            # A class that was made from its parts has no source.
             found += [] if "made_of" in each.__dict__ else [each]
             for part in [part for part in each.__dict__.values() if isinstance(part, type)]:
                 found += _own_classes(part, module)
@@ -103,7 +103,7 @@ def read(path: Path = RECORD) -> Dict[str, Lines]:
 
 
 def write(record: Dict[str, Lines], path: Path = RECORD, is_partial: bool = False) -> None:
-    """Write the record; a partial one says of each mutant which cases it was run against."""
+    """Write the record; a partial one lists the cases that each mutant was run against."""
     roles = []
     for role in sorted(record):
         cases = {each.id: fingerprint_of_case(each.function) for each in cases_of(role)}
@@ -122,7 +122,7 @@ def write(record: Dict[str, Lines], path: Path = RECORD, is_partial: bool = Fals
 
 
 def missing(role: str, lines: Lines) -> List[Row]:
-    """What has to be run for a record to be complete: cases that are new or have changed, all for a new mutant."""
+    """What has to run to complete a record: for each mutant, the new and changed cases; for a new mutant, all cases."""
     load(role)
     cases = {each.id: fingerprint_of_case(each.function) for each in cases_of(role)}
     rows = []
@@ -136,27 +136,27 @@ def missing(role: str, lines: Lines) -> List[Row]:
 
 
 def left_over(role: str, lines: Lines) -> Set[str]:
-    """Mutants and cases of a record that there are no more."""
+    """Mutants and cases of a record that no longer exist."""
     load(role)
     against = {id_ for line in lines.values() for id_ in line.against}
     return (set(lines) - {each.name for each in mutants_of(role)}) | (against - {each.id for each in cases_of(role)})
 
 
 def caught_by_one(lines: Lines) -> Set[str]:
-    """Cases that alone catch some mutant."""
+    """Cases that catch some mutant that no other case catches."""
     return {line.caught_by[0] for line in lines.values() if len(line.caught_by) == 1}
 
 
 def catchers(role: str) -> Dict[str, List[str]]:
-    """By mutant, who catches it as the record says."""
+    """The cases that catch each mutant, according to the record."""
     return {name: line.caught_by for name, line in read().get(role, {}).items()}
 
 
 def complaints(role: str, lines: Lines) -> List[str]:
-    """Cases without a mutant that they alone catch, and mutants that their own case does not."""
+    """Cases without a mutant that only they catch, and mutants that their own case does not catch."""
     load(role)
     alone = caught_by_one(lines)
-    found = [f"no mutant is caught by {each.id} alone" for each in cases_of(role) if each.id not in alone]
+    found = [f"no mutant is caught only by {each.id}; add one" for each in cases_of(role) if each.id not in alone]
     known = {each.name: each for each in mutants_of(role)}
     for name, line in lines.items():
         if name in known and known[name].caught_by not in line.caught_by:
@@ -167,11 +167,11 @@ def complaints(role: str, lines: Lines) -> List[str]:
 # Running ------------------------------------------------------------------------------------------------------------
 
 
-def run(roles: Sequence[str], anew: bool, say: Callable[[str], None]) -> Dict[str, Lines]:
-    """Run what is missing; the record that there is then."""
+def run(roles: Sequence[str], runs_all: bool, say: Callable[[str], None]) -> Dict[str, Lines]:
+    """Run what is missing, and return the complete record."""
     recorded, begun = read(RECORD), read(PROGRESS)
     record = {role: begun.get(role) or recorded.get(role, {}) for role in ROLES}
-    if anew:
+    if runs_all:
         record.update({role: {} for role in roles})
     for role in roles:
         _run_role(role, record, say)
@@ -198,7 +198,7 @@ def _run_role(role: str, record: Dict[str, Lines], say: Callable[[str], None]) -
 
 
 def _without(line: Catches, cases: Iterable[str]) -> Catches:
-    """A line without cases that there are no more."""
+    """A line without cases that no longer exist."""
     return line._replace(
         caught_by=[each for each in line.caught_by if each in cases],
         against={id_: each for id_, each in line.against.items() if id_ in cases},
@@ -211,7 +211,7 @@ def _shortened(caught_by: List[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     roles = [each for each in arguments if each in ROLES] or list(ROLES)
-    record = run(roles, "--anew" in arguments, lambda text: print(text, flush=True))
+    record = run(roles, "--all" in arguments, lambda text: print(text, flush=True))
     found = [each for role in roles for each in complaints(role, record[role])]
     if not any(missing(role, record[role]) for role in ROLES):
         write(record)

@@ -30,18 +30,16 @@ def result_of(peer: Any, case_id: str) -> CaseResult:
 
 
 def test_an_adapter_of_version_1_is_served() -> None:
-    assert result_of(AdapterOfVersion1, "client/tasks/one-task-is-sent-and-its-result-told").verdict == Verdict.PASS
+    assert result_of(AdapterOfVersion1, "client/tasks/one-task-is-sent-and-its-result-reported").verdict == Verdict.PASS
 
 
-@pytest.mark.parametrize(
-    "name", ["objects-serve-many-tasks", "map-travels-in-batches", "wait-ends-with-the-last-outcome"]
-)
+@pytest.mark.parametrize("name", ["objects-serve-many-tasks", "map-is-batched", "wait-ends-with-the-last-outcome"])
 def test_what_it_has_no_command_for_does_not_apply(name: str) -> None:
     assert result_of(AdapterOfVersion1, f"client/user-objects/{name}").verdict == Verdict.NOT_APPLICABLE
 
 
 def test_a_version_that_there_is_not_is_told() -> None:
-    result = result_of(AdapterOfTomorrow, "client/tasks/one-task-is-sent-and-its-result-told")
+    result = result_of(AdapterOfTomorrow, "client/tasks/one-task-is-sent-and-its-result-reported")
 
     assert result.verdict == Verdict.FAIL
     assert "version 2 or older" in result.message

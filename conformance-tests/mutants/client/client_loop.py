@@ -265,7 +265,7 @@ class ClientLoop:
     # The session ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Begin anew: a new connection, and a Hello."""
+        """Open a new connection and say Hello."""
         self.close_connection(False)
         self.connect_at = None
         self.socket = zmq.Context.instance().socket(zmq.DEALER)

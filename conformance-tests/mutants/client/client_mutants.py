@@ -1,4 +1,4 @@
-"""Clients that each break one requirement: joining, staying, leaving and coming back."""
+"""Clients that each break one requirement: joining, heartbeats, leaving and reconnecting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SubmitsBeforeTheWelcome(ReferenceClient):
             self.send("Task", task.payload, **self.task_fields(self.new_ids(1), [task.payload], [[]], task))
 
 
-@mutant(breaks="SCL-SES-008", caught_by="client/session/another-major-ends-it-with-a-message")
+@mutant(breaks="SCL-SES-008", caught_by="client/session/another-major-fails-with-the-message")
 class InsistsOnItsMajor(ReferenceClient):
     def on_refused(self, message: Message) -> None:
         if message.reason == "versionMismatch":
@@ -37,13 +37,13 @@ class InsistsOnItsMajor(ReferenceClient):
             super().on_refused(message)
 
 
-@mutant(breaks="SCL-SES-008", caught_by="client/session/another-major-ends-it-with-a-message")
+@mutant(breaks="SCL-SES-008", caught_by="client/session/another-major-fails-with-the-message")
 class HidesTheRefusal(ReferenceClient):
     def end_client(self, reason: str) -> None:
         super().end_client(reason if self.welcome is not None else "it did not work")
 
 
-@mutant(breaks="SCL-SES-008", caught_by="client/session/a-refusal-within-the-session-ends-it")
+@mutant(breaks="SCL-SES-008", caught_by="client/session/a-refusal-within-the-session-is-final")
 class ComesBackAfterARefusal(ReferenceClient):
     def on_refused(self, message: Message) -> None:
         if self.session and not message.reason.startswith("#"):
@@ -86,9 +86,9 @@ class EchoesARepeatedNumberOnce(ReferenceClient):
         self.last_echo = message.sequence
 
 
-@mutant(breaks="SCL-SES-014", caught_by="client/session/what-follows-the-welcome-at-once-is-heard")
+@mutant(breaks="SCL-SES-014", caught_by="client/session/a-heartbeat-with-the-welcome-is-echoed")
 class IsDeafAfterTheWelcome(ReferenceClient):
-    """It hears nothing until its user says something."""
+    """It ignores heartbeats until its user does something."""
 
     is_awake = False
 
@@ -109,7 +109,7 @@ class BeatsOnce(ReferenceClient):
             super().beat()
 
 
-@mutant(breaks="SCL-SES-016", caught_by="client/session/a-scheduler-that-says-nothing-is-left")
+@mutant(breaks="SCL-SES-016", caught_by="client/session/ends-the-session-of-a-silent-scheduler")
 class WaitsForASilentScheduler(ReferenceClient):
     def on_silence(self) -> None:
         self.last_heard = time.monotonic()
@@ -135,7 +135,7 @@ class ComesBackAfterAShutdown(ReferenceClient):
             super().on_shutdown(message)
 
 
-@mutant(breaks="SCL-SES-018", caught_by="client/session/a-shutdown-that-it-asked-for-ends-it")
+@mutant(breaks="SCL-SES-018", caught_by="client/session/an-accepted-shutdown-ends-the-session")
 class StaysWhenItAskedForTheEnd(ReferenceClient):
     has_asked = False
 
@@ -155,14 +155,14 @@ class StaysForAnUnknownReason(ReferenceClient):
             super().on_disconnect_request(message)
 
 
-@mutant(breaks="SCL-SES-019", caught_by="client/session/says-that-it-leaves")
+@mutant(breaks="SCL-SES-019", caught_by="client/session/announces-that-it-leaves")
 class SlipsAway(ReferenceClient):
     def leave(self) -> None:
         self.is_leaving = True
         self.end_client("it has left")
 
 
-@mutant(breaks="SCL-SES-019", caught_by="client/session/leaves-also-without-an-answer")
+@mutant(breaks="SCL-SES-019", caught_by="client/session/leaves-without-an-answer")
 class WaitsForItsDismissal(ReferenceClient):
     leaving_seconds = 3600.0
 
@@ -170,13 +170,13 @@ class WaitsForItsDismissal(ReferenceClient):
 # Coming back --------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-restarts")
+@mutant(breaks="SCL-SES-023", caught_by="client/recovery/reconnects-to-a-restarted-scheduler")
 class GivesUpAtOnce(ReferenceClient):
     def come_back(self) -> None:
         self.end_client("the connection ended")
 
 
-@mutant(breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-shut-down")
+@mutant(breaks="SCL-SES-023", caught_by="client/recovery/retries-after-shutting-down")
 class GivesUpWhenItShutsDown(ReferenceClient):
     def on_shutting_down(self) -> None:
         self.end_client("the scheduler shuts down")
@@ -221,7 +221,7 @@ class CancelsOnceMore(ReferenceClient):
             self.send("TaskCancel", ids=list(self.cancelled))
 
 
-@mutant(breaks="SCL-CLT-005", caught_by="client/recovery/a-late-outcome-of-the-old-session-is-none")
+@mutant(breaks="SCL-CLT-005", caught_by="client/recovery/a-late-outcome-of-the-old-session-is-ignored")
 class TellsTwiceWhatItSentAgain(ReferenceClient):
     again: Sequence[Task] = ()
 

@@ -27,9 +27,9 @@ class SaysItsVersionsBackwards(ReferenceClient):
         return {**super().hello(), "minorMin": 1}
 
 
-@mutant(breaks="SCL-SES-014", caught_by="client/session/what-follows-the-welcome-at-once-is-heard")
+@mutant(breaks="SCL-SES-014", caught_by="client/session/a-heartbeat-with-the-welcome-is-echoed")
 class IsDeafWhileItBegins(ReferenceClient):
-    """It takes its time for its Welcome, and does not hear what has come meanwhile."""
+    """It drops what arrives together with the Welcome."""
 
     turns = 0
     deaf_turn = -1
@@ -47,7 +47,7 @@ class IsDeafWhileItBegins(ReferenceClient):
         super().react(message)
 
 
-@mutant(breaks="SCL-SES-019", caught_by="client/session/says-that-it-leaves")
+@mutant(breaks="SCL-SES-019", caught_by="client/session/announces-that-it-leaves")
 class StaysWhenItMayLeave(ReferenceClient):
     leaving_seconds = 0.5
 
@@ -58,9 +58,9 @@ class StaysWhenItMayLeave(ReferenceClient):
             super().on_disconnect_response(message)
 
 
-@mutant(breaks="SCL-SES-023", caught_by="client/recovery/comes-back-to-a-scheduler-that-restarts")
+@mutant(breaks="SCL-SES-023", caught_by="client/recovery/reconnects-to-a-restarted-scheduler")
 class SendsAgainWhatHasItsResult(ReferenceClient):
-    """When that is just one task."""
+    """Only if that is a single task."""
 
     done: Sequence[Task] = ()
 
@@ -77,13 +77,13 @@ class SendsAgainWhatHasItsResult(ReferenceClient):
 # What is sent -------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-COD-001", caught_by="client/tasks/one-task-is-sent-and-its-result-told")
+@mutant(breaks="SCL-COD-001", caught_by="client/tasks/one-task-is-sent-and-its-result-reported")
 class ReadsLettersOfEnglishAlone(ReferenceClient):
     def value_of(self, payload: bytes, task: Task) -> Any:
         return super().value_of(payload.replace(b"\\u", b"\\\\u"), task)
 
 
-@mutant(breaks="SCL-COD-001", caught_by="client/tasks/raw-arguments-are-sent-as-they-are")
+@mutant(breaks="SCL-COD-001", caught_by="client/tasks/raw-arguments-are-sent-unchanged")
 class ReadsRawResultsAsJson(ReferenceClient):
     def value_of(self, payload: bytes, task: Task) -> Any:
         if task.codec == "raw" and payload:
@@ -93,7 +93,7 @@ class ReadsRawResultsAsJson(ReferenceClient):
 
 @mutant(breaks="SCL-CLT-011", caught_by="client/tasks/columns-of-tasks-agree")
 class ForgetsACountOfObjects(ReferenceClient):
-    """When a message has two of them, which are arguments."""
+    """Only if a message has two of them, both arguments."""
 
     def task_fields(self, ids: List[int], payloads: List[bytes], dependencies: List[List[int]], like: Task) -> Any:
         fields = super().task_fields(ids, payloads, dependencies, like)
@@ -102,7 +102,7 @@ class ForgetsACountOfObjects(ReferenceClient):
         return fields
 
 
-@mutant(breaks="SCL-CLT-010", caught_by="client/tasks/tasks-in-a-row-travel-in-batches")
+@mutant(breaks="SCL-CLT-010", caught_by="client/tasks/consecutive-tasks-are-batched")
 class SendsVeryManyOneByOne(ReferenceClient):
     def fits(self, batch: List[Task], size: int, task: Task) -> bool:
         return super().fits(batch, size, task) and not (batch and len(self.tasks) > 300)
@@ -118,7 +118,7 @@ class LosesAnEdgeOfALongGraph(ReferenceClient):
 
 @mutant(breaks="SCL-TRN-003", caught_by="client/tasks/messages-are-well-formed")
 class AppendsFramesToItsFarewell(ReferenceClient):
-    """When it had objects."""
+    """Only if it had objects."""
 
     def leave(self) -> None:
         if self.objects.next_number > 1 and self.has_input:
@@ -129,13 +129,13 @@ class AppendsFramesToItsFarewell(ReferenceClient):
 # Flow ---------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-limit-of-tasks")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-task-limit")
 class IgnoresALimitOfThree(ReferenceClient):
     def has_room_for_tasks(self) -> bool:
         return self.tasks_limit == 3 or super().has_room_for_tasks()
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-limit-of-bytes")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-byte-limit")
 class CountsLargeArgumentsAlone(ReferenceClient):
     def has_room_for_bytes(self) -> bool:
         return super().has_room_for_bytes() or all(
@@ -146,7 +146,7 @@ class CountsLargeArgumentsAlone(ReferenceClient):
 # Outcomes -----------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-CLT-005", caught_by="client/outcomes/outcomes-come-in-any-order")
+@mutant(breaks="SCL-CLT-005", caught_by="client/outcomes/outcomes-arrive-in-any-order")
 class WantsTheOutcomesOfAMessageInOrder(ReferenceClient):
     def on_task_result(self, message: Message) -> None:
         known = [each for each in message.ids if each in self.by_id]
@@ -154,7 +154,7 @@ class WantsTheOutcomesOfAMessageInOrder(ReferenceClient):
             super().on_task_result(message)
 
 
-@mutant(breaks="SCL-CLT-003", caught_by="client/outcomes/every-kind-of-failure-is-told")
+@mutant(breaks="SCL-CLT-003", caught_by="client/outcomes/every-kind-of-failure-is-reported")
 class HidesWhyATaskWasLost(ReferenceClient):
     def take_result(self, task: Task, status: int, payload: bytes, codec: str) -> None:
         if status == LOST and str(SCHEMA.decode_failure(payload).kind) == "workerLost":
@@ -163,13 +163,13 @@ class HidesWhyATaskWasLost(ReferenceClient):
             super().take_result(task, status, payload, codec)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/running-is-no-outcome")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/running-is-not-an-outcome")
 class TakesTheRunningItAskedForForCancelled(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         super().on_confirmation(task, CANCELLED if outcome == RUNNING and task.is_cancelling else outcome)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/not-found-is-no-outcome")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/not-found-is-not-an-outcome")
 class TakesTheNotFoundItAskedForForCancelled(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         super().on_confirmation(task, CANCELLED if outcome == NOT_FOUND and task.is_cancelling else outcome)
@@ -180,7 +180,7 @@ class TakesTheNotFoundItAskedForForCancelled(ReferenceClient):
 
 @mutant(breaks="SCL-CLT-006", caught_by="client/objects/arguments-are-created-before-their-task")
 class CreatesTheThirdObjectLate(ReferenceClient):
-    """Of a message that has three."""
+    """Only of messages with three."""
 
     created = 0
     late: Sequence[Any] = ()
@@ -206,7 +206,7 @@ class CountsSessionsBySixteenBits(ClientObjects):
         return super().new_id() & ((1 << 56) - 1)
 
 
-@mutant(breaks="SCL-OBJ-001", caught_by="client/objects/object-ids-are-the-sessions")
+@mutant(breaks="SCL-OBJ-001", caught_by="client/objects/object-ids-belong-to-the-session")
 class NumbersSessionsBySixteenBits(WithObjects):
     objects_class = CountsSessionsBySixteenBits
 
@@ -240,7 +240,7 @@ def words_of(frame: bytes) -> int:
     return (pointer >> 32 & 0xFFFF) + (pointer >> 48)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/bytes-that-are-no-message-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/survives-invalid-headers")
 class EndsByText(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         if frames[0] and frames[0].isascii() and frames[0].decode().isprintable():

@@ -1,4 +1,4 @@
-"""Clients that each break one requirement: objects that the user makes, calls for many tasks, and the order to stop."""
+"""Clients that each break one requirement: objects that the user creates, calls for many tasks, and shutdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scaler_conformance.codec.schema_codec import Message
 
 @mutant(breaks="SCL-CLT-006", caught_by="client/user-objects/objects-are-created-before-their-tasks")
 class CreatesTheSecondObjectLate(ReferenceClient):
-    """When it has two, the other is created only behind the task that needs it."""
+    """If there are two, the second is created only after the task that needs it."""
 
     late: Sequence[Any] = ()
 
@@ -50,20 +50,20 @@ class CutsAtChunks(ClientObjects):
         return super().chunk(content, offset, min(length, within))
 
 
-@mutant(breaks="SCL-OBJ-009", caught_by="client/user-objects/large-objects-are-served-piece-by-piece")
+@mutant(breaks="SCL-OBJ-009", caught_by="client/user-objects/large-objects-are-served-in-chunks")
 class CutsPiecesAtChunks(WithObjects):
     objects_class = CutsAtChunks
 
 
-class NumbersAnewWhenCleared(ClientObjects):
+class RestartsNumbersWhenCleared(ClientObjects):
     def delete_user_objects(self) -> None:
         super().delete_user_objects()
         self.next_number = 1
 
 
-@mutant(breaks="SCL-OBJ-001", caught_by="client/user-objects/what-was-cleared-is-not-named-again")
+@mutant(breaks="SCL-OBJ-001", caught_by="client/user-objects/cleared-objects-are-not-used-again")
 class UsesIdsAgainAfterClear(WithObjects):
-    objects_class = NumbersAnewWhenCleared
+    objects_class = RestartsNumbersWhenCleared
 
 
 class KeepsUserObjects(ClientObjects):
@@ -73,12 +73,12 @@ class KeepsUserObjects(ClientObjects):
         self.user_objects = kept
 
 
-@mutant(breaks="SCL-SES-021", caught_by="client/user-objects/objects-are-created-anew-in-a-new-session")
+@mutant(breaks="SCL-SES-021", caught_by="client/user-objects/objects-are-created-again-in-a-new-session")
 class NamesObjectsOfTheOldSession(WithObjects):
     objects_class = KeepsUserObjects
 
 
-@mutant(breaks="SCL-CLT-010", caught_by="client/user-objects/map-travels-in-batches")
+@mutant(breaks="SCL-CLT-010", caught_by="client/user-objects/map-is-batched")
 class MapsOneByOne(ReferenceClient):
     def do_map(self, command: Dict[str, Any]) -> None:
         for task, arguments in zip(command["tasks"], command["arguments"]):
@@ -92,7 +92,7 @@ class WaitsForTheNewestAlone(ReferenceClient):
         return max(tasks) in self.tasks
 
 
-@mutant(breaks="SCL-CLT-014", caught_by="client/session/a-shutdown-that-is-refused-ends-nothing")
+@mutant(breaks="SCL-CLT-014", caught_by="client/session/a-refused-shutdown-does-not-end-the-session")
 class EndsAlthoughItsShutdownIsRefused(ReferenceClient):
     def on_client_shutdown_response(self, message: Message) -> None:
         super().on_client_shutdown_response(message)

@@ -76,19 +76,19 @@ class HasNoLastOffset(ReferenceClient):
         super().send(type_, payload, **fields)
 
 
-@mutant(breaks="SCL-COD-001", caught_by="client/tasks/one-task-is-sent-and-its-result-told")
+@mutant(breaks="SCL-COD-001", caught_by="client/tasks/one-task-is-sent-and-its-result-reported")
 class NamesNoFunction(ReferenceClient):
     def task_fields(self, *arguments: Any) -> Dict[str, Any]:
         return {**super().task_fields(*arguments), "functionName": ""}
 
 
-@mutant(breaks="SCL-COD-001", caught_by="client/tasks/raw-arguments-are-sent-as-they-are")
+@mutant(breaks="SCL-COD-001", caught_by="client/tasks/raw-arguments-are-sent-unchanged")
 class NamesTheFunctionTwice(ReferenceClient):
     def task_fields(self, *arguments: Any) -> Dict[str, Any]:
         return {**super().task_fields(*arguments), "function": 5}
 
 
-@mutant(breaks="SCL-CLT-010", caught_by="client/tasks/tasks-in-a-row-travel-in-batches")
+@mutant(breaks="SCL-CLT-010", caught_by="client/tasks/consecutive-tasks-are-batched")
 class SendsOneByOne(ReferenceClient):
     batch_tasks = 1
 
@@ -101,7 +101,7 @@ class MixesOptions(ReferenceClient):
         return super().fits(batch, size, task)
 
 
-@mutant(breaks="SCL-CLT-013", caught_by="client/tasks/every-option-can-be-asked-for")
+@mutant(breaks="SCL-CLT-013", caught_by="client/tasks/every-option-is-sent")
 class ForgetsRetries(ReferenceClient):
     def task_fields(self, *arguments: Any) -> Dict[str, Any]:
         fields = super().task_fields(*arguments)
@@ -109,7 +109,7 @@ class ForgetsRetries(ReferenceClient):
         return fields
 
 
-@mutant(breaks="SCL-SEC-007", caught_by="client/tasks/messages-keep-to-the-limit")
+@mutant(breaks="SCL-SEC-007", caught_by="client/tasks/messages-stay-within-the-limit")
 class SendsAllAtOnce(ReferenceClient):
     def most_bytes(self) -> int:
         return 1 << 40
@@ -126,7 +126,7 @@ def codec_of(frames: List[bytes]) -> str:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-TRN-004", caught_by="client/versions/an-absent-payload-is-an-empty-one")
+@mutant(breaks="SCL-TRN-004", caught_by="client/versions/an-empty-payload-frame-equals-no-frame")
 class WantsAPayloadFrame(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         is_raw = SCHEMA.type_of(frames[0]) == "TaskResult" and codec_of(frames) == "raw"
@@ -134,7 +134,7 @@ class WantsAPayloadFrame(ReferenceClient):
             super().on_frames(frames)
 
 
-@mutant(breaks="SCL-TRN-004", caught_by="client/versions/an-absent-payload-is-an-empty-one")
+@mutant(breaks="SCL-TRN-004", caught_by="client/versions/an-empty-payload-frame-equals-no-frame")
 class WantsNoEmptyFrame(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         if frames[1:] != [b""]:
@@ -189,7 +189,7 @@ class FearsTheUnknown(ReferenceClient):
         super().on_frames(frames)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/bytes-that-are-no-message-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/survives-invalid-headers")
 class EndsByEmptyFrames(ReferenceClient):
     def on_frames(self, frames: List[bytes]) -> None:
         if not frames[0]:
@@ -198,7 +198,7 @@ class EndsByEmptyFrames(ReferenceClient):
             super().on_frames(frames)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/contradictory-columns-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/survives-inconsistent-columns")
 class BelievesColumns(ReferenceClient):
     def agrees(self, message: Message) -> bool:
         return bool(message.ids[0] != 900_001) if message.ids and len(message.ids) == 2 else super().agrees(message)
@@ -209,7 +209,7 @@ class BelievesColumns(ReferenceClient):
         super().on_task_result(message)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/mutated-frames-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/survives-mutated-frames")
 class TrustsObjectRequests(ReferenceClient):
     def on_object_request(self, message: Message) -> None:
         if message.length not in (100, 10) and message.id >> 50 and message.id != 0:

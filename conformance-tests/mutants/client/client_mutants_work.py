@@ -16,13 +16,13 @@ LARGE_ARGUMENTS = "client/objects/large-arguments-become-an-object"
 # Flow ---------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-limit-of-tasks")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-task-limit")
 class IgnoresTheLimitOfTasks(ReferenceClient):
     def has_room_for_tasks(self) -> bool:
         return True
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-limit-of-bytes")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/stops-at-the-byte-limit")
 class IgnoresTheLimitOfBytes(ReferenceClient):
     def has_room_for_bytes(self) -> bool:
         return True
@@ -34,7 +34,7 @@ class ForgetsObjectsInFlight(ReferenceClient):
         return self.bytes_limit >= 100_000 or super().has_room_for_bytes()
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/a-limit-can-be-renewed")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/a-limit-can-change")
 class KeepsItsFirstLimit(ReferenceClient):
     def on_task_echo(self, message: Message) -> None:
         super().on_task_echo(message)
@@ -42,14 +42,14 @@ class KeepsItsFirstLimit(ReferenceClient):
             self.set_limits(2, 0)
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/goes-on-when-all-is-released")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/sends-everything-as-tasks-are-released")
 class ForgetsReleasesAfterAWhile(ReferenceClient):
     def on_task_echo(self, message: Message) -> None:
         if message.tasksReleased < 30:
             super().on_task_echo(message)
 
 
-@mutant(breaks="SCL-CLT-002", caught_by="client/flow/a-new-session-counts-anew")
+@mutant(breaks="SCL-CLT-002", caught_by="client/flow/a-new-session-starts-counting-again")
 class KeepsOldReleases(ReferenceClient):
     def reset_flow(self) -> None:
         released = getattr(self, "tasks_released", 0)
@@ -60,13 +60,13 @@ class KeepsOldReleases(ReferenceClient):
 # Outcomes -----------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-CLT-003", caught_by="client/outcomes/failures-are-read-whatever-the-codec")
+@mutant(breaks="SCL-CLT-003", caught_by="client/outcomes/failures-are-read-in-every-codec")
 class ReadsFailuresInTheCodec(ReferenceClient):
     def failure_text(self, payload: bytes, codec: str) -> str:
         return super().failure_text(payload, codec) if codec != "raw" else payload.decode("ascii", "ignore")[:4]
 
 
-@mutant(breaks="SCL-CLT-003", caught_by="client/outcomes/every-kind-of-failure-is-told")
+@mutant(breaks="SCL-CLT-003", caught_by="client/outcomes/every-kind-of-failure-is-reported")
 class TakesLostForASuccess(ReferenceClient):
     def take_result(self, task: Task, status: int, payload: bytes, codec: str) -> None:
         super().take_result(task, status if status == FAILED else SUCCESS, payload, codec)
@@ -80,7 +80,7 @@ class KnowsEveryKind(ReferenceClient):
         return super().failure_text(payload, codec)
 
 
-@mutant(breaks="SCL-CLT-005", caught_by="client/outcomes/outcomes-come-in-any-order")
+@mutant(breaks="SCL-CLT-005", caught_by="client/outcomes/outcomes-arrive-in-any-order")
 class WantsOutcomesInOrder(ReferenceClient):
     def task_of(self, id_: int) -> Optional[Task]:
         return super().task_of(id_) if id_ == min(self.by_id, default=-1) else None
@@ -109,7 +109,7 @@ class TellsASecondOutcome(ReferenceClient):
             self.say("outcome", task=self.first, **{"is": "result"}, value="second")
 
 
-@mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/words-about-tasks-are-no-outcomes")
+@mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/explanations-and-logs-are-not-outcomes")
 class TakesLogsForOutcomes(ReferenceClient):
     def on_task_log(self, message: Message) -> None:
         task = self.task_of(message.id)
@@ -117,14 +117,14 @@ class TakesLogsForOutcomes(ReferenceClient):
             self.end_task(task, "result", value=message.text)
 
 
-@mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/words-about-tasks-are-no-outcomes")
+@mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/explanations-and-logs-are-not-outcomes")
 class FearsExplanations(ReferenceClient):
     def on_explanation(self, message: Message) -> None:
         if message.requestId == 4711:
             self.end_client("it was not asked for")
 
 
-@mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/words-about-tasks-are-no-outcomes")
+@mutant(breaks="SCL-CLT-012", caught_by="client/outcomes/explanations-and-logs-are-not-outcomes")
 class LooksUpWhoPrinted(ReferenceClient):
     def on_task_log(self, message: Message) -> None:
         if message.id == 666_666:
@@ -134,26 +134,26 @@ class LooksUpWhoPrinted(ReferenceClient):
 # Cancels ------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/running-is-no-outcome")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/running-is-not-an-outcome")
 class TakesRunningForCancelled(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         super().on_confirmation(task, CANCELLED if outcome == RUNNING else outcome)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/not-found-is-no-outcome")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/not-found-is-not-an-outcome")
 class TakesNotFoundForCancelled(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         super().on_confirmation(task, CANCELLED if outcome == NOT_FOUND else outcome)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/an-unasked-cancel-is-an-outcome")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/an-unrequested-cancel-is-an-outcome")
 class ExpectsOnlyWhatItAskedFor(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         if task.is_cancelling:
             super().on_confirmation(task, outcome)
 
 
-@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/unasked-answers-are-ignored")
+@mutant(breaks="SCL-CLT-008", caught_by="client/cancels/unrequested-answers-are-ignored")
 class FearsUnaskedAnswers(ReferenceClient):
     def on_confirmation(self, task: Task, outcome: int) -> None:
         if not task.is_cancelling and outcome == RUNNING and not task.nodes:
@@ -223,7 +223,7 @@ class IdsOfNoSession(ClientObjects):
         return super().new_id() & 0xFFFF
 
 
-@mutant(breaks="SCL-OBJ-001", caught_by="client/objects/object-ids-are-the-sessions")
+@mutant(breaks="SCL-OBJ-001", caught_by="client/objects/object-ids-belong-to-the-session")
 class NumbersObjectsWithoutASession(WithObjects):
     objects_class = IdsOfNoSession
 
@@ -233,7 +233,7 @@ class OneIdForAll(ClientObjects):
         return self.session << 40 | 1
 
 
-@mutant(breaks="SCL-OBJ-001", caught_by="client/objects/object-ids-are-the-sessions")
+@mutant(breaks="SCL-OBJ-001", caught_by="client/objects/object-ids-belong-to-the-session")
 class UsesAnIdTwice(WithObjects):
     objects_class = OneIdForAll
 
@@ -253,7 +253,7 @@ class WritesLate(ClientObjects):
         super().write(object_id, content[:1000])
 
 
-@mutant(breaks="SCL-OBJ-008", caught_by="client/objects/shared-files-are-whole-when-announced")
+@mutant(breaks="SCL-OBJ-008", caught_by="client/objects/shared-files-are-complete-when-announced")
 class AnnouncesHalfAFile(WithObjects):
     objects_class = WritesLate
 
@@ -263,7 +263,7 @@ class WritesNothing(ClientObjects):
         pass
 
 
-@mutant(breaks="SCL-OBJ-008", caught_by="client/objects/shared-files-are-whole-when-announced")
+@mutant(breaks="SCL-OBJ-008", caught_by="client/objects/shared-files-are-complete-when-announced")
 class AnnouncesBeforeItWrites(WithObjects):
     objects_class = WritesNothing
 
@@ -294,7 +294,7 @@ class SaysNothing(ClientObjects):
             super().on_request(message)
 
 
-@mutant(breaks="SCL-OBJ-009", caught_by="client/objects/requests-for-what-is-not-there-are-answered")
+@mutant(breaks="SCL-OBJ-009", caught_by="client/objects/requests-for-missing-bytes-are-answered")
 class IgnoresRequestsItCannotServe(WithObjects):
     objects_class = SaysNothing
 
@@ -304,7 +304,7 @@ class AsksForAll(ClientObjects):
         return True
 
 
-@mutant(breaks="SCL-OBJ-011", caught_by="client/objects/few-requests-are-unanswered")
+@mutant(breaks="SCL-OBJ-011", caught_by="client/objects/at-most-four-requests-are-unanswered")
 class AsksForEverythingAtOnce(WithObjects):
     objects_class = AsksForAll
 
@@ -336,7 +336,7 @@ class ForgetsSharedResults(ClientObjects):
         return content
 
 
-@mutant(breaks="SCL-CLT-004", caught_by="client/objects/a-large-result-comes-by-the-directory")
+@mutant(breaks="SCL-CLT-004", caught_by="client/objects/a-large-result-arrives-through-the-directory")
 class LeavesSharedResults(WithObjects):
     objects_class = ForgetsSharedResults
 

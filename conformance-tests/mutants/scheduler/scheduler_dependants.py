@@ -77,14 +77,16 @@ class DependantKeeper:
                     self.queue.append(each)
                 continue
             each.state = "ended"
-            self.tell_of_predecessor(each, status, payload, codec, origin)
+            self.report_failed_predecessor(each, status, payload, codec, origin)
             self.end_task(each)
             self.on_predecessor_ended(each, status, payload, codec, origin)
 
     def has_all(self, task: Task) -> bool:
         return all(each.state == "ended" for each in task.needed)
 
-    def tell_of_predecessor(self, task: Task, status: Optional[int], payload: bytes, codec: str, origin: int) -> None:
+    def report_failed_predecessor(
+        self, task: Task, status: Optional[int], payload: bytes, codec: str, origin: int
+    ) -> None:
         if status is None:
             self.confirm(task, CANCELLED)
         else:

@@ -134,7 +134,7 @@ class MonitorKeeper:
         return before != row
 
     def rows(self) -> Dict[str, Dict[int, Row]]:
-        """All there is to tell of workers and clients, by session."""
+        """The rows of all workers and clients, by session."""
         nothing = [0, 0, 0]
         clients = [each for each in self.sessions.values() if isinstance(each, Client)]
         return {

@@ -1,4 +1,4 @@
-"""Schedulers that each break one requirement: connections, sessions, and what is malformed."""
+"""Schedulers that each break one requirement: connections, sessions, and malformed messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Zmtp31Server(ZmtpServer):
             raise ZmtpError("too old")
 
 
-@mutant(breaks="SCL-TRN-001", caught_by="scheduler/transport/zmtp-3-0-and-3-1-are-spoken")
+@mutant(breaks="SCL-TRN-001", caught_by="scheduler/transport/zmtp-3-0-and-3-1-are-supported")
 class CutsZmtp30(ReferenceScheduler):
     server_class = _Zmtp31Server
 
@@ -29,7 +29,7 @@ class _AnyMechanismServer(ZmtpServer):
         pass
 
 
-@mutant(breaks="SCL-TRN-002", caught_by="scheduler/transport/other-mechanisms-are-cut")
+@mutant(breaks="SCL-TRN-002", caught_by="scheduler/transport/other-mechanisms-close-the-connection")
 class TakesAnyMechanism(ReferenceScheduler):
     server_class = _AnyMechanismServer
 
@@ -39,19 +39,19 @@ class _AnySocketServer(ZmtpServer):
         pass
 
 
-@mutant(breaks="SCL-TRN-002", caught_by="scheduler/transport/sockets-that-do-not-go-with-router-are-cut")
+@mutant(breaks="SCL-TRN-002", caught_by="scheduler/transport/incompatible-sockets-close-the-connection")
 class TakesAnySocketType(ReferenceScheduler):
     server_class = _AnySocketServer
 
 
-@mutant(breaks="SCL-TRN-003", caught_by="scheduler/transport/messages-have-one-frame-or-two")
+@mutant(breaks="SCL-TRN-003", caught_by="scheduler/transport/messages-have-one-or-two-frames")
 class SendsAFrameMore(ReferenceScheduler):
     def frames_of(self, type_: str, payload: bytes, fields: Dict[str, Any]) -> List[bytes]:
         frames = super().frames_of(type_, payload, fields)
         return [*frames, b""] if type_ == "Task" else frames
 
 
-@mutant(breaks="SCL-TRN-004", caught_by="scheduler/transport/empty-payload-frame-is-none")
+@mutant(breaks="SCL-TRN-004", caught_by="scheduler/transport/empty-payload-frame-equals-no-frame")
 class RefusesEmptyPayloadFrames(ReferenceScheduler):
     def check_frames(self, frames: List[bytes]) -> None:
         super().check_frames(frames)
@@ -59,7 +59,7 @@ class RefusesEmptyPayloadFrames(ReferenceScheduler):
             raise Refused("malformed", "an empty frame")
 
 
-@mutant(breaks="SCL-TRN-005", caught_by="scheduler/transport/headers-of-many-segments-are-read")
+@mutant(breaks="SCL-TRN-005", caught_by="scheduler/transport/segmented-headers-are-read")
 class ReadsOneSegment(ReferenceScheduler):
     def check_segments(self, frame: bytes) -> None:
         super().check_segments(frame)
@@ -84,7 +84,7 @@ class _IdentityServer(ZmtpServer):
         connection.identity = identity  # type: ignore[attr-defined]  # mutants may
 
 
-@mutant(breaks="SCL-TRN-007", caught_by="scheduler/transport/two-peers-of-one-identity-are-served")
+@mutant(breaks="SCL-TRN-007", caught_by="scheduler/transport/peers-with-the-same-identity-are-served")
 class HandsIdentitiesOver(ReferenceScheduler):
     server_class = _IdentityServer
 
@@ -127,7 +127,7 @@ class TakesAnyMajor(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-003", caught_by="scheduler/session/minors-without-a-common-one-are-refused")
+@mutant(breaks="SCL-SES-003", caught_by="scheduler/session/no-common-minor-is-refused")
 class TakesAnyMinor(ReferenceScheduler):
     def check_minors(self, hello: Message) -> None:
         pass
@@ -151,19 +151,19 @@ class TakesWorkersWithoutSlots(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-006", caught_by="scheduler/session/amounts-that-are-none-are-refused")
+@mutant(breaks="SCL-SES-006", caught_by="scheduler/session/invalid-amounts-are-refused")
 class TakesAnyAmount(ReferenceScheduler):
     def check_amounts(self, said: Any) -> None:
         pass
 
 
-@mutant(breaks="SCL-SES-022", caught_by="scheduler/session/every-hello-is-refused-while-it-stops")
+@mutant(breaks="SCL-SES-022", caught_by="scheduler/session/hello-is-refused-while-shutting-down")
 class WelcomesWhileItStops(ReferenceScheduler):
     def check_shutting_down(self) -> None:
         pass
 
 
-@mutant(breaks="SCL-SES-007", caught_by="scheduler/session/numbers-are-granted-once")
+@mutant(breaks="SCL-SES-007", caught_by="scheduler/session/session-numbers-are-unique")
 class GrantsNumbersAgain(ReferenceScheduler):
     def new_number(self) -> int:
         taken = {each.number for each in self.sessions.values()}
@@ -176,7 +176,7 @@ class KeepsTasksAtANewHello(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/unregistered-peer-is-told-to-greet")
+@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/requests-without-a-session-are-refused")
 class IgnoresUnknownIds(ReferenceScheduler):
     def on_message_without_session(self, connection: Connection, message: Message) -> None:
         pass
@@ -190,14 +190,14 @@ class RefusesLateAnswers(ReferenceScheduler):
         super().on_message_without_session(connection, message)
 
 
-@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/farewell-is-answered")
+@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/disconnect-request-is-answered")
 class AnswersNoFarewellWithoutSession(ReferenceScheduler):
     def on_disconnect_request(self, connection: Connection, message: Message) -> None:
         if connection in self.sessions:
             super().on_disconnect_request(connection, message)
 
 
-@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/farewell-is-answered")
+@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/disconnect-request-is-answered")
 class KeepsSessionsThatLeft(ReferenceScheduler):
     def on_disconnect_request(self, connection: Connection, message: Message) -> None:
         self.send_to(connection, "DisconnectResponse")
@@ -215,7 +215,7 @@ class WaitsForTheSilent(ReferenceScheduler):
         pass
 
 
-@mutant(breaks="SCL-SES-015", caught_by="scheduler/session/any-message-is-a-sign-of-life")
+@mutant(breaks="SCL-SES-015", caught_by="scheduler/session/any-message-keeps-the-session-alive")
 class CountsHeartbeatsAlone(ReferenceScheduler):
     def sign_of_life(self, peer: Peer, frames: Any) -> None:
         if SCHEMA.type_of(frames[0]) == "Heartbeat":
@@ -240,13 +240,13 @@ class IgnoresMessagesOfOtherRoles(ReferenceScheduler):
 # What is malformed --------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SEC-002", caught_by="scheduler/security/what-is-no-message-is-malformed")
+@mutant(breaks="SCL-SEC-002", caught_by="scheduler/security/invalid-messages-are-malformed")
 class TakesManyFrames(ReferenceScheduler):
     def check_frames(self, frames: List[bytes]) -> None:
         pass
 
 
-@mutant(breaks="SCL-SEC-002", caught_by="scheduler/security/what-is-no-message-is-malformed")
+@mutant(breaks="SCL-SEC-002", caught_by="scheduler/security/invalid-messages-are-malformed")
 class KeepsSessionsOfTheMalformed(ReferenceScheduler):
     def refuse(self, connection: Connection, refused: Refused) -> None:
         self.send_to(connection, "Refusal", reason=refused.reason, message=str(refused), **self.versions())
@@ -254,7 +254,7 @@ class KeepsSessionsOfTheMalformed(ReferenceScheduler):
             self.end_session(connection)
 
 
-@mutant(breaks="SCL-SEC-003", caught_by="scheduler/security/wrong-pointers-are-malformed")
+@mutant(breaks="SCL-SEC-003", caught_by="scheduler/security/invalid-pointers-are-malformed")
 class IgnoresWrongPointers(ReferenceScheduler):
     def on_unreadable(self, reason: str) -> Optional[Message]:
         if "regardless of schema" in reason or "pointer" in reason:
@@ -262,7 +262,7 @@ class IgnoresWrongPointers(ReferenceScheduler):
         raise Refused("malformed", reason)
 
 
-@mutant(breaks="SCL-SEC-004", caught_by="scheduler/security/wrong-segment-tables-are-malformed")
+@mutant(breaks="SCL-SEC-004", caught_by="scheduler/security/invalid-segment-tables-are-malformed")
 class CountsNoSegments(ReferenceScheduler):
     def check_segments(self, frame: bytes) -> None:
         pass
@@ -295,7 +295,7 @@ class _AnyHeaderServer(ZmtpServer):
         pass
 
 
-@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversize-headers-are-cut")
+@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversized-headers-close-the-connection")
 class TakesAnyHeader(ReferenceScheduler):
     server_class = _AnyHeaderServer
 
@@ -305,7 +305,7 @@ class _AnyMessageServer(ZmtpServer):
         self.check_message_size(size)
 
 
-@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversize-messages-are-cut")
+@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversized-messages-close-the-connection")
 class CountsFramesOneByOne(ReferenceScheduler):
     server_class = _AnyMessageServer
 
@@ -320,13 +320,13 @@ class _UnfairServer(ZmtpServer):
                 return
 
 
-@mutant(breaks="SCL-SEC-008", caught_by="scheduler/security/flood-of-one-does-not-stop-others")
+@mutant(breaks="SCL-SEC-008", caught_by="scheduler/security/flooding-peer-does-not-block-others")
 class ServesTheLoudest(ReferenceScheduler):
     server_class = _UnfairServer
 
 
 class _BlockingServer(ZmtpServer):
-    """It waits for who leaves more unread than a scheduler of the variant little-unread keeps."""
+    """It blocks on a connection with more unread than the variant little-unread allows."""
 
     def flush(self, connection: Connection) -> None:
         super().flush(connection)
@@ -336,18 +336,18 @@ class _BlockingServer(ZmtpServer):
             super().flush(connection)
 
 
-@mutant(breaks="SCL-SEC-008", caught_by="scheduler/security/who-does-not-read-does-not-stop-others")
+@mutant(breaks="SCL-SEC-008", caught_by="scheduler/security/peer-that-does-not-read-does-not-block-others")
 class WaitsForWhoDoesNotRead(ReferenceScheduler):
     server_class = _BlockingServer
 
 
-@mutant(breaks="SCL-SEC-009", caught_by="scheduler/limits/unfinished-handshakes-are-cut")
+@mutant(breaks="SCL-SEC-009", caught_by="scheduler/limits/unfinished-handshakes-are-closed")
 class WaitsForReadyForEver(ReferenceScheduler):
     def most_handshake_seconds(self) -> float:
         return 3600.0
 
 
-@mutant(breaks="SCL-SEC-011", caught_by="scheduler/limits/who-leaves-too-much-unread-is-cut")
+@mutant(breaks="SCL-SEC-011", caught_by="scheduler/limits/connections-with-too-much-unread-are-closed")
 class KeepsWhatIsNeverRead(ReferenceScheduler):
     def most_unread_bytes(self) -> int:
         return 1 << 40

@@ -1,4 +1,4 @@
-"""Schedulers that each break one requirement: what monitors are told, and workers that are sent away."""
+"""Schedulers that each break one requirement: what monitors receive, and WorkerShutdown."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class AddsAFrameWhereItKnowsLittle(ReferenceScheduler):
 
     def monitor_frames(self, topic: bytes, header: bytes) -> List[bytes]:
         frames = super().monitor_frames(topic, header)
-        is_wanted = topic == b"tasks" and topic in self.topics  # and not only by who wants everything
+        is_wanted = topic == b"tasks" and topic in self.topics  # and not only by subscribers to all topics
         return [*frames, b""] if is_wanted and self.knows_little else frames
 
 
-@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-second-gets-a-snapshot-too")
+@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/second-subscriber-gets-a-snapshot")
 class OneEmptySnapshotIsEnough(ReferenceScheduler):
     snapshots = 0
 
@@ -37,7 +37,7 @@ class OneEmptySnapshotIsEnough(ReferenceScheduler):
         return is_one and bool(self.workers or self.snapshots == 1)
 
 
-@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/who-comes-late-gets-a-snapshot")
+@mutant(breaks="SCL-MON-003", caught_by=f"{MONITORS}/late-subscriber-gets-a-snapshot")
 class LeavesNamesOutOfSnapshots(ReferenceScheduler):
     def name_of(self, table: str, number: int) -> Dict[str, Any]:
         return {**super().name_of(table, number), "name": ""}
@@ -50,13 +50,13 @@ class NumbersAllTopicsTogether(ReferenceScheduler):
         return super().next_sequence(b"status")
 
 
-@mutant(breaks="SCL-MON-005", caught_by=f"{MONITORS}/increments-come-to-a-snapshot")
+@mutant(breaks="SCL-MON-005", caught_by=f"{MONITORS}/increments-add-up-to-a-snapshot")
 class ForgetsFailures(ReferenceScheduler):
     def is_changed(self, name: str, before: Optional[Row], row: Row) -> bool:
         return before is None or (before[:-1] != row[:-1] and before[-1] == row[-1])
 
 
-@mutant(breaks="SCL-MON-006", caught_by=f"{MONITORS}/what-a-monitor-sends-changes-nothing")
+@mutant(breaks="SCL-MON-006", caught_by=f"{MONITORS}/messages-from-monitors-are-ignored")
 class ObeysMonitors(ReferenceScheduler):
     def on_monitor_frame(self, frame: bytes) -> None:
         super().on_monitor_frame(frame)
@@ -64,13 +64,13 @@ class ObeysMonitors(ReferenceScheduler):
             self.begin_shutdown()
 
 
-@mutant(breaks="SCL-MON-007", caught_by=f"{MONITORS}/runs-are-told")
+@mutant(breaks="SCL-MON-007", caught_by=f"{MONITORS}/task-runs-are-published")
 class KeepsProcessorsToItself(ReferenceScheduler):
     def publish_runs(self, fields: Dict[str, Any]) -> None:
         super().publish_runs({**fields, "processors": [0] * len(fields["processors"])})
 
 
-@mutant(breaks="SCL-MON-008", caught_by=f"{MONITORS}/workers-learn-whether-anybody-watches")
+@mutant(breaks="SCL-MON-008", caught_by=f"{MONITORS}/workers-learn-whether-a-monitor-is-subscribed")
 class FeelsWatchedForEver(ReferenceScheduler):
     was_watched = False
 
@@ -79,7 +79,7 @@ class FeelsWatchedForEver(ReferenceScheduler):
         return self.was_watched
 
 
-# Sending away ---------------------------------------------------------------------------------------------------------
+# WorkerShutdown -----------------------------------------------------------------------------------------------------
 
 
 @mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/protected-scheduler-asks-no-worker-to-leave")
@@ -95,13 +95,13 @@ class TakesAnyOfThatName(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-drain")
-class GivesMoreToWhoLeaves(ReferenceScheduler):
+class SendsTasksToDrainingWorkers(ReferenceScheduler):
     def send_away(self, worker: Worker, is_draining: bool) -> None:
         super().send_away(worker, is_draining)
         worker.is_leaving = not is_draining
 
 
 @mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-stop")
-class LetsEverybodyFinish(ReferenceScheduler):
+class AsksWorkersToDrainInstead(ReferenceScheduler):
     def send_away(self, worker: Worker, is_draining: bool) -> None:
         super().send_away(worker, True)

@@ -26,7 +26,7 @@ class _LargeHeaderServer(ZmtpServer):
         pass
 
 
-@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversize-headers-are-cut")
+@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversized-headers-close-the-connection")
 class TakesHeadersAsLargeAsMessages(ReferenceScheduler):
     server_class = _LargeHeaderServer
 
@@ -38,26 +38,26 @@ class _FrameByFrameServer(ZmtpServer):
         self.check_message_size(size)
 
 
-@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversize-messages-are-cut")
+@mutant(breaks="SCL-SEC-006", caught_by="scheduler/security/oversized-messages-close-the-connection")
 class ForgetsTheHeadersBytes(ReferenceScheduler):
     server_class = _FrameByFrameServer
 
 
-@mutant(breaks="SCL-SEC-003", caught_by="scheduler/security/wrong-pointers-are-malformed")
+@mutant(breaks="SCL-SEC-003", caught_by="scheduler/security/invalid-pointers-are-malformed")
 class IgnoresTextsThatAreNone(ReferenceScheduler):
     def on_unreadable(self, reason: str) -> None:
         if "utf-8" not in reason:
             super().on_unreadable(reason)
 
 
-@mutant(breaks="SCL-TRN-003", caught_by="scheduler/transport/messages-have-one-frame-or-two")
+@mutant(breaks="SCL-TRN-003", caught_by="scheduler/transport/messages-have-one-or-two-frames")
 class AppendsAFrameToLogs(ReferenceScheduler):
     def frames_of(self, type_: str, payload: bytes, fields: Dict[str, Any]) -> List[bytes]:
         frames = super().frames_of(type_, payload, fields)
         return [*frames, b"", b""] if type_ == "TaskLog" and fields["stream"] == 1 else frames
 
 
-@mutant(breaks="SCL-TRN-004", caught_by="scheduler/transport/empty-payload-frame-is-none")
+@mutant(breaks="SCL-TRN-004", caught_by="scheduler/transport/empty-payload-frame-equals-no-frame")
 class RefusesTasksWithEmptyFrames(ReferenceScheduler):
     def check_frames(self, frames: List[bytes]) -> None:
         super().check_frames(frames)
@@ -70,7 +70,7 @@ class RefusesTasksWithEmptyFrames(ReferenceScheduler):
 
 @mutant(breaks="SCL-SES-002", caught_by="scheduler/session/hello-is-welcomed")
 class WelcomesTheIdleAgain(ReferenceScheduler):
-    """A client that says nothing after its Hello but a Heartbeat, before there is any task."""
+    """A client that sends only a Heartbeat after its Hello, before there is any task."""
 
     def on_frames(self, connection: Connection, frames: List[bytes]) -> None:
         super().on_frames(connection, frames)
@@ -97,7 +97,7 @@ class TakesSchedulersForClients(ReferenceScheduler):
             super().check_hello_role(hello)
 
 
-@mutant(breaks="SCL-SES-006", caught_by="scheduler/session/amounts-that-are-none-are-refused")
+@mutant(breaks="SCL-SES-006", caught_by="scheduler/session/invalid-amounts-are-refused")
 class TakesInfiniteAmounts(ReferenceScheduler):
     def check_amounts(self, said: Any) -> None:
         if not any(math.isinf(each.amount) for each in said.capabilities):
@@ -111,7 +111,7 @@ class KeepsTasksOfClientsThatGreetAgain(ReferenceScheduler):
             super().end_before_hello(connection)
 
 
-@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/farewell-is-answered")
+@mutant(breaks="SCL-SES-012", caught_by="scheduler/session/disconnect-request-is-answered")
 class KeepsIdleWorkersThatLeft(ReferenceScheduler):
     def on_disconnect_request(self, connection: Connection, message: Message) -> None:
         peer = self.sessions.get(connection)
@@ -123,7 +123,7 @@ class KeepsIdleWorkersThatLeft(ReferenceScheduler):
 
 @mutant(breaks="SCL-SES-017", caught_by="scheduler/session/end-of-a-connection-ends-the-session")
 class ForgetsWhoseTaskRunsAgain(ReferenceScheduler):
-    """When it was the only one of a worker whose connection ended."""
+    """Only if it was the only task of a worker whose connection ended."""
 
     def on_worker_gone(self, worker: Worker, left: bool) -> None:
         is_only_one = not left and len(worker.held) == 1
@@ -135,7 +135,7 @@ class ForgetsWhoseTaskRunsAgain(ReferenceScheduler):
             super().tell_outcome(task, status, *arguments, **more)
 
 
-@mutant(breaks="SCL-SES-007", caught_by="scheduler/session/numbers-are-granted-once")
+@mutant(breaks="SCL-SES-007", caught_by="scheduler/session/session-numbers-are-unique")
 class GrantsNumbersOfThoseWhoLeft(ReferenceScheduler):
     left: List[int]
 
@@ -149,7 +149,7 @@ class GrantsNumbersOfThoseWhoLeft(ReferenceScheduler):
         return left.pop() if left else super().new_number()
 
 
-@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/unregistered-peer-is-told-to-greet")
+@mutant(breaks="SCL-SES-011", caught_by="scheduler/session/requests-without-a-session-are-refused")
 class IgnoresAllWithoutSessionButHeartbeats(ReferenceScheduler):
     def on_message_without_session(self, connection: Connection, message: Message) -> None:
         if message.type == "Heartbeat":
@@ -173,7 +173,7 @@ class RefusesTheSilentAndKeepsTheirTasks(ReferenceScheduler):
 # Tasks and cancels --------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/one-task-goes-to-a-worker-and-back")
+@mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/one-task-is-run")
 class TellsSevensTwice(ReferenceScheduler):
     def tell_outcome(self, task: Task, status: int, payload: bytes, codec: str, **more: Any) -> None:
         super().tell_outcome(task, status, payload, codec, **more)
@@ -191,7 +191,7 @@ class LosesFailuresNowAndThen(ReferenceScheduler):
             super().tell_outcome(task, status, *arguments, **more)
 
 
-@mutant(breaks="SCL-SCH-007", caught_by="scheduler/tasks/missing-objects-lose-their-tasks-alone")
+@mutant(breaks="SCL-SCH-007", caught_by="scheduler/tasks/only-tasks-with-missing-objects-are-lost")
 class LosesTheRestOfTheBatch(ReferenceScheduler):
     def on_object_missing(self, task: Task) -> None:
         for each in [each for each in self.queue if each.options is task.options and not each.is_node]:
@@ -209,7 +209,7 @@ class GivesNumbersOfGoneClientsAgain(ReferenceScheduler):
         return int(instance)
 
 
-@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/worker-holds-no-more-than-it-takes")
+@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/workers-are-not-sent-more-than-they-take")
 class SendsOneMoreToLongQueues(ReferenceScheduler):
     def has_room(self, worker: Worker) -> bool:
         return len(worker.held) < (worker.slots + worker.suspended) * worker.queue_size + (worker.queue_size == 3)
@@ -237,7 +237,7 @@ class RefusesOutcomesOfTheCancelled(ReferenceScheduler):
         super().on_task_result(worker, message)
 
 
-@mutant(breaks="SCL-SCH-015", caught_by="scheduler/reports/clients-are-told-what-is-theirs")
+@mutant(breaks="SCL-SCH-015", caught_by="scheduler/reports/reports-reach-the-right-client")
 class KeepsTheErrorStream(ReferenceScheduler):
     def on_task_log(self, worker: Worker, message: Message) -> None:
         if message.stream != 2:
@@ -253,7 +253,7 @@ class ForgetsSomeOfManyTasks(ReferenceScheduler):
         super().on_worker_gone(worker, left)
 
 
-@mutant(breaks="SCL-SCH-023", caught_by="scheduler/questions/questions-are-answered")
+@mutant(breaks="SCL-SCH-023", caught_by="scheduler/questions/explanations-are-answered")
 class ExplainsWhatItKnows(ReferenceScheduler):
     def on_explanation_request(self, peer: Peer, message: Message) -> None:
         if isinstance(peer, Client) and message.taskId in peer.tasks:
@@ -288,7 +288,7 @@ class SaysRunningALittleLater(ReferenceScheduler):
                 super().confirm(task, RUNNING)
 
 
-@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/not-found-is-answered-for-what-has-ended")
+@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/not-found-is-answered-for-ended-and-unknown-tasks")
 class IgnoresCancelsOfWhatHasEnded(ReferenceScheduler):
     def cancel_unknown(self, client: Client, id_: int) -> None:
         if id_ > client.last_id:
@@ -305,7 +305,7 @@ class ForgetsCancelsAtCutWorkers(ReferenceScheduler):
         super().on_connection_end(connection)
 
 
-@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/echo-comes-before-a-client-must-wait")
+@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/releases-are-reported-to-a-client-at-its-limit")
 class EchoesBytesAlone(ReferenceScheduler):
     def renew(self, client: Client) -> None:
         client.tasks_told = client.tasks_released
@@ -329,7 +329,7 @@ class GivesRepeatedResultsOnce(ReferenceScheduler):
         return super().front(list(dict.fromkeys(results)))
 
 
-@mutant(breaks="SCL-SCH-030", caught_by="scheduler/graphs/only-targets-are-told")
+@mutant(breaks="SCL-SCH-030", caught_by="scheduler/graphs/only-targets-are-reported")
 class TellsSuccessesOfAllNodes(ReferenceScheduler):
     def finish(self, task: Task, status: int, payload: bytes, codec: str, *arguments: Any, **more: Any) -> None:
         if status == SUCCESS and not task.is_target:
@@ -337,13 +337,13 @@ class TellsSuccessesOfAllNodes(ReferenceScheduler):
         super().finish(task, status, payload, codec, *arguments, **more)
 
 
-@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/failures-spread-to-targets")
+@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/failures-propagate-to-targets")
 class NamesNoCausesThatRan(ReferenceScheduler):
     def causes(self, cause: Task) -> List[int]:
         return [] if cause.instance else super().causes(cause)
 
 
-@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/cancels-spread-to-targets")
+@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/cancels-propagate-to-targets")
 class TellsTheNextTargetsAlone(ReferenceScheduler):
     def tell_cancelled(self, node: Task) -> None:
         if not any(each.predecessors for each in node.predecessors):
@@ -385,7 +385,7 @@ class ServesNothingOfFiles(ReferenceScheduler):
                 self.objects[id_].content = bytearray(size)
 
 
-@mutant(breaks="SCL-OBJ-014", caught_by="scheduler/objects/large-result-is-the-clients")
+@mutant(breaks="SCL-OBJ-014", caught_by="scheduler/objects/large-result-belongs-to-the-client")
 class EndsResultsWithTheirWorkers(ReferenceScheduler):
     def let_go_all(self, peer: Peer) -> None:
         super().let_go_all(peer)
@@ -398,7 +398,7 @@ class EndsResultsWithTheirWorkers(ReferenceScheduler):
 
 @mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/nothing-of-a-malformed-batch-is-kept")
 class RunsTheFirstOfALongBatch(ReferenceScheduler):
-    """It finds what is wrong with its end too late."""
+    """It detects an inconsistent end of the batch too late."""
 
     def on_task(self, client: Client, message: Message) -> None:
         try:
@@ -413,7 +413,7 @@ class RunsTheFirstOfALongBatch(ReferenceScheduler):
 # Workers that go ----------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SCH-018", caught_by="scheduler/reports/leaving-is-no-loss")
+@mutant(breaks="SCL-SCH-018", caught_by="scheduler/reports/leaving-does-not-use-up-attempts")
 class CountsTheSecondLeavingAsLoss(ReferenceScheduler):
     leavings = 0
 
@@ -440,7 +440,7 @@ class LosesTheSecondThatIsGivenBack(ReferenceScheduler):
 
 @mutant(breaks="SCL-TRN-011", caught_by="scheduler/tasks/all-bits-of-ids-are-kept")
 class RoundsTaskIds(ReferenceScheduler):
-    """As a language does whose numbers are doubles."""
+    """As in a language whose numbers are doubles."""
 
     def tell_outcome(self, task: Task, status: int, payload: bytes, codec: str, **more: Any) -> None:
         exact, task.id = task.id, min(int(float(task.id)), 2**64 - 1)

@@ -10,20 +10,20 @@ from mutants.scheduler.scheduler_state import Client, Object, Peer, Refused, Tas
 from scaler_conformance.codec.schema_codec import Message
 
 
-@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/echo-comes-before-a-client-must-wait")
+@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/releases-are-reported-to-a-client-at-its-limit")
 class EchoesNothing(ReferenceScheduler):
     def renew(self, client: Client) -> None:
         pass
 
 
-@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/echo-tells-of-bytes")
+@mutant(breaks="SCL-SCH-026", caught_by="scheduler/flow/released-bytes-are-reported")
 class EchoesTasksAlone(ReferenceScheduler):
     def renew(self, client: Client) -> None:
         client.bytes_told = client.bytes_released
         super().renew(client)
 
 
-@mutant(breaks="SCL-SCH-033", caught_by="scheduler/flow/large-results-that-are-kept-hold-up-new-work")
+@mutant(breaks="SCL-SCH-033", caught_by="scheduler/flow/unread-large-results-hold-back-new-work")
 class MakesWorkForWhoTakesNothing(ReferenceScheduler):
     def may_make_work(self, client: Client) -> bool:
         return True
@@ -51,7 +51,7 @@ class ForgetsObjectsOfPredecessors(ReferenceScheduler):
         return super().front([each for each in results if isinstance(each, bytes)])
 
 
-@mutant(breaks="SCL-SCH-030", caught_by="scheduler/graphs/only-targets-are-told")
+@mutant(breaks="SCL-SCH-030", caught_by="scheduler/graphs/only-targets-are-reported")
 class TellsAllNodes(ReferenceScheduler):
     def finish(self, task: Task, *arguments: Any, **more: Any) -> None:
         if task.is_node and not task.is_target:
@@ -66,13 +66,13 @@ class AnswersNoCancelsOfNodes(ReferenceScheduler):
             super().cancel_here(task)
 
 
-@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/failures-spread-to-targets")
+@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/failures-propagate-to-targets")
 class NamesNoCauses(ReferenceScheduler):
     def causes(self, cause: Task) -> List[int]:
         return []
 
 
-@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/cancels-spread-to-targets")
+@mutant(breaks="SCL-SCH-031", caught_by="scheduler/graphs/cancels-propagate-to-targets")
 class LeavesTargetsUntold(ReferenceScheduler):
     def tell_cancelled(self, node: Task) -> None:
         pass
@@ -140,7 +140,7 @@ class KeepsDeletionsToItself(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-OBJ-006", caught_by="scheduler/objects/deletions-by-others-are-ignored")
-class LetsAnybodyDelete(ReferenceScheduler):
+class LetsAllPeersDelete(ReferenceScheduler):
     def delete(self, peer: Peer, object_id: int) -> None:
         if object_id in self.objects:
             self.let_go(self.objects[object_id])
@@ -169,7 +169,7 @@ class SendsAllThatIsAsked(ReferenceScheduler):
         return length
 
 
-@mutant(breaks="SCL-OBJ-010", caught_by="scheduler/objects/requests-wait-for-bytes-that-are-on-their-way")
+@mutant(breaks="SCL-OBJ-010", caught_by="scheduler/objects/requests-wait-for-bytes-in-transit")
 class AnswersBeforeTheBytesCome(ReferenceScheduler):
     def on_object_request(self, peer: Peer, message: Message) -> None:
         kept: Optional[Object] = self.objects.get(message.id)
@@ -179,25 +179,25 @@ class AnswersBeforeTheBytesCome(ReferenceScheduler):
             super().on_object_request(peer, message)
 
 
-@mutant(breaks="SCL-OBJ-011", caught_by="scheduler/objects/few-requests-are-unanswered")
+@mutant(breaks="SCL-OBJ-011", caught_by="scheduler/objects/at-most-four-requests-are-unanswered")
 class AsksForEverythingAtOnce(ReferenceScheduler):
     def most_requests(self) -> int:
         return 1000
 
 
-@mutant(breaks="SCL-OBJ-014", caught_by="scheduler/objects/large-result-is-the-clients")
+@mutant(breaks="SCL-OBJ-014", caught_by="scheduler/objects/large-result-belongs-to-the-client")
 class LeavesResultsToWorkers(ReferenceScheduler):
     def give_to_client(self, kept: Object, client: Client) -> None:
         client.large_results[kept.id] = kept.size
 
 
-@mutant(breaks="SCL-OBJ-015", caught_by="scheduler/objects/results-that-are-not-the-workers-are-refused")
+@mutant(breaks="SCL-OBJ-015", caught_by="scheduler/objects/results-with-foreign-objects-are-refused")
 class TakesObjectsNamedTwice(ReferenceScheduler):
     def check_named_once(self, named: List[int]) -> None:
         pass
 
 
-@mutant(breaks="SCL-OBJ-015", caught_by="scheduler/objects/results-that-are-not-the-workers-are-refused")
+@mutant(breaks="SCL-OBJ-015", caught_by="scheduler/objects/results-with-foreign-objects-are-refused")
 class TakesForeignObjects(ReferenceScheduler):
     def check_own(self, worker: Worker, object_id: int) -> None:
         if object_id not in self.objects:

@@ -1,4 +1,4 @@
-"""Schedulers that each break one requirement: tasks, placing, reports, cancels, and the order to stop."""
+"""Schedulers that each break one requirement: tasks, placement, reports, cancels, and shutdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mutants.scheduler.scheduler_tasks import NOT_FOUND, RUNNING
 from scaler_conformance.codec.schema_codec import Message
 
 
-@mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/one-task-goes-to-a-worker-and-back")
+@mutant(breaks="SCL-SCH-001", caught_by="scheduler/tasks/one-task-is-run")
 class TellsOutcomesTwice(ReferenceScheduler):
     def tell_outcome(self, *arguments: Any, **more: Any) -> None:
         super().tell_outcome(*arguments, **more)
@@ -35,13 +35,13 @@ class LosesWhatIsGivenBack(ReferenceScheduler):
         self.end_task(task)
 
 
-@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/columns-that-disagree-are-malformed")
+@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/inconsistent-columns-are-malformed")
 class BelievesDependencyCounts(ReferenceScheduler):
     def check_dependencies(self, message: Message, count: int) -> None:
         pass
 
 
-@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/columns-that-disagree-are-malformed")
+@mutant(breaks="SCL-SCH-002", caught_by="scheduler/tasks/inconsistent-columns-are-malformed")
 class BelievesResultColumns(ReferenceScheduler):
     def check_result_columns(self, message: Message) -> None:
         message.body.__dict__["statuses"] = []
@@ -100,7 +100,7 @@ class SaysAlwaysTheFirstAttempt(ReferenceScheduler):
         return 1
 
 
-@mutant(breaks="SCL-SCH-007", caught_by="scheduler/tasks/missing-objects-lose-their-tasks-alone")
+@mutant(breaks="SCL-SCH-007", caught_by="scheduler/tasks/only-tasks-with-missing-objects-are-lost")
 class LosesTheWholeBatch(ReferenceScheduler):
     def on_object_missing(self, task: Task) -> None:
         for each in list(self.queue):
@@ -127,7 +127,7 @@ class CountsTasksAlone(ReferenceScheduler):
         return 0 < self.tasks_limit <= client.tasks_sent - client.tasks_released
 
 
-@mutant(breaks="SCL-SCH-009", caught_by="scheduler/placing/capabilities-decide-who-gets-a-task")
+@mutant(breaks="SCL-SCH-009", caught_by="scheduler/placing/capabilities-decide-placement")
 class OverlooksMissingCapabilities(ReferenceScheduler):
     def has_capabilities(self, worker: Worker, task: Task) -> bool:
         return not worker.hello.capabilities or super().has_capabilities(worker, task)
@@ -139,13 +139,13 @@ class CountsNoCapabilities(ReferenceScheduler):
         return 0.0
 
 
-@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/worker-holds-no-more-than-it-takes")
+@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/workers-are-not-sent-more-than-they-take")
 class SendsEverything(ReferenceScheduler):
     def has_room(self, worker: Worker) -> bool:
         return True
 
 
-@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/suspended-processors-take-more")
+@mutant(breaks="SCL-SCH-010", caught_by="scheduler/placing/suspended-processors-allow-more-tasks")
 class CountsEveryProcessor(ReferenceScheduler):
     def on_heartbeat(self, peer: Peer, message: Message) -> None:
         for each in message.processors:
@@ -173,13 +173,13 @@ class PlacesInTurn(ReferenceScheduler):
         return list(self.queue)
 
 
-@mutant(breaks="SCL-COD-003", caught_by="scheduler/placing/codecs-decide-who-gets-a-task")
+@mutant(breaks="SCL-COD-003", caught_by="scheduler/placing/codecs-decide-placement")
 class OverlooksCodecs(ReferenceScheduler):
     def reads(self, worker: Worker, codec: str) -> bool:
         return True
 
 
-@mutant(breaks="SCL-COD-003", caught_by="scheduler/placing/names-decide-who-gets-a-task")
+@mutant(breaks="SCL-COD-003", caught_by="scheduler/placing/function-names-decide-placement")
 class OverlooksNames(ReferenceScheduler):
     def serves(self, worker: Worker, name: str) -> bool:
         return True
@@ -197,7 +197,7 @@ class RefusesLateReports(ReferenceScheduler):
         return found
 
 
-@mutant(breaks="SCL-SCH-013", caught_by="scheduler/reports/reports-of-a-lost-session-are-refused-or-ignored")
+@mutant(breaks="SCL-SCH-013", caught_by="scheduler/reports/reports-of-an-earlier-session-are-ignored")
 class RefusesReportsOfEarlierSessions(ReferenceScheduler):
     def current(self, worker: Worker, instance: int) -> Optional[Task]:
         owner = self.given.get(instance)
@@ -212,13 +212,13 @@ class IgnoresUnknownInstances(ReferenceScheduler):
         return None
 
 
-@mutant(breaks="SCL-SCH-014", caught_by="scheduler/reports/reports-of-anothers-instances-are-refused")
+@mutant(breaks="SCL-SCH-014", caught_by="scheduler/reports/reports-of-other-workers-instances-are-refused")
 class BelievesThieves(ReferenceScheduler):
     def on_foreign_instance(self, instance: int) -> Optional[Task]:
         return self.instances[instance]
 
 
-@mutant(breaks="SCL-SCH-015", caught_by="scheduler/reports/clients-are-told-what-is-theirs")
+@mutant(breaks="SCL-SCH-015", caught_by="scheduler/reports/reports-reach-the-right-client")
 class KeepsLogs(ReferenceScheduler):
     def on_task_log(self, worker: Worker, message: Message) -> None:
         pass
@@ -234,7 +234,7 @@ class GivesTasksOfTheRefusedUp(ReferenceScheduler):
         super().end_refused(connection)
 
 
-@mutant(breaks="SCL-SCH-016", caught_by="scheduler/reports/task-that-loses-its-workers-is-given-up")
+@mutant(breaks="SCL-SCH-016", caught_by="scheduler/reports/task-that-keeps-losing-its-workers-is-lost")
 class NeverGivesUp(ReferenceScheduler):
     def has_no_attempt(self, task: Task) -> bool:
         return self.runs_once(task)
@@ -246,7 +246,7 @@ class RunsAtMostOnceAgain(ReferenceScheduler):
         return False
 
 
-@mutant(breaks="SCL-SCH-018", caught_by="scheduler/reports/leaving-is-no-loss")
+@mutant(breaks="SCL-SCH-018", caught_by="scheduler/reports/leaving-does-not-use-up-attempts")
 class CountsLeavingAsLoss(ReferenceScheduler):
     def losses(self, left: bool) -> int:
         return 1
@@ -265,7 +265,7 @@ class AnswersTheSecondCancelAsWell(ReferenceScheduler):
         super().on_task_cancel(client, message)
 
 
-@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/not-found-is-answered-for-what-has-ended")
+@mutant(breaks="SCL-SCH-020", caught_by="scheduler/cancels/not-found-is-answered-for-ended-and-unknown-tasks")
 class IgnoresCancelsOfTheUnknown(ReferenceScheduler):
     def cancel_unknown(self, client: Client, id_: int) -> None:
         pass
@@ -313,7 +313,7 @@ class CancelsOrphansGently(ReferenceScheduler):
         self.cancel_at_worker(task, False)
 
 
-@mutant(breaks="SCL-SCH-027", caught_by="scheduler/cancels/not-found-of-a-held-instance-is-a-violation")
+@mutant(breaks="SCL-SCH-027", caught_by="scheduler/cancels/not-found-for-a-held-instance-is-a-violation")
 class BelievesNotFound(ReferenceScheduler):
     def on_not_found(self, task: Task) -> None:
         self.leave_worker(task)
@@ -323,13 +323,13 @@ class BelievesNotFound(ReferenceScheduler):
 # Questions and the end ----------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-SCH-023", caught_by="scheduler/questions/questions-are-answered")
+@mutant(breaks="SCL-SCH-023", caught_by="scheduler/questions/explanations-are-answered")
 class AnswersNoQuestions(ReferenceScheduler):
     def on_explanation_request(self, peer: Peer, message: Message) -> None:
         self.send(peer, "Explanation", requestId=1, text="It waits.")
 
 
-@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
+@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/info-describes-the-cluster")
 class TellsOfTheClusterUnderTheSameNumber(ReferenceScheduler):
     number = 0
 
@@ -338,20 +338,20 @@ class TellsOfTheClusterUnderTheSameNumber(ReferenceScheduler):
         return {**super().info(request), "requestId": self.number}
 
 
-@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/the-cluster-is-told")
+@mutant(breaks="SCL-SCH-034", caught_by="scheduler/questions/info-describes-the-cluster")
 class CountsOnlyIdleWorkers(ReferenceScheduler):
     def info(self, request: Message) -> Dict[str, Any]:
         told = super().info(request)
         return {**told, "tasksRunning": 0, "slotsFree": told["slots"]}
 
 
-@mutant(breaks="SCL-SCH-035", caught_by="scheduler/questions/no-more-workers-are-listed-than-wanted")
+@mutant(breaks="SCL-SCH-035", caught_by="scheduler/questions/at-most-the-requested-workers-are-listed")
 class ListsAllWorkers(ReferenceScheduler):
     def info(self, request: Message) -> Dict[str, Any]:
         return super().info(Message("InfoRequest", {"requestId": request.requestId, "maximumWorkers": 1000}, b"", 0))
 
 
-@mutant(breaks="SCL-SCH-024", caught_by="scheduler/questions/protected-scheduler-goes-on")
+@mutant(breaks="SCL-SCH-024", caught_by="scheduler/questions/protected-scheduler-continues")
 class ObeysAlthoughProtected(ReferenceScheduler):
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:
         self.send(peer, "ClientShutdownResponse", accepted=True)

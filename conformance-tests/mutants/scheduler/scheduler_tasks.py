@@ -348,7 +348,7 @@ class TaskKeeper:
         self.finish(task, LOST, failure, task.codec)
 
     def end_task(self, task: Task) -> None:
-        """It is of no interest any more to anybody but the nodes that need it."""
+        """Only nodes that need the task still use it."""
         task.state = "ended"
         task.client.tasks.pop(task.id, None)
         if task in self.queue:

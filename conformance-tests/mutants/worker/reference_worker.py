@@ -56,12 +56,12 @@ class ReferenceWorker(WorkerLoop):
         )
 
     def on_contradiction(self) -> None:
-        """The scheduler is not to be understood: begin anew."""
+        """The scheduler sent something inconsistent: begin a new session."""
         self.end_session()
         self.connect()
 
     def take(self, task: Task) -> None:
-        """A task came: it is refused, or waits for its turn."""
+        """A task arrived: refuse it or queue it."""
         name = task.name[len(PREFIX) :] if task.name.startswith(PREFIX) else ""
         if task.codec not in ("json", "raw"):
             self.finish(task, *self.refusal_of_codec(task))

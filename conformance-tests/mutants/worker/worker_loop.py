@@ -135,7 +135,7 @@ class WorkerLoop:
     # The session ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Begin anew: a new connection, and a Hello."""
+        """Open a new connection and say Hello."""
         self.close_connection(False)
         self.connect_at = None
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
@@ -279,7 +279,7 @@ class WorkerLoop:
         self.send("Heartbeat", sequence=self.sequence, sharesObjectDirectory=bool(self.objects.directory), **fields)
 
     def processors(self, now: float) -> List[Dict[str, int]]:
-        """What a heartbeat says of the tasks that run, while somebody watches."""
+        """The running tasks, as a heartbeat reports them while a monitor is subscribed."""
         return [
             {"processId": os.getpid(), "instance": task.id, "taskMicroseconds": int((now - task.began) * 1_000_000)}
             for task in self.running.values()

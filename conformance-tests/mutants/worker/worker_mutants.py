@@ -1,4 +1,4 @@
-"""Workers that each break one requirement: joining, staying, leaving, and the frames they read and write."""
+"""Workers that each break one requirement: joining, heartbeats, leaving, and the frames they read and write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SpeaksBeforeHello(ReferenceWorker):
         super().say_hello()
 
 
-@mutant(breaks="SCL-SES-001", caught_by="worker/session/waits-for-its-welcome")
+@mutant(breaks="SCL-SES-001", caught_by="worker/session/sends-nothing-before-the-welcome")
 class BeatsBeforeItsWelcome(ReferenceWorker):
     def say_hello(self) -> None:
         super().say_hello()
@@ -41,7 +41,7 @@ class ListsNoFunctions(ReferenceWorker):
         return {**super().hello(), "functions": []}
 
 
-@mutant(breaks="SCL-SES-008", caught_by="worker/session/other-major-ends-it")
+@mutant(breaks="SCL-SES-008", caught_by="worker/session/ends-when-its-version-is-refused")
 class GreetsAgainInAnotherVersion(ReferenceWorker):
     def on_refusal(self, message: Message) -> None:
         if message.reason == "versionMismatch":
@@ -50,7 +50,7 @@ class GreetsAgainInAnotherVersion(ReferenceWorker):
             super().on_refusal(message)
 
 
-@mutant(breaks="SCL-SES-008", caught_by="worker/session/refusal-in-a-session-ends-it")
+@mutant(breaks="SCL-SES-008", caught_by="worker/session/ends-when-refused-in-a-session")
 class GreetsAgainAfterItsFault(ReferenceWorker):
     def on_refusal(self, message: Message) -> None:
         if message.reason == "protocolViolation":
@@ -60,14 +60,14 @@ class GreetsAgainAfterItsFault(ReferenceWorker):
             super().on_refusal(message)
 
 
-@mutant(breaks="SCL-VER-004", caught_by="worker/session/refusal-unheard-of-ends-it")
+@mutant(breaks="SCL-VER-004", caught_by="worker/session/ends-after-an-unknown-refusal")
 class IgnoresRefusalsUnheardOf(ReferenceWorker):
     def on_refusal(self, message: Message) -> None:
         if not message.reason.startswith("#"):
             super().on_refusal(message)
 
 
-@mutant(breaks="SCL-SES-009", caught_by="worker/session/greets-again-when-unknown")
+@mutant(breaks="SCL-SES-009", caught_by="worker/session/says-hello-again-when-not-greeted")
 class ShrugsWhenUnknown(ReferenceWorker):
     def on_not_greeted(self) -> None:
         pass
@@ -89,19 +89,19 @@ class BeatsOnce(ReferenceWorker):
             super().beat()
 
 
-@mutant(breaks="SCL-SES-016", caught_by="worker/session/gives-up-a-silent-scheduler")
+@mutant(breaks="SCL-SES-016", caught_by="worker/session/ends-the-session-of-a-silent-scheduler")
 class WaitsForEver(ReferenceWorker):
     def on_silence(self) -> None:
         pass
 
 
-@mutant(breaks="SCL-SES-023", caught_by="worker/session/comes-back-to-a-new-scheduler")
+@mutant(breaks="SCL-SES-023", caught_by="worker/session/reconnects-to-a-new-scheduler")
 class EndsWithItsConnection(ReferenceWorker):
     def on_connection_lost(self) -> None:
         self.exit_code = 0
 
 
-@mutant(breaks="SCL-SES-023", caught_by="worker/session/comes-back-after-a-shutdown")
+@mutant(breaks="SCL-SES-023", caught_by="worker/session/reconnects-after-a-shutdown")
 class EndsWithItsScheduler(ReferenceWorker):
     def on_refusal(self, message: Message) -> None:
         if message.reason == "shuttingDown":
@@ -110,7 +110,7 @@ class EndsWithItsScheduler(ReferenceWorker):
             super().on_refusal(message)
 
 
-@mutant(breaks="SCL-SES-021", caught_by="worker/session/new-session-has-nothing-old")
+@mutant(breaks="SCL-SES-021", caught_by="worker/session/new-session-reports-nothing-old")
 class ReportsOldTasks(ReferenceWorker):
     def end_session(self) -> None:
         running = dict(self.running)
@@ -158,7 +158,7 @@ class LeavesWithoutAWord(ReferenceWorker):
             super().on_disconnect_request(message)
 
 
-@mutant(breaks="SCL-SES-018", caught_by="worker/session/leaves-although-tasks-run")
+@mutant(breaks="SCL-SES-018", caught_by="worker/session/leaves-while-tasks-run")
 class WaitsForItsTasks(ReferenceWorker):
     def on_disconnect_request(self, message: Message) -> None:
         own_goodbye = message.message  # of the suite, when a case is over
@@ -166,14 +166,14 @@ class WaitsForItsTasks(ReferenceWorker):
             super().on_disconnect_request(message)
 
 
-@mutant(breaks="SCL-VER-004", caught_by="worker/session/leaves-for-reasons-unheard-of")
+@mutant(breaks="SCL-VER-004", caught_by="worker/session/leaves-for-unknown-reasons")
 class StaysForReasonsUnheardOf(ReferenceWorker):
     def on_disconnect_request(self, message: Message) -> None:
         if not message.reason.startswith("#"):
             super().on_disconnect_request(message)
 
 
-@mutant(breaks="SCL-SES-019", caught_by="worker/session/says-goodbye")
+@mutant(breaks="SCL-SES-019", caught_by="worker/session/announces-that-it-leaves")
 class LeavesSilently(ReferenceWorker):
     def leave(self) -> None:
         self.exit_code = 0
@@ -190,7 +190,7 @@ class DrainsAtOnce(ReferenceWorker):
 # Frames -------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-TRN-003", caught_by="worker/transport/all-messages-can-be-read")
+@mutant(breaks="SCL-TRN-003", caught_by="worker/transport/messages-are-well-formed")
 class SendsThreeFrames(ReferenceWorker):
     def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
         if b'"tour"' in payload:
@@ -198,21 +198,21 @@ class SendsThreeFrames(ReferenceWorker):
         super().send(type_, payload, **fields)
 
 
-@mutant(breaks="SCL-TRN-004", caught_by="worker/transport/empty-payload-frame-is-none")
+@mutant(breaks="SCL-TRN-004", caught_by="worker/transport/empty-payload-frame-equals-no-frame")
 class NeedsAPayloadFrame(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         if len(frames) == 2 or b"scaler.conformance/sum" not in frames[0]:
             super().on_frames(frames)
 
 
-@mutant(breaks="SCL-TRN-005", caught_by="worker/transport/segments-are-followed")
+@mutant(breaks="SCL-TRN-005", caught_by="worker/transport/segmented-headers-are-read")
 class ReadsOneSegment(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         if frames[0][:4] in (b"", struct.pack("<I", 0)):
             super().on_frames(frames)
 
 
-@mutant(breaks="SCL-TRN-005", caught_by="worker/transport/segmented-welcome")
+@mutant(breaks="SCL-TRN-005", caught_by="worker/transport/segmented-welcome-is-read")
 class ReadsAWelcomeOfOneSegment(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         if self.session or frames[0][:4] == struct.pack("<I", 0):
@@ -233,19 +233,19 @@ class NeedsEveryField(ReferenceWorker):
             super().take(task)
 
 
-@mutant(breaks="SCL-VER-001", caught_by="worker/transport/messages-unheard-of-are-ignored")
+@mutant(breaks="SCL-VER-001", caught_by="worker/transport/unknown-messages-are-ignored")
 class LeavesForMessagesUnheardOf(ReferenceWorker):
     def on_unreadable(self) -> None:
         self.on_contradiction()
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/faulty-headers-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-faulty-headers")
 class EndsForGarbage(ReferenceWorker):
     def on_unreadable(self) -> None:
         self.exit_code = 1
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/too-many-frames-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-too-many-frames")
 class EndsForTooManyFrames(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         super().on_frames(frames)
@@ -253,7 +253,7 @@ class EndsForTooManyFrames(ReferenceWorker):
             self.exit_code = 1
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/messages-of-others-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-messages-of-other-roles")
 class EndsForMessagesOfOthers(ReferenceWorker):
     def on_task_echo(self, message: Message) -> None:
         self.exit_code = 1

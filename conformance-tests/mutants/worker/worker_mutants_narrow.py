@@ -17,7 +17,7 @@ from mutants.worker.worker_tasks import Task
 from scaler_conformance.codec.schema_codec import Message
 
 GOODBYE = "the case is over"
-"""What the suite says when it ends a worker of which it has seen enough."""
+"""The message with which the suite stops a worker at the end of a case."""
 
 # Joining, staying, leaving ------------------------------------------------------------------------------------------
 
@@ -49,9 +49,9 @@ class StaysWhenItHasNothingToDo(ReferenceWorker):
         super().on_disconnect_request(message)
 
 
-@mutant(breaks="SCL-SES-023", caught_by="worker/session/comes-back-to-a-new-scheduler")
+@mutant(breaks="SCL-SES-023", caught_by="worker/session/reconnects-to-a-new-scheduler")
 class ServesAgainWhenItHasServed(ReferenceWorker):
-    """When its connection ended before its first task, it takes none from the next scheduler."""
+    """If its connection ends before its first task, it accepts none from the next scheduler."""
 
     has_served = False
     is_sulking = False
@@ -66,7 +66,7 @@ class ServesAgainWhenItHasServed(ReferenceWorker):
             super().take(task)
 
 
-@mutant(breaks="SCL-SES-021", caught_by="worker/session/new-session-has-nothing-old")
+@mutant(breaks="SCL-SES-021", caught_by="worker/session/new-session-reports-nothing-old")
 class ReportsTheOldTaskOfOneSlot(ReportsOldTasks):
     def keeps(self, running: Dict[int, Task]) -> bool:
         return len(running) == 1
@@ -75,14 +75,14 @@ class ReportsTheOldTaskOfOneSlot(ReportsOldTasks):
 # Frames -------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-TRN-005", caught_by="worker/transport/segments-are-followed")
+@mutant(breaks="SCL-TRN-005", caught_by="worker/transport/segmented-headers-are-read")
 class ReadsTasksOfOneSegment(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         if not self.session or frames[0][:4] in (b"", bytes(4)):
             super().on_frames(frames)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/faulty-headers-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-faulty-headers")
 class EndsForText(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         if frames[0].isascii() and frames[0].decode().isprintable() and frames[0]:
@@ -90,7 +90,7 @@ class EndsForText(ReferenceWorker):
         super().on_frames(frames)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/too-many-frames-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-too-many-frames")
 class EndsForVeryManyFrames(ReferenceWorker):
     def on_frames(self, frames: List[bytes]) -> None:
         super().on_frames(frames)
@@ -98,9 +98,9 @@ class EndsForVeryManyFrames(ReferenceWorker):
             self.exit_code = 1
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/mutated-frames-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-mutated-frames")
 class EndsForFaultsOfTwoKinds(ReferenceWorker):
-    """A header that is no message, and columns that disagree."""
+    """Invalid headers and inconsistent columns."""
 
     had_no_message = had_disagreement = False
 
@@ -118,7 +118,7 @@ class EndsForFaultsOfTwoKinds(ReferenceWorker):
             self.exit_code = 1
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/empty-messages-do-not-end-it")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-empty-messages")
 class EndsForATaskMessageWithoutTasks(ReferenceWorker):
     def on_task(self, message: Message) -> None:
         super().on_task(message)
@@ -129,7 +129,7 @@ class EndsForATaskMessageWithoutTasks(ReferenceWorker):
 # Tasks --------------------------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-WRK-002", caught_by="worker/tasks/payloads-are-cut-by-their-sizes")
+@mutant(breaks="SCL-WRK-002", caught_by="worker/tasks/payloads-are-split-by-their-sizes")
 class SkipsEmptyPayloads(ReferenceWorker):
     def take(self, task: Task) -> None:
         others = [each for each in task.batch.payloadSizes if each]
@@ -140,7 +140,7 @@ class SkipsEmptyPayloads(ReferenceWorker):
 
 @mutant(breaks="SCL-WRK-002", caught_by="worker/tasks/many-batches-of-several-functions")
 class MixesUpFunctions(ReferenceWorker):
-    """It runs `size` as `echo` while that waits."""
+    """It runs `size` as `echo` while `echo` is queued."""
 
     def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
         echo_waits = any(each.name.endswith("/echo") for each in list(self.held))
@@ -162,7 +162,7 @@ class StartsQuickTasksWhenAllHaveEnded(ReferenceWorker):
 
 @mutant(breaks="SCL-WRK-004", caught_by="worker/tasks/first-come-first-served")
 class StartsTheNewestFirst(ReferenceWorker):
-    """But it gives them back in the right order."""
+    """But it gives tasks back in the right order."""
 
     is_starting = False
 
@@ -216,7 +216,7 @@ class StartsCancelledTasksOfABatch(ReferenceWorker):
             super().cancel_held(task)
 
 
-@mutant(breaks="SCL-WRK-022", caught_by="worker/cancel/running-task-runs-on")
+@mutant(breaks="SCL-WRK-022", caught_by="worker/cancel/running-task-continues")
 class StopsASingleTaskUnforced(ReferenceWorker):
     def on_task_cancel(self, message: Message) -> None:
         for each in message.ids:
@@ -264,7 +264,7 @@ class LeavesInSilence(ReferenceWorker):
             super().on_shutdown()
 
 
-@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/is-asked-to-leave-by-another-reason")
+@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/leaving-means-shutdown")
 class StaysUnlessItIsShutDown(ReferenceWorker):
     def on_disconnect_request(self, message: Message) -> None:
         if message.reason != "leaving":
@@ -273,7 +273,7 @@ class StaysUnlessItIsShutDown(ReferenceWorker):
 
 @mutant(breaks="SCL-TRN-011", caught_by="worker/transport/all-bits-of-ids-are-kept")
 class RoundsIds(ReferenceWorker):
-    """As a language does whose numbers are doubles."""
+    """As in a language whose numbers are doubles."""
 
     def take(self, task: Task) -> None:
         task.id = int(float(task.id))
@@ -286,7 +286,7 @@ class RoundsSequences(ReferenceWorker):
         self.send("HeartbeatEcho", sequence=int(float(message.sequence)))
 
 
-@mutant(breaks="SCL-SES-019", caught_by="worker/session/says-goodbye")
+@mutant(breaks="SCL-SES-019", caught_by="worker/session/announces-that-it-leaves")
 class StaysWhenItMayLeave(ReferenceWorker):
     def on_disconnect_response(self, message: Message) -> None:
         pass
@@ -300,7 +300,7 @@ class ReportsWhenItHearsAHeartbeat(ReferenceWorker):
         super().on_heartbeat(message)
 
 
-@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/stops-while-it-drains")
+@mutant(breaks="SCL-SES-018", caught_by="worker/session-end/shutdown-ends-draining")
 class DrainsToTheEnd(ReferenceWorker):
     def on_shutdown(self) -> None:
         if not (self.is_draining and self.running) or self.is_over:

@@ -36,7 +36,7 @@ class FetchesOneChunk(WorkerObjects):
         super().on_response(message)
 
 
-@object_mutant(breaks="SCL-OBJ-017", caught_by="worker/objects/object-of-a-directory-it-does-not-share-is-fetched")
+@object_mutant(breaks="SCL-OBJ-017", caught_by="worker/objects/object-in-an-unshared-directory-is-fetched")
 class BelievesInSharing(WorkerObjects):
     def create_announced(self, message: Message) -> None:
         super().create_announced(message)
@@ -44,27 +44,27 @@ class BelievesInSharing(WorkerObjects):
             self.contents.update(dict.fromkeys(message.ids, b"[0]"))
 
 
-@mutant(breaks="SCL-OBJ-017", caught_by="worker/objects/object-is-shared-by-tasks")
+@mutant(breaks="SCL-OBJ-017", caught_by="worker/objects/object-is-used-by-many-tasks")
 class FetchesForOneTask(ReferenceWorker):
     def take(self, task: Task) -> None:
         if len(task.batch.ids) < 10 or not task.needs or not self.held:
             super().take(task)
 
 
-@object_mutant(breaks="SCL-OBJ-011", caught_by="worker/objects/few-requests-are-open")
+@object_mutant(breaks="SCL-OBJ-011", caught_by="worker/objects/at-most-four-requests-are-unanswered")
 class AsksForAllAtOnce(WorkerObjects):
     def may_request(self, fetch: Any) -> bool:
         return bool(fetch.requested < fetch.size) if fetch.size is not None else super().may_request(fetch)
 
 
-@object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/missing-object-loses-the-task")
+@object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/task-with-a-missing-object-is-lost")
 class WaitsForWhatIsMissing(WorkerObjects):
     def on_response(self, message: Message) -> None:
         if message.status == "ok" or b"[1]" not in self.contents.values():
             super().on_response(message)
 
 
-@object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/deleted-object-loses-the-task")
+@object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/task-with-a-deleted-object-is-lost")
 class WaitsForWhatIsDeleted(WorkerObjects):
     def forget(self, object_ids: Sequence[int]) -> None:
         super().forget([each for each in object_ids if each not in self.fetches])
@@ -77,7 +77,7 @@ class LosesObjectFunctions(ReferenceWorker):
             super().take(task)
 
 
-@object_mutant(breaks="SCL-OBJ-018", caught_by="worker/objects/deleted-object-is-forgotten")
+@object_mutant(breaks="SCL-OBJ-018", caught_by="worker/objects/deleted-object-is-freed")
 class ForgetsNothing(WorkerObjects):
     def forget(self, object_ids: Sequence[int]) -> None:
         super().forget([each for each in object_ids if each not in self.contents])
@@ -91,7 +91,7 @@ class TakesSpillForDelete(WorkerObjects):
             self.forget(message.ids)
 
 
-@object_mutant(breaks="SCL-OBJ-016", caught_by="worker/transport/actions-unheard-of-are-ignored")
+@object_mutant(breaks="SCL-OBJ-016", caught_by="worker/transport/unknown-actions-are-ignored")
 class TakesAnythingForDelete(WorkerObjects):
     def on_instruction(self, message: Message) -> None:
         super().on_instruction(message)
@@ -111,7 +111,7 @@ class SendsPayloadBesideObject(ReferenceWorker):
         super().report(outcomes)
 
 
-@mutant(breaks="SCL-OBJ-012", caught_by="worker/large-results/object-is-named-once-and-kept")
+@mutant(breaks="SCL-OBJ-012", caught_by="worker/large-results/result-object-is-named-once-and-kept")
 class DeletesWhatItMade(ReferenceWorker):
     def on_served(self, object_id: int) -> None:
         made = self.kept.get(object_id)
@@ -121,7 +121,7 @@ class DeletesWhatItMade(ReferenceWorker):
             self.send("ObjectInstruction", action="delete", ids=[object_id])
 
 
-@object_mutant(breaks="SCL-OBJ-001", caught_by="worker/large-results/object-ids-are-of-the-session")
+@object_mutant(breaks="SCL-OBJ-001", caught_by="worker/large-results/object-ids-belong-to-the-session")
 class CountsFromOne(WorkerObjects):
     def new_id(self) -> int:
         self.number += 1
@@ -153,7 +153,7 @@ class TrustsAnyDirectory(WorkerObjects):
         return bool(welcome.objectDirectory)
 
 
-@mutant(breaks="SCL-SEC-007", caught_by="worker/large-results/messages-keep-to-the-limit")
+@mutant(breaks="SCL-SEC-007", caught_by="worker/large-results/messages-stay-within-the-limit")
 class SendsAllInline(ReferenceWorker):
     def finish(self, task: Task, status: int, payload: bytes) -> None:
         if status == SUCCESS and len(payload) > 1 << 20:

@@ -80,7 +80,7 @@ class HearsNothingWhileComputing(ReferenceWorker):
         return any(task.name.endswith("/busy") for task in (*self.running.values(), *self.held))
 
 
-@mutant(breaks="SCL-WRK-015", caught_by="worker/tasks/contradictory-batch-is-not-run")
+@mutant(breaks="SCL-WRK-015", caught_by="worker/tasks/inconsistent-batch-is-not-run")
 class RunsWhatItCan(ReferenceWorker):
     def agrees(self, message: Message, count: int, counts: List[int]) -> bool:
         return len(message.payloadSizes) == count and len(counts) == count
@@ -127,13 +127,13 @@ class TriesAgainWhatItMustNot(ReferenceWorker):
         return bool(task.attempt <= task.options.retries)
 
 
-@mutant(breaks="SCL-WRK-007", caught_by="worker/failures/outcomes-come-together")
+@mutant(breaks="SCL-WRK-007", caught_by="worker/failures/outcomes-are-batched")
 class ReportsOneByOne(ReferenceWorker):
     def what_goes_together(self, outcomes: List[Outcome]) -> List[Outcome]:
         return outcomes[:1]
 
 
-@mutant(breaks="SCL-WRK-008", caught_by="worker/failures/busy-time-is-told")
+@mutant(breaks="SCL-WRK-008", caught_by="worker/failures/busy-time-is-reported")
 class HidesItsTime(ReferenceWorker):
     def result_message(self, outcomes: List[Outcome]) -> Tuple[Dict[str, Any], bytes]:
         fields, payload = super().result_message(outcomes)
@@ -178,7 +178,7 @@ class LogsLate(ReferenceWorker):
         self.send("TaskLog", id=task.id, stream=stream, text=text)
 
 
-@mutant(breaks="SCL-WRK-018", caught_by="worker/output/output-is-not-streamed-unasked")
+@mutant(breaks="SCL-WRK-018", caught_by="worker/output/output-is-not-streamed-by-default")
 class LogsUnasked(ReferenceWorker):
     def on_output(self, task: Task, execution: Execution, stream: int, text: str) -> None:
         if text:
@@ -216,7 +216,7 @@ class StartsCancelledTasks(ReferenceWorker):
         self.confirm(task.id, CANCELLED)
 
 
-@mutant(breaks="SCL-WRK-022", caught_by="worker/cancel/running-task-runs-on")
+@mutant(breaks="SCL-WRK-022", caught_by="worker/cancel/running-task-continues")
 class StopsUnforced(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         super().cancel_running(task, True)
@@ -253,7 +253,7 @@ class IgnoresUnknownIds(ReferenceWorker):
             super().cancel(instance, force)
 
 
-@mutant(breaks="SCL-WRK-019", caught_by="worker/cancel/force-on-a-deaf-task-is-answered")
+@mutant(breaks="SCL-WRK-019", caught_by="worker/cancel/forced-cancel-of-a-hung-task-is-answered")
 class WaitsForTheDeaf(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         if not task.name.endswith("/hang"):
@@ -274,7 +274,7 @@ class ReportsWhatItStopped(ReferenceWorker):
             self.finish(task, LOST, self.failure(task, "processorDied", "it was stopped"))
 
 
-@mutant(breaks="SCL-WRK-002", caught_by="worker/cancel/force-spares-the-others")
+@mutant(breaks="SCL-WRK-002", caught_by="worker/cancel/force-stops-only-the-cancelled-task")
 class ForceStopsAll(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         super().cancel_running(task, force)
@@ -312,7 +312,7 @@ class GivesBackWhatDied(ReferenceWorker):
         return True
 
 
-@mutant(breaks="SCL-WRK-002", caught_by="worker/balance/given-back-tasks-have-ended")
+@mutant(breaks="SCL-WRK-002", caught_by="worker/balance/given-back-tasks-have-no-outcome")
 class ReportsWhatItGaveBack(ReferenceWorker):
     def choose_to_give_back(self, count: int) -> List[Task]:
         given = super().choose_to_give_back(count)
@@ -331,7 +331,7 @@ class GivesTheOldestBack(ReferenceWorker):
 # Codecs and functions -----------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="SCL-COD-004", caught_by="worker/codec/unknown-name-fails")
+@mutant(breaks="SCL-COD-004", caught_by="worker/codec/unknown-function-fails")
 class LosesUnknownNames(ReferenceWorker):
     def refusal_of_name(self, task: Task) -> Tuple[int, bytes]:
         return LOST, super().refusal_of_name(task)[1]
@@ -363,7 +363,7 @@ class TakesTheLastDependency(ReferenceWorker):
         return task.payload or (self.objects.content(task.dependencies[-1]) if task.dependencies else b"")
 
 
-@mutant(breaks="SCL-COD-006", caught_by="worker/codec/empty-object-is-no-arguments")
+@mutant(breaks="SCL-COD-006", caught_by="worker/codec/empty-object-means-no-arguments")
 class ReadsEmptyObjects(ReferenceWorker):
     def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
         if task.codec == "json" and task.dependencies and not arguments:
@@ -371,14 +371,14 @@ class ReadsEmptyObjects(ReferenceWorker):
         return super().call(name, task, arguments, execution)
 
 
-@mutant(breaks="SCL-WRK-014", caught_by="worker/codec/further-dependency-is-missing")
+@mutant(breaks="SCL-WRK-014", caught_by="worker/codec/missing-second-dependency-has-an-outcome")
 class BlamesTheTaskForItsSecondObject(ReferenceWorker):
     def object_missing(self, task: Task, object_id: int) -> Tuple[int, bytes]:
         status, failure = super().object_missing(task, object_id)
         return FAILED if len(task.dependencies) > 1 else status, failure
 
 
-@mutant(breaks="SCL-COD-006", caught_by="worker/codec/payload-comes-before-dependencies")
+@mutant(breaks="SCL-COD-006", caught_by="worker/codec/payload-takes-precedence-over-dependencies")
 class PrefersDependencies(ReferenceWorker):
     def arguments_of(self, task: Task) -> bytes:
         return self.objects.content(task.dependencies[0]) if task.dependencies else task.payload
@@ -390,7 +390,7 @@ class WritesNothingForNothing(ReferenceWorker):
         return b"" if arguments == b'[""]' else super().call(name, task, arguments, execution)
 
 
-@mutant(breaks="SCL-COD-008", caught_by="worker/codec/arguments-that-cannot-be-read")
+@mutant(breaks="SCL-COD-008", caught_by="worker/codec/unreadable-arguments-fail-the-task")
 class BlamesTheFunction(ReferenceWorker):
     def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
         if name == "echo" and arguments == b"[]":
@@ -411,13 +411,13 @@ class SumsInFloats(ReferenceWorker):
         return result + b".0" if name == "sum" and result.isdigit() else result
 
 
-@mutant(breaks="SCL-COD-009", caught_by="worker/codec/fail-says-what-it-was-told")
+@mutant(breaks="SCL-COD-009", caught_by="worker/codec/fail-reports-its-message")
 class FailsWithoutAType(ReferenceWorker):
     def failure(self, task: Task, kind: str, message: str, type_name: str = "") -> bytes:
         return super().failure(task, kind, message)
 
 
-@mutant(breaks="SCL-COD-009", caught_by="worker/codec/wait-returns-what-it-hears")
+@mutant(breaks="SCL-COD-009", caught_by="worker/codec/wait-returns-the-line-it-receives")
 class StripsWhatItHears(ReferenceWorker):
     def call(self, name: str, task: Task, arguments: bytes, execution: Execution) -> bytes:
         return super().call(name, task, arguments, execution).replace(b' "', b'"')
@@ -429,7 +429,7 @@ class TellsOfItsLastRunOnly(ReferenceWorker):
         return super().runs([0, *microseconds])[3:6] if len(microseconds) > 1 else [2, *super().runs(microseconds)[1:]]
 
 
-@mutant(breaks="SCL-WRK-033", caught_by="worker/watched/heartbeats-name-what-runs")
+@mutant(breaks="SCL-WRK-033", caught_by="worker/watched/heartbeats-name-running-tasks")
 class NamesNothingThatRuns(ReferenceWorker):
     def processors(self, now: float) -> List[Dict[str, int]]:
         return [{**each, "instance": 0} for each in super().processors(now)]

@@ -1,4 +1,4 @@
-"""What the reference worker knows of a task, and of what became of it."""
+"""The tasks of the reference worker, and their outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Task:
         self.attempt: int = message.attempt or 1
         self.execution: Optional[Execution] = None  # while it runs
         self.began = 0.0
-        self.cancels = 0  # answers owed once it is known what became of it
+        self.cancels = 0  # answers owed once its outcome is known
 
     @property
     def needs(self) -> List[int]:
@@ -31,7 +31,7 @@ class Task:
 
 
 class Outcome:
-    """What became of a task, on its way to the scheduler."""
+    """The outcome of a task that has not been sent yet."""
 
     def __init__(self, task: Task, status: int, payload: bytes) -> None:
         self.task = task

@@ -35,7 +35,7 @@ def test_segments_are_many() -> None:
 
 
 def test_a_field_that_is_not_there_is_named() -> None:
-    with pytest.raises(AttributeError, match="the schema has no field idz"):
+    with pytest.raises(AttributeError, match="this struct has no field idz"):
         decoded(SCHEMA.encode("Task", TASK)).idz
     with pytest.raises(KeyError, match="no message Tusk"):
         SCHEMA.encode("Tusk", {})

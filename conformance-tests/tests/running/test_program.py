@@ -53,7 +53,7 @@ def test_the_list_has_titles_and_requirements(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["worker"], "say what to test"),
+        (["worker"], "no command to test"),
         (["worker", "--", "./it"], "{address}"),
         (["worker", "--run", "nothing/*", "--", "./it", "{address}"], "no case"),
         (["worker", "--config", "no-such-file", "--", "./it", "{address}"], "no-such-file"),
@@ -92,10 +92,10 @@ def test_known_failures_and_configurations_are_checked(tmp_path: Path, capsys: p
     assert "has no message" in capsys.readouterr().err
     configuration.write_text('missing = ["wings"]\n')
     assert main([*run, "--config", str(configuration), "--", "./it", "{address}"]) == 2
-    assert "there is no feature wings" in capsys.readouterr().err
+    assert "unknown feature wings" in capsys.readouterr().err
     configuration.write_text('[variants]\nwinged = ["--wings"]\n')
     assert main([*run, "--config", str(configuration), "--", "./it", "{address}"]) == 2
-    assert "there is no variant winged" in capsys.readouterr().err
+    assert "unknown variant winged" in capsys.readouterr().err
 
 
 def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a case: each verdict, and how the implementation ended."""
+"""Judging a case: each verdict, and how the implementation ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_violated_must_fails_with_what_was_expected_and_what_came() -> None:
 
     assert (result.verdict, result.requirement) == (Verdict.FAIL, MUST)
     assert result.expected == "BalanceResponse"
-    assert "did not come within 0.2 s" in result.came
+    assert "timed out after 0.2 s" in result.came
     assert any("Welcome" in line for line in result.trace)
 
 

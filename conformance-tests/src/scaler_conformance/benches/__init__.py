@@ -2,5 +2,5 @@
 
 Rules:
 - `implementation` starts and stops the implementation; `bench` is what the benches of all roles share.
-- A role's bench is the module of its name, class `RoleBench`.
+- The bench of a role is the class `RoleBench` of the module with its name.
 """

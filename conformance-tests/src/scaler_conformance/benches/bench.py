@@ -1,10 +1,10 @@
 """What a case works with: the implementation under test on one side, the suite's peers on the other.
 
 Rules:
-- Each role has a bench of its own in `benches/`, a module named after the role with a class `RoleBench`. This is what
+- Each role has its own bench in `benches/`: a module named after the role with a class `RoleBench`. This module is what
   they share.
-- The implementation is started when the case first needs it, and never twice unless the case says so.
-- `tear_down` ends everything, whatever has happened, and says how the implementation took it.
+- The implementation is started when the case first needs it, and only once unless the case restarts it.
+- `tear_down` always ends everything, and says how the implementation ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROLES = ("worker", "scheduler", "client")
 
 
 class Identification:
-    """What an implementation says about itself."""
+    """The name, version and language that an implementation reports."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,13 +40,13 @@ class Identification:
 
 
 class Bench:
-    """For one case.
+    """The bench of one case.
 
     Parameters:
         launcher: starts the implementation.
-        log: keeps the trace.
-        generator: the case's randomness, which follows from the seed and the case's id.
-        identification: where the implementation's name goes when it becomes known.
+        log: records the trace.
+        generator: the case's randomness, derived from the seed and the case's id.
+        identification: set when the implementation has reported its name.
     """
 
     def __init__(
@@ -71,51 +71,51 @@ class Bench:
 
     def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
         """Start the implementation; see Launcher."""
-        assert self.running is None, "the implementation was started already"
+        assert self.running is None, "the implementation has already been started"
         self._log.note("the implementation is started")
         self.running = self._launcher.start(values, pipes)
         return self.running
 
     def how_it_ended(self) -> Optional[str]:
-        """None while the implementation runs, and before it is started."""
+        """How the implementation ended; None before it starts and while it runs."""
         code = self.running.exit_code() if self.running is not None else None
         if code is None:
             return None
-        return f"the implementation ended with exit code {code}" if code >= 0 else f"signal {-code} ended it"
+        return f"the implementation ended with exit code {code}" if code >= 0 else f"it was killed by signal {-code}"
 
     def expect_exit(self, expected: str, requirement: Optional[str] = None) -> int:
-        """The exit code of the implementation, which is about to end by itself.
+        """Wait until the implementation exits by itself, and return its exit code.
 
-        Raises Violation when it does not.
+        Raises Violation if it does not exit.
         """
         assert self.running is not None
         self.is_meant_to_end = True
         code = self._wait_for_end(self.running, self.settings.deadline_seconds)
         if code is None:
-            raise Violation(expected, f"it still runs after {self.settings.deadline_seconds:g} s", requirement)
+            raise Violation(expected, f"it is still running after {self.settings.deadline_seconds:g} s", requirement)
         self._log.note(f"the implementation ended with exit code {code}")
         return code
 
     # What cases need ------------------------------------------------------------------------------------------------
 
     def times(self, count: int) -> int:
-        """How often a randomised case repeats what it would do `count` times in a full run; at least 5 times."""
+        """The number of repetitions of a randomised case that makes `count` of them in a full run; at least 5."""
         return max(5, min(count, int(count * self.settings.effort)))
 
     def need_feature(self, feature: str) -> None:
-        """Raises NotApplicable when the implementation is known not to have it."""
+        """Raises NotApplicable if the configuration says that the implementation lacks the feature."""
         if feature in self.settings.missing:
-            raise NotApplicable(f"the implementation has no {feature}")
+            raise NotApplicable(f"the configuration lists {feature} as missing")
 
     def hold(self) -> Hold:
-        """A task of the conformance function `wait` that this case will hold in its hand."""
+        """A task of the conformance function `wait` that runs until this case releases it."""
         if self._listener is None:
             self._listener = HoldListener(self.settings.deadline_seconds, self.how_it_ended)
             self._closers.append(self._listener.close)
         return self._listener.new_hold()
 
     def at_end(self, close: Callable[[], None]) -> None:
-        """Have something called when the case is over, whatever became of it."""
+        """Call something when the case is over, whatever its result."""
         self._closers.append(close)
 
     def dial(
@@ -125,12 +125,12 @@ class Bench:
         make: Callable[..., Conversation] = Conversation,
         identity: bytes = b"",
     ) -> Conversation:
-        """A new connection to a scheduler, as a client or worker makes it, and the conversation over it.
+        """Connect to a scheduler, as a client or worker does, and return the conversation over the connection.
 
         Parameters:
             name: in traces.
             make: the conversation's class, with the parameters of Conversation.
-            identity: of the connection for ZeroMQ; by default none.
+            identity: the ZeroMQ identity of the connection; none by default.
         """
         transport = DealerTransport(address, identity)
         self._closers.append(transport.close)
@@ -140,13 +140,13 @@ class Bench:
     # The end --------------------------------------------------------------------------------------------------------
 
     def idle(self) -> None:
-        """Called again and again while the implementation ends: answer what it says."""
+        """Called repeatedly while the implementation ends, to answer its messages."""
 
     def say_goodbye(self) -> None:
-        """Have the implementation end in the way that its role has for it; it is waited for afterwards."""
+        """Ask the implementation to end, in the way its role provides; the caller waits for its end."""
 
     def tear_down(self) -> Teardown:
-        """End everything; how the implementation took it."""
+        """End everything, and return how the implementation ended."""
         try:
             return self._end_implementation() if self.running is not None else Teardown.NOT_STARTED
         finally:
@@ -169,7 +169,7 @@ class Bench:
             if running.exit_code() is not None:
                 left = running.wait_until_gone(self.settings.deadline_seconds / 2)
                 for each in left:
-                    self._log.note(f"left behind: {each}")
+                    self._log.note(f"still running after the implementation ended: {each}")
                 verdict = Teardown.LEAK if left else verdict
         finally:
             running.kill()

@@ -1,14 +1,14 @@
-"""The bench for clients: the suite is their scheduler, and by their adapter their user.
+"""The bench for clients: the suite plays their scheduler and, through an adapter, their user.
 
-    bench.greeted()     a client that has said Hello and waits for its answer
-    bench.welcomed()    one that has a session: most cases begin here
-    bench.submit(3)     as the user: three tasks; their numbers
-    bench.expect_result(task)   as the user: what became of it
+    bench.greeted()     a client that has sent Hello and waits for the answer
+    bench.welcomed()    a client with a session: most cases begin here
+    bench.submit(3)     as the user: submits three tasks, and returns their numbers
+    bench.expect_result(task)   as the user: waits for the task's result
 
 Rules:
-- Both sides are watched at once: a wait for the one takes in what comes from the other.
-- A task's argument begins with its number, so that a case finds it on the wire.
-- Each task has one outcome at most; a second one is a violation, whoever waits for what.
+- Both sides are read at once: a wait for one side also reads what the other sends.
+- A task's argument begins with its number, so that a case recognises the task on the wire.
+- Each task has one outcome; a second one is a violation, whatever the case waits for.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Event = Dict[str, Any]
 
 
 class ClientRouter(RouterTransport):
-    """The place of a scheduler, with the pipes of an adapter beside."""
+    """The socket of a scheduler, polled together with the pipes of an adapter."""
 
     def __init__(self, make_conversation: MakeConversation) -> None:
         super().__init__(make_conversation)
@@ -57,7 +57,7 @@ class ClientRouter(RouterTransport):
 
 
 class RoleBench(PlayedScheduler):
-    """One client, the scheduler that it was told to use, and its user."""
+    """One client, the scheduler that it connects to, and its user."""
 
     router: ClientRouter
 
@@ -69,22 +69,22 @@ class RoleBench(PlayedScheduler):
         self.last_session: Optional[ClientSession] = None
         self.can: Sequence[str] = ()
         self.outcomes: Dict[int, Event] = {}
-        self._newcomers: List[ClientSession] = []  # connections that have not said Hello
+        self._newcomers: List[ClientSession] = []  # connections that have not sent Hello
         self._next_task = 1
 
     def _make_session(self, name: str, transport: Transport) -> Conversation:
         return ClientSession(name, transport, self.settings, self._log, self.how_it_ended)
 
     @property
-    def anybody(self) -> Conversation:
-        """For waits that are for no session."""
-        return Conversation("anybody", self.router, self.settings, self._log, self.how_it_ended)
+    def any_session(self) -> Conversation:
+        """For waits that are not for a certain session."""
+        return Conversation("any session", self.router, self.settings, self._log, self.how_it_ended)
 
     # The adapter ----------------------------------------------------------------------------------------------------
 
     @property
     def adapter(self) -> Adapter:
-        """The adapter, started if it is not yet, and greeted."""
+        """The adapter, started and greeted if it has not been yet."""
         self.greet_adapter()
         assert self.router.adapter is not None
         return self.router.adapter
@@ -96,25 +96,25 @@ class RoleBench(PlayedScheduler):
         self.router.adapter.tell("hello", version=VERSION)
         hello = self.expect_event("hello")
         right = hello.get("version") in VERSIONS and isinstance(hello.get("can"), list)
-        check(right, f"hello of the adapter with version {VERSION} or older and what it `can`", repr(hello))
+        check(right, f"the adapter's event `hello` with version {VERSION} or older and a list `can`", hello)
         self.can = hello["can"]
 
     def need(self, *abilities: str) -> None:
-        """Raises NotApplicable when the adapter does not say that it can all of this."""
+        """Raises NotApplicable unless the adapter lists all of these in `can`."""
         self.greet_adapter()
         missing = [each for each in abilities if each not in self.can]
         if missing:
-            raise NotApplicable(f"the adapter cannot {missing[0]}")
+            raise NotApplicable(f"the adapter does not list {missing[0]} in `can`")
 
     def expect_event(self, event: str, requirement: Optional[str] = None, **members: Any) -> Event:
-        """The next event of this name, taken. Raises Violation when it does not come."""
-        found: Event = self.anybody.wait_until(
-            lambda: self._take_event(event, members), f"the event {event} of the adapter", requirement
+        """Wait for the next event of this name, and take it. Raises Violation if it does not arrive."""
+        found: Event = self.any_session.wait_until(
+            lambda: self._take_event(event, members), f"the adapter's event `{event}`", requirement
         )
         return found
 
     def has_event(self, event: str) -> bool:
-        """Whether an event has come, which stays where it is."""
+        """Whether an event has arrived that no case has taken."""
         assert self.router.adapter is not None
         return any(each["event"] == event for each in self.router.adapter.events)
 
@@ -136,24 +136,24 @@ class RoleBench(PlayedScheduler):
             task, is_ = each.get("task"), each.get("is")
             task = task if isinstance(task, int) else -1
             right = task >= 0 and is_ in ("result", "error", "cancelled")
-            check(right, "an outcome of a task: a result, an error, or cancelled", each)
+            check(right, "the outcome of a task: a result, an error, or cancelled", each)
             known = task in self.outcomes
-            check(not known, f"one outcome of task {task}", f"two: {self.outcomes.get(task)} and {each}", ONE_OUTCOME)
+            check(not known, f"one outcome of task {task}", f"{self.outcomes.get(task)} and {each}", ONE_OUTCOME)
             self.outcomes[task] = each
 
     # As the user ----------------------------------------------------------------------------------------------------
 
     def connect(self, **members: Any) -> None:
-        """Have the adapter make a client of this scheduler, without waiting for it."""
+        """Tell the adapter to create a client of this scheduler, without waiting for it."""
         interval = self.heartbeat_milliseconds
         self.adapter.tell("start", address=self.router.address, heartbeatIntervalMilliseconds=interval, **members)
 
     def submit(self, count: int = 1, size: int = 0, codec: str = "json", **options: Any) -> List[int]:
-        """Submit tasks in a row; their numbers.
+        """Submit tasks one after the other, and return their numbers.
 
         Parameters:
-            size: bytes of each argument, at least.
-            options: of TaskOptions, which the adapter must have.
+            size: minimum size of each argument in bytes.
+            options: members of TaskOptions, which the adapter must support.
         """
         self.need(*options)
         tasks = self._new_numbers(count)
@@ -162,7 +162,7 @@ class RoleBench(PlayedScheduler):
         return tasks
 
     def map(self, count: int) -> List[int]:
-        """As `submit`, but by the call that the client has for many; their numbers."""
+        """Like `submit`, but with the client's call for many tasks."""
         self.need("map")
         tasks = self._new_numbers(count)
         arguments = [[str(task)] for task in tasks]
@@ -170,21 +170,21 @@ class RoleBench(PlayedScheduler):
         return tasks
 
     def create_object(self, size: int) -> int:
-        """Have an object made that tasks can use; its number, which is none of the protocol's."""
+        """Create an object that tasks can use, and return its number, which is not its id in the protocol."""
         self.need("object")
         (number,) = self._new_numbers(1)
         self.adapter.tell("object", object=number, size=size)
         return number
 
     def call(self, *objects: int) -> int:
-        """Submit a task of whatever function, which needs objects; its number."""
+        """Submit a task that needs these objects, with any function, and return its number."""
         self.need("object")
         (task,) = self._new_numbers(1)
         self.adapter.tell("call", task=task, objects=objects)
         return task
 
     def clear(self) -> None:
-        """Have the client let go of all objects that were made."""
+        """Delete all objects that were created."""
         self.need("clear")
         self.adapter.tell("clear")
 
@@ -192,7 +192,7 @@ class RoleBench(PlayedScheduler):
         return self.submit(1, size, codec, **options)[0]
 
     def submit_graph(self, nodes: int) -> int:
-        """Submit a graph; the number of its one target."""
+        """Submit a graph, and return the number of its only target."""
         self.need("graph")
         (task,) = self._new_numbers(1)
         self.adapter.tell("graph", task=task, nodes=nodes)
@@ -208,48 +208,48 @@ class RoleBench(PlayedScheduler):
         self.adapter.tell("cancel", task=task, force=force)
 
     def ping(self) -> None:
-        """Wait until the adapter has read all that it was told, and its events are here."""
+        """Wait until the adapter has read all commands, and read its events."""
         self.adapter.tell("ping")
         self.expect_event("pong")
         self._sort_outcomes()
 
     def settle(self) -> None:
-        """Take in what is on its way where there is no session, and so no fence: until nothing came for a while."""
+        """Read until nothing has arrived for a while; for when there is no session, and so no fence."""
         while self.router.pump(self.settings.deadline_seconds / 100):
             pass
 
     def outcome(self, task: int) -> Optional[Event]:
-        """What the user knows of a task so far."""
+        """The outcome of a task as the user knows it, or None."""
         self._sort_outcomes()
         return self.outcomes.get(task)
 
     def expect_outcome(self, task: int, is_: str, requirement: Optional[str] = None) -> Event:
-        """What became of a task, which must be `result`, `error` or `cancelled`."""
-        found: Event = self.anybody.wait_until(
-            lambda: self.outcome(task), f"the outcome of task {task}: {is_}", requirement
+        """Wait for the outcome of a task, which must be `result`, `error` or `cancelled` as given."""
+        found: Event = self.any_session.wait_until(
+            lambda: self.outcome(task), f"the outcome {is_} of task {task}", requirement
         )
-        check(found["is"] == is_, f"the outcome of task {task}: {is_}", found, requirement)
+        check(found["is"] == is_, f"the outcome {is_} of task {task}", found, requirement)
         return found
 
     def expect_result(self, task: int, value: Any = None, requirement: Optional[str] = None) -> None:
-        """A task must have this result; by default its number, as `ClientSession.succeed` has it."""
+        """A task must have this result; the default is its number, as `ClientSession.succeed` sends it."""
         outcome = self.expect_outcome(task, "result", requirement)
         wanted = task if value is None else value
         check(outcome.get("value") == wanted, f"the result {_shortened(wanted)}", _shortened(outcome), requirement)
 
     def expect_error(self, task: int, text: str = "", requirement: Optional[str] = None) -> None:
-        """A task must end with an error whose message has this text."""
+        """A task must end with an error whose message contains this text."""
         message = self.expect_outcome(task, "error", requirement).get("message")
         right = isinstance(message, str) and message and text in message
         check(
             right,
-            f"an error whose message has {text!r}" if text else "an error with a message",
+            f"an error whose message contains {text!r}" if text else "an error with a message",
             repr(message),
             requirement,
         )
 
     def expect_unknown(self, *tasks: int, requirement: Optional[str] = None) -> None:
-        """Nothing is known of tasks once all that came before was taken in."""
+        """These tasks must have no outcome once everything sent so far has been read."""
         assert self.last_session is not None
         self.last_session.fence(requirement)
         self.ping()
@@ -260,27 +260,29 @@ class RoleBench(PlayedScheduler):
     # As the scheduler -----------------------------------------------------------------------------------------------
 
     def greeted(self, requirement: Optional[str] = None, **members: Any) -> ClientSession:
-        """A client whose Hello has come and was not answered.
+        """A client whose Hello has arrived and has not been answered.
 
         Parameters:
-            members: more of the command that starts the client.
+            members: more members of the command that starts the client.
 
-        Raises Violation when something else comes first.
+        Raises Violation if another message arrives first.
         """
         self.connect(**members)
-        session: ClientSession = self.anybody.wait_until(
-            self.router.take_new, "the client to connect and say Hello", requirement
+        session: ClientSession = self.any_session.wait_until(
+            self.router.take_new, "the client to connect and send Hello", requirement
         )
         self.last_session = session
         first = session.wait_until(lambda: session.first, "Hello", requirement)
-        check(first.type == "Hello", "Hello to be the first message", first, requirement)
+        check(first.type == "Hello", "Hello as the first message", first, requirement)
         session.hello = session.expect("Hello")
         implementation = session.hello.implementation
         self._identification.said(implementation.name, implementation.version, implementation.language)
         return session
 
     def welcomed(self, **fields: Any) -> ClientSession:
-        """A client that was told Welcome, and whose adapter says so; `fields` are in place of the usual ones."""
+        """A client that was sent a Welcome, and whose adapter has reported `started`; `fields` replace the default
+        ones.
+        """
         session = self.greeted()
         self.welcome(session, **fields)
         self.expect_event("started")
@@ -290,7 +292,7 @@ class RoleBench(PlayedScheduler):
         """Answer a Hello.
 
         Parameters:
-            frames: sent behind the header.
+            frames: sent after the header.
         """
         self.sessions += 1
         session.number = fields.get("session", self.sessions)
@@ -302,7 +304,7 @@ class RoleBench(PlayedScheduler):
         session.send("Welcome", frames[0] if frames else None, **how, **welcome)
 
     def usual_welcome(self, session: int, minor: int) -> Dict[str, Any]:
-        """What a Welcome says when a case does not mind."""
+        """The default fields of a Welcome."""
         return {
             "major": MAJOR,
             "minor": minor,
@@ -315,7 +317,7 @@ class RoleBench(PlayedScheduler):
         }
 
     def limits(self, **changed: int) -> Dict[str, int]:
-        """The limits of a Welcome, with some that are not the usual."""
+        """The default limits of a Welcome, with some changed."""
         usual = {
             "maximumMessageBytes": 1 << 30,
             "maximumObjectBytes": 1 << 40,
@@ -325,8 +327,8 @@ class RoleBench(PlayedScheduler):
         return {**usual, **changed}
 
     def restart_scheduler(self) -> None:
-        """End all connections, and be a scheduler that has just been started at the same address."""
-        self._log.note("the scheduler is started anew")
+        """Close all connections, and act as a scheduler that was just started at the same address."""
+        self._log.note("the scheduler restarts")
         self.router.restart()
         self._newcomers.clear()
 
@@ -340,10 +342,10 @@ class RoleBench(PlayedScheduler):
         """The client's next session, welcomed: over a new connection, or over that of the `old` one.
 
         Parameters:
-            unless: what may come instead; then there is no session.
+            unless: returns something true if the client chose another reaction; then the result is None.
         """
-        expected = "the client to come back with a Hello"
-        found = self.anybody.wait_until(lambda: self.next_hello(old) or unless(), expected, requirement)
+        expected = "the client to reconnect and send Hello"
+        found = self.any_session.wait_until(lambda: self.next_hello(old) or unless(), expected, requirement)
         if not isinstance(found, ClientSession):
             return None
         found.hello = found.expect("Hello")
@@ -352,9 +354,9 @@ class RoleBench(PlayedScheduler):
         return found
 
     def next_hello(self, old: Optional[ClientSession] = None) -> Optional[ClientSession]:
-        """The session that begins with a Hello that has come, on the old connection or a new one.
+        """The session of a Hello that has arrived, on the old connection or a new one.
 
-        Who speaks on a new connection without a Hello is told so, as by any scheduler.
+        A peer that sends something else first on a new connection is refused with notGreeted, as by any scheduler.
         """
         if old is not None and old.waiting("Hello"):
             renewed = self.router.renew(old)
@@ -372,7 +374,7 @@ class RoleBench(PlayedScheduler):
                 return each
         for each in self._newcomers:
             self._newcomers.remove(each)
-            each.send("Refusal", reason="notGreeted", message="say Hello")
+            each.send("Refusal", reason="notGreeted", message="send Hello first")
             break
         return None
 
@@ -388,4 +390,4 @@ class RoleBench(PlayedScheduler):
 
 def _shortened(value: Any) -> str:
     text = repr(value)
-    return text if len(text) < 200 else f"{text[:200]}... {len(text)} in all"
+    return text if len(text) < 200 else f"{text[:200]}... ({len(text)} characters)"

@@ -1,9 +1,9 @@
-"""The suite's end of the pipes to a client's adapter: commands go out, events come in (client-adapter.md).
+"""The suite's end of the pipes to a client's adapter: commands go out, events come in (see client-adapter.md).
 
 Rules:
-- Nothing here waits: the transport's poll has the pipes among what it watches, and calls `read` and `flush`.
-- What the adapter writes that is no event is the implementation's fault.
-- Commands and events are in the trace, as what passes on the wire is.
+- Nothing here blocks: the transport polls the pipes together with its socket, and calls `read` and `flush`.
+- A line of the adapter that is not an event is a violation by the implementation.
+- Commands and events are in the trace, like messages on the wire.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scaler_conformance.playing.wire_log import WireLog
 
 VERSION = 2
 VERSIONS = (1, 2)
-"""What an adapter may speak: one of version 1 has fewer commands, and says so in `can`."""
+"""Supported versions of the adapter protocol. Version 1 has fewer commands, as `can` shows."""
 _READ_BYTES = 1 << 16
 _MOST_SHOWN = 300
 
@@ -28,7 +28,7 @@ class Adapter:
     """The pipes to one adapter.
 
     Parameters:
-        running: was started with pipes.
+        running: an implementation that was started with pipes.
     """
 
     def __init__(self, running: Running, log: WireLog) -> None:
@@ -38,13 +38,13 @@ class Adapter:
         self._outgoing = b""
         self._incomplete = b""
         self._is_closing = False
-        self.has_ended = False  # nothing more will come
-        self.events: List[Dict[str, Any]] = []  # that no case has taken
+        self.has_ended = False  # it has closed its standard output
+        self.events: List[Dict[str, Any]] = []  # not yet taken by a case
         for each in (self.stdin, self.stdout):
             os.set_blocking(each.fileno(), False)
 
     def tell(self, do: str, **members: Any) -> None:
-        """Give a command."""
+        """Send a command."""
         text = json.dumps({"do": do, **members})
         self._log.note(f"adapter <- {_shortened(text)}")
         self._outgoing += text.encode() + b"\n"
@@ -55,13 +55,13 @@ class Adapter:
         return bool(self._outgoing)
 
     def flush(self) -> None:
-        """Write what the pipe takes."""
+        """Write as much as the pipe accepts."""
         while self._outgoing:
             try:
                 written = os.write(self.stdin.fileno(), self._outgoing)
             except BlockingIOError:
                 return
-            except (OSError, ValueError):  # it has ended: whoever waits for it will say so
+            except (OSError, ValueError):  # it has ended, which the next wait for it reports
                 self._outgoing = b""
                 return
             self._outgoing = self._outgoing[written:]
@@ -70,9 +70,9 @@ class Adapter:
                 self.stdin.close()
 
     def read(self) -> bool:
-        """Take in what has come; whether there was anything.
+        """Read what has arrived; returns whether there was anything.
 
-        Raises Violation when it is no event.
+        Raises Violation if a line is not an event.
         """
         came = False
         while not self.has_ended:
@@ -97,14 +97,16 @@ class Adapter:
         except ValueError:
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            raise Violation("lines of the adapter that are events", f"it wrote {_shortened(text)!r}")
+            raise Violation(
+                "a JSON object with `event` on each line that the adapter writes", f"got {_shortened(text)!r}"
+            )
         self.events.append(event)
 
     def close_input(self) -> None:
-        """Let it end, as soon as it has read all that it was told."""
+        """Close its standard input once it has been sent all commands, so that it ends."""
         self._is_closing = True
         self.flush()
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}... {len(text)} in all"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}... ({len(text)} characters)"

@@ -1,10 +1,10 @@
-"""Starting the implementation under test, once a case, and seeing to it that nothing of it stays.
+"""Starting the implementation under test, once for each case, and making sure that no process of it stays.
 
 Rules:
-- It runs in a session and process group of its own. Each process of it carries a mark in its environment, so that those
-  that left the group are found too, where the system has /proc.
-- What it writes to standard error is kept, the end of it, and shown when the case fails.
-- However a case ends, all of it is killed and reaped.
+- It runs in its own session and process group. Each of its processes has a mark in its environment, so that processes
+  that have left the group are found as well, where the system has /proc.
+- The end of its standard error is kept, and shown if the case fails.
+- However a case ends, all its processes are killed and reaped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class NotStartedError(Exception):
 
 
 class Running:
-    """An implementation that was started; made by a Launcher."""
+    """A started implementation, created by a Launcher."""
 
     process_id: int = 0
     stdin: Optional[IO[bytes]] = None
     stdout: Optional[IO[bytes]] = None
 
     def exit_code(self) -> Optional[int]:
-        """None while it runs; the negative number of a signal that ended it."""
+        """None while it runs; the negative number of a signal that killed it."""
         raise NotImplementedError
 
     def terminate(self) -> None:
@@ -44,26 +44,26 @@ class Running:
         raise NotImplementedError
 
     def kill(self) -> None:
-        """End it, and all that it started, whatever they do."""
+        """Kill it and everything that it started."""
         raise NotImplementedError
 
     def left_behind(self) -> List[str]:
-        """Descriptions of processes of it that still run."""
+        """Descriptions of its processes that still run."""
         return []
 
     def output(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of its standard error."""
         return ""
 
     def wait(self, seconds: float) -> Optional[int]:
-        """Its exit code, None when it has not ended within so long."""
+        """Its exit code, or None if it has not ended within this time."""
         deadline = time.monotonic() + seconds
         while self.exit_code() is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
         return self.exit_code()
 
     def wait_until_gone(self, seconds: float) -> List[str]:
-        """What is still there of it after so long."""
+        """Its processes that are still there after this time."""
         deadline = time.monotonic() + seconds
         while self.left_behind() and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -76,10 +76,10 @@ class Launcher:
     name = ""
 
     def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
-        """Start one.
+        """Start an implementation.
 
         Parameters:
-            values: what stands for `{address}` and other names in its command.
+            values: what replaces `{address}` and other names in the command.
             pipes: whether the suite writes to its standard input and reads its standard output.
 
         Raises NotStartedError.
@@ -87,7 +87,7 @@ class Launcher:
         raise NotImplementedError
 
     def has_variant(self, name: str) -> bool:
-        """Whether it can be started in another way, by `variant` among the values; see features.py."""
+        """Whether it can be started in this variant, given as `variant` among the values; see features.py."""
         return False
 
 
@@ -95,8 +95,8 @@ class CommandLauncher(Launcher):
     """Starts a command.
 
     Parameters:
-        command: program and arguments, with `{address}` where the address belongs.
-        variants: arguments that follow when a variant is asked for, by its name.
+        command: program and arguments, with `{address}` in place of the address.
+        variants: arguments that are appended for a variant, by its name.
     """
 
     def __init__(self, command: Sequence[str], variants: Optional[Mapping[str, List[str]]] = None) -> None:
@@ -110,7 +110,9 @@ class CommandLauncher(Launcher):
         try:
             return _RunningCommand(command, pipes)
         except OSError as error:
-            raise NotStartedError(f"{command[0]} cannot be started: {error.strerror or error}") from None
+            raise NotStartedError(
+                f"{command[0]} cannot be started: {error.strerror or error}; give the path of an executable program"
+            ) from None
 
     def has_variant(self, name: str) -> bool:
         return name in self.variants
@@ -167,11 +169,11 @@ class _RunningCommand(Running):
         return os.pread(self._errors.fileno(), _MOST_OUTPUT_BYTES, start).decode("utf-8", "replace")
 
     def _marked(self) -> List[int]:
-        """Processes with our mark that are no zombies."""
+        """Processes with our mark, except zombies."""
         wanted = f"{MARK}={self._mark}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it ended meanwhile, or is somebody else's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 if wanted in (folder / "environ").read_bytes():
                     found.append(int(folder.name))
         return found

@@ -1,4 +1,4 @@
-"""What the benches have in common whose suite plays the scheduler: those for workers and for clients."""
+"""What the benches for workers and clients share: a scheduler that the suite plays."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TOKEN_BYTES = 32
 
 
 class PlayedScheduler(Bench):
-    """A bench with a socket that peers connect to."""
+    """A bench with a socket to which peers connect."""
 
     router: RouterTransport
 
     @property
     def heartbeat_milliseconds(self) -> int:
-        """The interval that a Welcome asks for: a small part of the deadline."""
+        """The heartbeat interval that a Welcome requests: a small part of the deadline."""
         return max(20, int(min(1.0, self.settings.time_scale) * HEARTBEAT_MILLISECONDS))
 
     def object_directory(self) -> Dict[str, Any]:
-        """The fields of a Welcome that offer a directory of shared objects."""
+        """The fields of a Welcome that offer a shared object directory."""
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         path = tempfile.mkdtemp(prefix="scaler-conformance-", dir=base)
         self.at_end(lambda: shutil.rmtree(path, ignore_errors=True))
@@ -39,4 +39,4 @@ class PlayedScheduler(Bench):
         try:
             self.router.pump(0)
         except Violation:
-            pass  # what it says while it ends is of no interest
+            pass  # invalid messages are ignored while the implementation ends

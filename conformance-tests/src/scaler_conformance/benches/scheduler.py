@@ -1,13 +1,13 @@
-"""The bench for schedulers: the suite is their clients and workers.
+"""The bench for schedulers: the suite plays their clients and workers.
 
     bench.client()      a client in a session; bench.worker(slots=2) likewise
-    bench.unregistered()    a connection on which nothing was said
-    bench.raw()         one whose bytes the case writes itself
+    bench.unregistered()    a connection on which nothing has been sent
+    bench.raw()         a connection whose bytes the case writes itself
 
 Rules:
-- The scheduler is started when the first peer is made. `variant` has it configured in another way (features.py); a
-  case then looks at what Welcome says, and does not apply when it does not fit.
-- All peers are read together, whichever of them is waited for, and keep their sessions alive by themselves.
+- The scheduler is started when the first peer is created. `variant` starts it in another configuration (features.py); a
+  case then checks the Welcome, and does not apply if it does not fit.
+- All peers are read together, whichever of them a case waits for, and keep their sessions alive by themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.01
 
 
 class RoleBench(Bench):
-    """One scheduler, and the peers that it serves."""
+    """One scheduler and its peers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -44,14 +44,16 @@ class RoleBench(Bench):
     # The scheduler --------------------------------------------------------------------------------------------------
 
     def variant(self, name: str) -> bool:
-        """Have the scheduler configured in another way, before the first peer is made; whether it is known how."""
+        """Start the scheduler in another configuration, before its first peer; returns whether `--config` has the
+        variant.
+        """
         if self._launcher.has_variant(name):
             self._variant = name
         return self._variant == name
 
     @property
     def address(self) -> str:
-        """Where the scheduler listens; it is started if it is not yet."""
+        """Where the scheduler listens; starts it if it has not been started."""
         if not self._address:
             self._address = f"tcp://127.0.0.1:{quiet_port()}"
             self.start({"address": self._address, "variant": self._variant})
@@ -60,7 +62,7 @@ class RoleBench(Bench):
     # Peers ----------------------------------------------------------------------------------------------------------
 
     def unregistered(self, name: str = "", identity: bytes = b"", make: Type[Any] = PlayedClient) -> Any:
-        """A connection on which nothing was said yet."""
+        """A connection on which nothing has been sent yet."""
         transport = GroupTransport(self.group, self.address, identity)
         return self._peer(transport, name or f"{make.role} {len(self.peers) + 1}", make)
 
@@ -96,7 +98,7 @@ class RoleBench(Bench):
         return connection
 
     def connection(self) -> RawConnection:
-        """A connection made by hand on which no byte was sent."""
+        """A connection made by hand on which no byte has been sent."""
         self._wait_until_it_listens()
         connection = RawConnection(self.address, self.settings, self.how_it_ended)
         self._transports.append(connection)
@@ -105,14 +107,14 @@ class RoleBench(Bench):
         return connection
 
     def raw_client(self, **greeting: Any) -> PlayedClient:
-        """A client over a connection made by hand, on which nothing was said."""
+        """A client over a connection made by hand, on which nothing has been sent."""
         connection = self.raw(**greeting)
         peer = self._peer(connection, f"client {len(self.peers) + 1}", PlayedClient)
         peer.raw = connection
         return peer
 
     def monitor(self, address: str) -> PlayedMonitor:
-        """A connection to what the scheduler publishes, which has not subscribed to anything yet."""
+        """A connection to the scheduler's publisher that has not subscribed to anything yet."""
         return self._peer(MonitorTransport(self.group, address), f"monitor {len(self.peers) + 1}", PlayedMonitor)
 
     def _wait_until_it_listens(self) -> None:
@@ -122,11 +124,14 @@ class RoleBench(Bench):
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
                 return
             if time.monotonic() > deadline or self.how_it_ended():
-                raise Violation("the scheduler to listen at its address", self.how_it_ended() or "it does not")
+                raise Violation(
+                    "the scheduler to listen at its address",
+                    self.how_it_ended() or f"{self.address} refuses connections",
+                )
             time.sleep(_LOOK_SECONDS)
 
     def quiet(self, *peers: PlayedPeer) -> None:
-        """Wait until the scheduler has done what follows from all that these peers sent, and from each other's."""
+        """Wait until the scheduler has handled everything that these peers sent, and what follows from it."""
         for _ in range(2):
             for each in peers:
                 each.fence()
@@ -134,14 +139,14 @@ class RoleBench(Bench):
     # What cases need ------------------------------------------------------------------------------------------------
 
     def need(self, condition: object, what: str) -> None:
-        """Raises NotApplicable unless the scheduler is configured so."""
+        """Raises NotApplicable unless the scheduler is configured as the case needs it."""
         if not condition:
-            raise NotApplicable(f"the scheduler is not configured with {what}; see --config")
+            raise NotApplicable(f"the scheduler is not configured with {what}; add its variant to the file of --config")
 
     def expect_end(self) -> None:
-        """The scheduler, which was asked to, ends by itself."""
-        code = self.expect_exit("the scheduler to end")
-        check(code == 0, "exit code 0", str(code))
+        """The scheduler, which was asked to end, exits by itself."""
+        code = self.expect_exit("the scheduler to exit")
+        check(code == 0, "exit code 0", code)
 
     # The end --------------------------------------------------------------------------------------------------------
 

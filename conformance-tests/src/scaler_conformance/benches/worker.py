@@ -1,10 +1,10 @@
-"""The bench for workers: the suite is their scheduler.
+"""The bench for workers: the suite plays their scheduler.
 
-    bench.greeted()    a worker that has said Hello and waits for its answer
-    bench.welcomed()   one that serves a session: most cases begin here
+    bench.greeted()    a worker that has sent Hello and waits for the answer
+    bench.welcomed()   a worker with a session: most cases begin here
 
 Rules:
-- A worker has as many slots as it says; a case that needs them full holds a task in each.
+- A worker has as many slots as its Hello says; a case that needs all of them busy holds a task in each.
 - Named functions are those of protocol-spec/conformance-codec.md. A case that needs one that the worker does not list
   does not apply.
 """
@@ -26,16 +26,16 @@ SCHEDULER_ID = bytes(range(16))
 
 
 class RoleBench(PlayedScheduler):
-    """One worker, and the scheduler that it was told to serve."""
+    """One worker, and the scheduler that it connects to."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.router = RouterTransport(self._make_session)
         self.at_end(self.router.close)
         self.sessions = 0
-        self._instances = itertools.count(FIRST_INSTANCE)  # never reused, whatever session it is
+        self._instances = itertools.count(FIRST_INSTANCE)  # never reused, not even in another session
         self.last_session: Optional[WorkerSession] = None
-        self._newcomers: List[WorkerSession] = []  # connections that have not said Hello
+        self._newcomers: List[WorkerSession] = []  # connections that have not sent Hello
 
     def _make_session(self, name: str, transport: Transport) -> Conversation:
         session = WorkerSession(name, transport, self.settings, self._log, self.how_it_ended)
@@ -45,28 +45,30 @@ class RoleBench(PlayedScheduler):
     # Joining --------------------------------------------------------------------------------------------------------
 
     def accept(self) -> WorkerSession:
-        """The next connection that says something; the worker is started if it is not yet."""
+        """The next connection on which something was sent; starts the worker if it has not been started."""
         if self.running is None:
             self.start({"address": self.router.address})
-        session: WorkerSession = self._anybody().wait_until(self.router.take_new, "a worker to connect and say Hello")
+        session: WorkerSession = self._any_session().wait_until(
+            self.router.take_new, "the worker to connect and send Hello"
+        )
         self.last_session = session
         return session
 
     def greeted(self, requirement: Optional[str] = None) -> WorkerSession:
-        """A worker whose Hello has come and was not answered.
+        """A worker whose Hello has arrived and has not been answered.
 
-        Raises Violation when something else comes first.
+        Raises Violation if another message arrives first.
         """
         session = self.accept()
         first = session.wait_until(lambda: session.first, "Hello", requirement)
-        check(first.type == "Hello", "Hello to be the first message", first, requirement)
+        check(first.type == "Hello", "Hello as the first message", first, requirement)
         session.hello = session.expect("Hello")
         implementation = session.hello.implementation
         self._identification.said(implementation.name, implementation.version, implementation.language)
         return session
 
     def welcomed(self, **fields: Any) -> WorkerSession:
-        """A worker that was told Welcome; `fields` are of that, in place of the usual ones."""
+        """A worker that was sent a Welcome; `fields` replace the default ones."""
         session = self.greeted()
         self.welcome(session, **fields)
         return session
@@ -84,15 +86,15 @@ class RoleBench(PlayedScheduler):
     def rejoined(
         self,
         old: Optional[WorkerSession] = None,
-        expected: str = "the worker to come back with a Hello",
+        expected: str = "the worker to reconnect and send Hello",
         requirement: Optional[str] = None,
         **fields: Any,
     ) -> WorkerSession:
         """The worker's next session, welcomed: over a new connection, or over that of the `old` one.
 
-        Who speaks on a new connection without a Hello is told so, as by any scheduler.
+        A peer that sends something else first on a new connection is refused with notGreeted, as by any scheduler.
         """
-        session: WorkerSession = self._anybody().wait_until(lambda: self._next_hello(old), expected, requirement)
+        session: WorkerSession = self._any_session().wait_until(lambda: self._next_hello(old), expected, requirement)
         session.hello = session.expect("Hello")
         self.last_session = session
         self.welcome(session, **fields)
@@ -115,22 +117,22 @@ class RoleBench(PlayedScheduler):
                 return each
             if each.first is not None and each.first.type != "Hello" and not each.was_refused:
                 each.was_refused = True
-                each.send("Refusal", reason="notGreeted", message="say Hello")
+                each.send("Refusal", reason="notGreeted", message="send Hello first")
         return None
 
-    def _anybody(self) -> Conversation:
-        return Conversation("anybody", self.router, self.settings, self._log, self.how_it_ended)
+    def _any_session(self) -> Conversation:
+        return Conversation("any session", self.router, self.settings, self._log, self.how_it_ended)
 
     def still_serving(self, session: WorkerSession, requirement: Optional[str] = None) -> WorkerSession:
-        """The session if it goes on, or else the next one.
+        """The session if it continues, or else the next one.
 
-        For what a worker may forgive or not, as long as it serves.
+        For faults after which a worker may end its session, but must serve a new one.
         """
         sequence = 5_000_000 + self.random.getrandbits(20)
         session.send("Heartbeat", sequence=sequence)
-        self._anybody().wait_until(
+        self._any_session().wait_until(
             lambda: self._is_answered(session, sequence) or session.waiting("Hello") or self._has_newcomer(),
-            "the worker to answer a Heartbeat, or to come back with a Hello",
+            "the worker to answer a Heartbeat, or to send Hello again",
             requirement,
         )
         if self._is_answered(session, sequence):
@@ -148,15 +150,15 @@ class RoleBench(PlayedScheduler):
         return bool(self._newcomers)
 
     def welcome_as(self, session: WorkerSession, /, schema: Schema, **fields: Any) -> None:
-        """Answer a Hello with just these fields, as another version of the protocol has them."""
+        """Answer a Hello with only these fields, as another version of the protocol encodes them."""
         self.sessions += 1
         session.number = self.sessions
         session.send("Welcome", schema=schema, session=session.number, **fields)
         session.is_open = True
 
     def restart_scheduler(self) -> None:
-        """End all connections, and be a scheduler that has just been started at the same address."""
-        self._log.note("the scheduler is started anew")
+        """Close all connections, and act as a scheduler that was just started at the same address."""
+        self._log.note("the scheduler restarts")
         self.router.restart()
         self._newcomers.clear()
         self.last_session = None
@@ -172,7 +174,7 @@ class RoleBench(PlayedScheduler):
 
 
 def usual_welcome(session: int, minor: int, heartbeat_milliseconds: int) -> Dict[str, Any]:
-    """What a Welcome says when a case does not mind."""
+    """The default fields of a Welcome."""
     return {
         "major": MAJOR,
         "minor": minor,

@@ -1,10 +1,10 @@
-"""Cases: functions of `cases/<role>/<area>.py`, found by importing them all.
+"""Cases: functions of `cases/<role>/<area>.py`, which are found by importing all of these modules.
 
 Rules:
-- A case takes the bench of its role and returns nothing. What is expected stands in its docstring, in prose.
-- Its id is made of where it stands: `cancelled_before_start` in `cases/worker/cancel.py` is
-  `worker/cancel/cancelled-before-start`. Renaming it breaks people's lists of known failures.
-- `covers` are ids of the register. What a case finds at fault is a violation of the first, unless it says otherwise.
+- A case takes the bench of its role and returns nothing. Its docstring states what it expects.
+- Its id follows from its place: `held_task_is_cancelled` in `cases/worker/cancel.py` is
+  `worker/cancel/held-task-is-cancelled`. Renaming it invalidates users' lists of known failures.
+- `covers` are ids of the register. A failed check violates the first id, unless the check names another.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ CaseFunction = TypeVar("CaseFunction", bound=Callable[..., None])
 
 
 class Case(NamedTuple):
-    """One case and its front matter."""
+    """A case and its metadata."""
 
     id: str
     role: str
     function: Callable[[Any], None]
     covers: Tuple[str, ...]
-    features: Tuple[str, ...]  # it does not apply without them
+    features: Tuple[str, ...]  # without which it does not apply
     latitude: str  # what else is allowed, in prose
-    smoke: bool  # one of the few that tell whether the implementation is wired up at all
+    smoke: bool  # one of the few that show whether the set-up works
 
     @property
     def expectation(self) -> str:
@@ -49,7 +49,7 @@ def case(
 ) -> Callable[[CaseFunction], CaseFunction]:
     """Make a function a case; see Case.
 
-    Raises ValueError when the front matter makes no sense.
+    Raises ValueError if the metadata is invalid.
     """
 
     def register(function: CaseFunction) -> CaseFunction:
@@ -57,11 +57,13 @@ def case(
         id_ = f"{role}/{area}/{function.__name__}".replace("_", "-")
         unknown = [each for each in features if each not in FEATURES]
         if unknown:
-            raise ValueError(f"{id_} needs a feature {unknown[0]} that features.py does not have")
+            raise ValueError(
+                f"{id_} needs the unknown feature {unknown[0]}; add it to features.py, or correct its name"
+            )
         if not function.__doc__ or not covers:
-            raise ValueError(f"{id_} lacks a docstring, or covers nothing")
+            raise ValueError(f"{id_} needs a docstring and at least one requirement in `covers`")
         if id_ in _CASES:
-            raise ValueError(f"there are two cases {id_}")
+            raise ValueError(f"two cases have the id {id_}; rename one of the functions")
         _CASES[id_] = Case(id_, role, function, tuple(covers), tuple(features), latitude, smoke)
         return function
 
@@ -69,7 +71,7 @@ def case(
 
 
 def cases_of(role: str) -> List[Case]:
-    """All cases of a role, in the order of their areas and lines."""
+    """All cases of a role, ordered by area and line."""
     package = importlib.import_module(f"scaler_conformance.cases.{role}")
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         importlib.import_module(f"{package.__name__}.{module.name}")
@@ -77,5 +79,5 @@ def cases_of(role: str) -> List[Case]:
 
 
 def matches(case_: Case, patterns: Sequence[str]) -> bool:
-    """Whether the case's id fits one of the patterns: `worker/cancel/*`, `*crosses*`, or an id."""
+    """Whether the case's id matches one of the patterns: `worker/cancel/*`, `*crosses*`, or an id."""
     return any(fnmatchcase(case_.id, pattern) or case_.id.startswith(f"{pattern.rstrip('/')}/") for pattern in patterns)

@@ -1,5 +1,5 @@
-"""The messages of the protocol by pycapnp and its schema; messages of other versions, and frames that are none.
+"""The messages of the protocol, encoded by pycapnp with its schema; messages of other versions, and invalid frames.
 
-Rule: no code of the programs that are tested, and nothing of the other parts of this package but `judging.register`,
-which knows where the specification is.
+Rule: nothing here imports the programs under test, or other parts of this package except `judging.register`, which
+knows where the specification is.
 """

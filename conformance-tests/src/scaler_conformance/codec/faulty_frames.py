@@ -1,6 +1,6 @@
-"""Frames that no encoder would write: well-formed ones with a fault each, and endless random ones.
+"""Frames that no encoder would write: well-formed ones with one fault each, and an endless sequence of random ones.
 
-Rule: all of it follows from the generator that is given; one seed, one sequence of frames.
+Rule: all randomness comes from the generator that is passed: the same seed gives the same frames.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WORD = 8
 
 
 def faulty_headers(good: bytes) -> List[bytes]:
-    """Headers that are no message, each for another reason, made of a well-formed one of a single segment."""
+    """Invalid headers, each with another fault, derived from a well-formed one with a single segment."""
     segment = good[_WORD:]
     words = len(segment) // _WORD
     return [
@@ -26,7 +26,7 @@ def faulty_headers(good: bytes) -> List[bytes]:
         struct.pack("<II", 0, 0x7FFFFFFF) + segment,  # a segment of 16 GiB
         struct.pack("<II", 0xFFFFFFFE, 1) + segment,  # 4 Gi segments
         struct.pack("<II", 0, words) + bytes(len(segment)),  # a null root
-        struct.pack("<II", 0, 1) + struct.pack("<II", 0xFFFFFFFC, 0xFFFF),  # a root that leads out of its segment
+        struct.pack("<II", 0, 1) + struct.pack("<II", 0xFFFFFFFC, 0xFFFF),  # a root that points out of its segment
         struct.pack("<II", 0, 1) + struct.pack("<II", 1, 0xFFFFFFFE),  # a root that is a list of 2^29 words
         struct.pack("<II", 0, 1) + struct.pack("<II", 0xFFFFFFFE, 0xFFFFFFFF),  # a far pointer to nowhere
         struct.pack("<II", 0, 1) + struct.pack("<II", 3, 0),  # a capability
@@ -35,7 +35,7 @@ def faulty_headers(good: bytes) -> List[bytes]:
 
 
 def mutated(good: Sequence[bytes], generator: random.Random) -> Iterator[List[bytes]]:
-    """Messages (their frames) made of well-formed headers by small changes: for ever."""
+    """An endless sequence of messages (their frames), made from well-formed headers by small changes."""
     changes: List[Callable[[bytearray, random.Random], bytearray]] = [
         _flip,
         _flip,
@@ -61,7 +61,7 @@ def _flip(header: bytearray, generator: random.Random) -> bytearray:
 
 
 def _smash(header: bytearray, generator: random.Random) -> bytearray:
-    """A word becomes one that is likely to hurt."""
+    """Replace a word by one that is likely to cause trouble."""
     if len(header) >= _WORD:
         at = generator.randrange(len(header) // _WORD) * _WORD
         word = generator.choice((0, 2**64 - 1, 2**63, 0x7FFFFFFF, 1 << 32, generator.getrandbits(64)))
@@ -78,7 +78,7 @@ def _stretch(header: bytearray, generator: random.Random) -> bytearray:
 
 
 def _splice(header: bytearray, generator: random.Random) -> bytearray:
-    """A part is copied over another."""
+    """Copy a part over another."""
     if len(header) > 2 * _WORD:
         size = generator.randrange(1, 3) * _WORD
         source, target = (generator.randrange(len(header) - size) for _ in range(2))

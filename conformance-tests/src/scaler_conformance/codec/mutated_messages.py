@@ -1,4 +1,4 @@
-"""Messages that were right before something happened to them: for cases that look for what breaks.
+"""Well-formed messages with random changes, for cases that look for crashes.
 
 Rule: all randomness is the caller's, so that a seed repeats a run.
 """
@@ -62,7 +62,7 @@ _MESSAGES: List[Tuple[str, Dict[str, Any], bytes]] = [
 
 
 def samples() -> List[Frames]:
-    """Frames of messages of many types, each in one segment and in many."""
+    """Frames of messages of many types, each in a single segment and in many."""
     return [
         [SCHEMA.encode(type_, fields, segmented), *([payload] if payload else [])]
         for type_, fields, payload in _MESSAGES
@@ -71,7 +71,7 @@ def samples() -> List[Frames]:
 
 
 def mutated(generator: random.Random, frames: Frames) -> Frames:
-    """The frames of a message with something wrong; now and then with nothing wrong."""
+    """The frames of a message with random changes, sometimes with none."""
     header, payload = bytearray(frames[0]), list(frames[1:])
     for _ in range(generator.choice((1, 1, 1, 2, 4, 16))):
         kind = generator.randrange(6)
@@ -81,12 +81,12 @@ def mutated(generator: random.Random, frames: Frames) -> Frames:
             header[generator.randrange(len(header))] = generator.choice(
                 (0, 1, 0x7F, 0x80, 0xFF, generator.randrange(256))
             )
-        elif kind == 2:  # its end
+        elif kind == 2:  # truncated
             del header[generator.randrange(len(header) + 1) :]
-        elif kind == 3 and len(header) >= 16:  # a word, by another of it
+        elif kind == 3 and len(header) >= 16:  # a word replaced by another word of the header
             to, from_ = 8 * generator.randrange(len(header) // 8), 8 * generator.randrange(len(header) // 8)
             header[to : to + 8] = header[from_ : from_ + 8]
-        elif kind == 4:  # something behind it
+        elif kind == 4:  # extended
             header += bytes(generator.randrange(256) for _ in range(generator.choice((1, 7, 8, 64))))
         elif payload:  # the payload
             payload[0] = payload[0][: generator.randrange(len(payload[0]) + 1)] if payload[0] else b"more"

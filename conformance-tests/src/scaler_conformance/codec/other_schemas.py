@@ -1,9 +1,9 @@
-"""The protocol as it may look tomorrow, and as it may have looked yesterday: made of the schema's text.
+"""The protocol as it may look in a newer and in an older version, derived from the text of the schema.
 
 Rules:
-- Tomorrow every struct has two more fields, every enum one more member (`unheardOf`), and Message one more type.
-- Yesterday some structs were shorter: a message of then says nothing of what came later.
-- Both follow the rules by which the schema may grow, so a peer of today must get along with either.
+- In `tomorrow`, every struct has two more fields, every enum one more member (`unheardOf`), and Message one more type.
+- In `yesterday`, some structs are shorter: messages lack the fields that were added later.
+- Both follow the rules by which the schema may evolve, so a peer must work with either.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def tomorrow() -> Schema:
 
 @functools.cache
 def yesterday() -> Schema:
-    """What an older peer, with shorter structs, writes."""
+    """An older version with shorter structs."""
     return _rewritten(lambda kind, name, lines: lines[: _FIELDS_OF_YESTERDAY.get(name, len(lines))], "")
 
 
@@ -57,7 +57,7 @@ def _rewritten(rewrite: Rewrite, addition: str) -> Schema:
 
 
 def _block(rewrite: Rewrite, kind: str, name: str, annotations: str, body: str) -> str:
-    """One struct or enum, changed. No block of the schema has another within but Message, which is all union."""
+    """One struct or enum, rewritten. No block of the schema contains another, except Message with its union."""
     lines = [line.strip() for line in _STATEMENT.findall(body)]
     lines = rewrite(kind, name, lines)
     inner = "\n".join(f"  {line}" for line in lines)

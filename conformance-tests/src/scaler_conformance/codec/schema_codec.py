@@ -1,11 +1,11 @@
 """Messages: built and read with pycapnp from the schema that the suite carries.
 
 Rules:
-- This is the only module that knows Cap'n Proto. It shares nothing with the implementations: whoever judged a codec by
-  that same codec would agree with its mistakes.
-- Types and fields have the names of the schema, so that case, specification and wire read alike: `TaskResult`,
-  `payloadSizes`.
-- What an encoder wrote is judged by its decoded content, never by its bytes: Cap'n Proto leaves encoders free.
+- This is the only module that knows Cap'n Proto. It shares nothing with the implementations: a codec that is tested by
+  itself agrees with its own mistakes.
+- Types and fields have the names of the schema, such as `TaskResult` and `payloadSizes`, so that cases, specification
+  and traces read alike.
+- A message is judged by its decoded content, never by its bytes: Cap'n Proto allows many encodings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_SHOWN = 8
 
 
 class UnreadableMessageError(Exception):
-    """Frames that are no message."""
+    """The frames are not a valid message."""
 
 
 class Struct:
@@ -33,7 +33,7 @@ class Struct:
         self.__dict__.update(fields)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the schema has no field {name} here; there are {', '.join(self.__dict__)}")
+        raise AttributeError(f"this struct has no field {name}; it has {', '.join(self.__dict__)}")
 
     def fields(self) -> Dict[str, Any]:
         return dict(self.__dict__)
@@ -50,9 +50,9 @@ class Struct:
 
 
 class Message:
-    """One message as it came or went: its type, its fields as attributes, and its payload.
+    """A message that was sent or received: its type, its fields as attributes, and its payload.
 
-    `position` counts the messages of one conversation as they came, and so tells which of two was first.
+    `position` is the number of the message in its conversation, in the order of arrival.
     """
 
     def __init__(self, type_: str, fields: Dict[str, Any], payload: bytes = b"", position: int = 0) -> None:
@@ -64,7 +64,7 @@ class Message:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["body"], name)
 
-    if TYPE_CHECKING:  # a field that is set hides the one that came
+    if TYPE_CHECKING:  # a field that is set hides the one that was received
 
         def __setattr__(self, name: str, value: Any) -> None: ...
 
@@ -79,9 +79,9 @@ def _is_default(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list) and len(value) > _MOST_SHOWN:
-        return f"[{', '.join(map(repr, value[:_MOST_SHOWN]))}, ... {len(value)} in all]"
+        return f"[{', '.join(map(repr, value[:_MOST_SHOWN]))}, ... {len(value)} entries]"
     if isinstance(value, (bytes, str)) and len(value) > 80:
-        return f"{value[:80]!r}... {len(value)} in all"
+        return f"{value[:80]!r}... ({len(value)} {'bytes' if isinstance(value, bytes) else 'characters'})"
     return repr(value)
 
 
@@ -108,9 +108,9 @@ class Schema:
         """Frame 0 of a message.
 
         Parameters:
-            segmented: write as many segments, and so far pointers, as can be.
+            segmented: use as many segments, and so far pointers, as possible.
 
-        Raises KeyError for a type, and an exception of pycapnp for a field, that the schema does not have.
+        Raises KeyError for a type that the schema does not have, and an exception of pycapnp for such a field.
         """
         options = {"num_first_segment_words": 1, "allocate_seg_callable": _smallest_segment} if segmented else {}
         root = self._module.Message.new_message(**options)
@@ -118,7 +118,7 @@ class Schema:
         return bytes(root.to_bytes())
 
     def decode(self, frames: Sequence[bytes]) -> Tuple[str, Dict[str, Any]]:
-        """Type and fields of a message.
+        """The type and fields of a message.
 
         Raises UnreadableMessageError.
         """
@@ -130,7 +130,7 @@ class Schema:
             raise UnreadableMessageError(_reason(error)) from None
 
     def type_of(self, frame: bytes) -> str:
-        """The type that a header would have if the rest of it could be read; empty when not even that can be told."""
+        """The type that a header claims, even if the rest of it is invalid; empty if even that cannot be read."""
         try:
             with self._module.Message.from_bytes(frame, **_limits(frame)) as root:
                 return _type_name(str(root.which()))
@@ -138,7 +138,7 @@ class Schema:
             return ""
 
     def decode_failure(self, payload: bytes) -> Struct:
-        """The Failure that the payload of a task is.
+        """The Failure in the payload of a task.
 
         Raises UnreadableMessageError.
         """
@@ -163,17 +163,17 @@ class Schema:
     def _member(self, type_: str) -> str:
         member = type_[0].lower() + type_[1:]
         if member not in self._members:
-            raise KeyError(f"there is no message {type_} in the schema")
+            raise KeyError(f"the schema has no message {type_}")
         return member
 
 
 def _limits(frame: bytes) -> Dict[str, int]:
-    """For readers: a small frame whose pointers lead to the same words again and again is not to fill the memory."""
+    """Limits for readers, so that a small frame whose pointers repeat the same words cannot exhaust the memory."""
     return {"traversal_limit_in_words": len(frame) + 65536, "nesting_limit": 64}
 
 
 def _reason(error: Exception) -> str:
-    """The sentence for people at the end of what pycapnp says."""
+    """The readable sentence at the end of pycapnp's message."""
     return (str(error).strip().splitlines() or [repr(error)])[0].rpartition("; ")[2]
 
 

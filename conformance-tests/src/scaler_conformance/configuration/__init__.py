@@ -1,4 +1,4 @@
-"""What a run is told: its settings, the features that an implementation lacks, and the file that says so.
+"""What a run is given: its settings, the features that an implementation lacks, and the file with both.
 
 Rule: imports nothing else of this package.
 """

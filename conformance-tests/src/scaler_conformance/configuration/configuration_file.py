@@ -1,9 +1,9 @@
-"""The file of `--config`: what is known about one implementation.
+"""The file of `--config`: properties of one implementation.
 
-name = "my worker"                 # in reports; by default what it says about itself
-time-scale = 2.0                   # multiplies the one deadline of every wait
-missing = ["memory-limit"]         # features of `scaler-conformance --features` that it does not have
-[variants]                         # arguments that follow the command for cases that need a scheduler configured so
+name = "my worker"                 # in reports; by default the name that it reports
+time-scale = 2.0                   # multiplies the deadline of every wait
+missing = ["memory-limit"]         # features of `scaler-conformance --features` that it lacks
+[variants]                         # arguments that are appended for cases that need such a scheduler
 protected = ["--protected"]
 """
 
@@ -20,7 +20,7 @@ _KEYS = {"name", "time-scale", "missing", "variants"}
 
 
 class Configuration(NamedTuple):
-    """Of one implementation."""
+    """The properties of one implementation."""
 
     name: str = ""
     time_scale: float = 1.0
@@ -33,16 +33,16 @@ class Configuration(NamedTuple):
         table = load_toml(path)
         unknown = sorted(set(table) - _KEYS)
         if unknown:
-            raise ValueError(f"{path}: there is no option {unknown[0]}; there are {', '.join(sorted(_KEYS))}")
+            raise ValueError(f"{path}: unknown option {unknown[0]}; the options are {', '.join(sorted(_KEYS))}")
         missing = table.get("missing", [])
         unknown = sorted(set(missing) - set(FEATURES))
         if unknown:
-            raise ValueError(f"{path}: there is no feature {unknown[0]}; there are {', '.join(FEATURES)}")
+            raise ValueError(f"{path}: unknown feature {unknown[0]}; the features are {', '.join(FEATURES)}")
         time_scale = table.get("time-scale", 1.0)
         if not isinstance(time_scale, (int, float)) or time_scale <= 0:
-            raise ValueError(f"{path}: time-scale must be a number above 0")
+            raise ValueError(f"{path}: time-scale must be a number > 0, got {time_scale!r}")
         variants = {name: list(map(str, arguments)) for name, arguments in table.get("variants", {}).items()}
         unknown = sorted(set(variants) - set(VARIANTS))
         if unknown:
-            raise ValueError(f"{path}: there is no variant {unknown[0]}; there are {', '.join(VARIANTS)}")
+            raise ValueError(f"{path}: unknown variant {unknown[0]}; the variants are {', '.join(VARIANTS)}")
         return cls(str(table.get("name", "")), float(time_scale), frozenset(missing), variants)

@@ -1,4 +1,4 @@
-"""What a run of the suite is told: how long to wait, how much to do, what the implementation does not have."""
+"""The settings of a run: how long to wait, how much to do, and which features the implementation lacks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ DEADLINE_SECONDS = 10.0
 
 
 class Settings(NamedTuple):
-    """For all cases of one run.
+    """The settings for all cases of one run.
 
     Parameters:
-        time_scale: a slow implementation gets more time: every wait's one deadline is multiplied by this.
-        effort: the share of their repetitions that randomised cases do, 1 for all.
+        time_scale: multiplies the deadline of every wait, for slow implementations.
+        effort: the fraction of their repetitions that randomised cases do; 1 for all.
         seed: of all randomness.
-        missing: features that the implementation is known not to have.
+        missing: features that the implementation is known to lack.
     """
 
     time_scale: float = 1.0
@@ -24,5 +24,5 @@ class Settings(NamedTuple):
 
     @property
     def deadline_seconds(self) -> float:
-        """How long an event is waited for. No wait of the suite has another limit."""
+        """How long each wait of the suite may take."""
         return DEADLINE_SECONDS * self.time_scale

@@ -1,4 +1,4 @@
-"""Reading TOML, on Pythons older than its module too."""
+"""Reading TOML, also on versions of Python without `tomllib`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else
 def load_toml(path: Path) -> Dict[str, Any]:
     """The content of a file.
 
-    Raises OSError, or ValueError when it is no TOML.
+    Raises OSError, or ValueError if it is not valid TOML.
     """
     with path.open("rb") as file:
         try:
             tables: Dict[str, Any] = _tomllib.load(file)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{path} is not valid TOML: {error}") from None
     return tables

@@ -1,4 +1,4 @@
-"""What becomes of a case: verdicts, results, the register of requirements, and the list of known failures.
+"""Judging cases: verdicts, results, the register of requirements, and the list of known failures.
 
-Rule: imports `configuration` alone of this package.
+Rule: within this package, it imports only `configuration`.
 """

@@ -1,6 +1,6 @@
 """The register of requirements, as the suite carries it.
 
-Rule: level and text of a requirement are read from here; nothing in the suite repeats them.
+Rule: the level and text of a requirement are read from the register; nothing in the suite repeats them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEVELS = ("MUST NOT", "SHOULD NOT", "MUST", "SHOULD", "MAY", "INFO")
 
 
 class Requirement(NamedTuple):
-    """One numbered sentence of the specification."""
+    """A numbered requirement of the specification."""
 
     id: str
     level: str  # MUST, MUST NOT, SHOULD, SHOULD NOT, MAY or INFO
@@ -26,16 +26,16 @@ class Requirement(NamedTuple):
     since: str
     section: str  # file and anchor, "worker.md#cancel"
     text: str
-    untestable: str  # why no case can show it; mostly empty
+    untestable: str  # why no case can test it; usually empty
 
     @property
     def is_advice(self) -> bool:
-        """Whether who does otherwise conforms nevertheless."""
+        """Whether an implementation that does otherwise still conforms."""
         return not self.level.startswith("MUST")
 
 
 class UnknownRequirementError(Exception):
-    """The suite speaks of a requirement that is not in the register."""
+    """The register does not have this requirement."""
 
 
 class Register:
@@ -48,7 +48,7 @@ class Register:
     def load(cls, path: Optional[Path] = None) -> Register:
         """Read the register that the suite carries, or another.
 
-        Raises ValueError when an entry lacks something.
+        Raises ValueError if an entry is incomplete.
         """
         path = path or SPECIFICATION / "requirements.toml"
         tables = load_toml(path)
@@ -58,7 +58,7 @@ class Register:
         try:
             return self._requirements[id_]
         except KeyError:
-            raise UnknownRequirementError(f"{id_} is not in the register of requirements") from None
+            raise UnknownRequirementError(f"there is no requirement {id_} in requirements.toml") from None
 
     def __contains__(self, id_: object) -> bool:
         return id_ in self._requirements
@@ -83,5 +83,5 @@ def _requirement(id_: str, table: Dict[str, Any]) -> Requirement:
         untestable=str(table.get("untestable", "")),
     )
     if entry.level not in _LEVELS or not entry.roles or not entry.text:
-        raise ValueError(f"{id_} in the register of requirements lacks a level, roles or a text")
+        raise ValueError(f"{id_} in requirements.toml needs a level ({', '.join(_LEVELS)}), roles and a text")
     return entry

@@ -1,7 +1,7 @@
-"""What a run found out: one model, from which every report is made.
+"""The results of a run: one model, from which every report is made.
 
-Rule: the JSON form is what others read and keep; its `schema` changes with any change that an older reader could
-misread.
+Rule: other programs read and keep the JSON form, so its `schema` changes with any change that an older reader could
+misinterpret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REPORT_SCHEMA = "scaler-conformance-report/1"
 
 @dataclass
 class CaseResult:
-    """Of one case; texts that do not apply are empty."""
+    """The result of one case; texts that do not apply are empty."""
 
     id: str
     covers: List[str]
@@ -25,17 +25,17 @@ class CaseResult:
     verdict: Verdict
     teardown: Teardown = Teardown.NOT_STARTED
     seconds: float = 0.0
-    requirement: str = ""  # the one that is violated
+    requirement: str = ""  # the violated one
     expected: str = ""
     came: str = ""
     message: str = ""  # in one line
-    trace: List[str] = field(default_factory=list)  # these two of cases that do not pass
+    trace: List[str] = field(default_factory=list)  # like `output`, only of cases that do not pass
     output: str = ""
 
 
 @dataclass
 class Report:
-    """Of one run against one implementation."""
+    """The report on one run against one implementation."""
 
     role: str
     suite_version: str
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def counts(self) -> Dict[str, int]:
-        """How many cases there are of each verdict that occurs."""
+        """The number of cases for each verdict that occurs."""
         counted: Dict[str, int] = {}
         for each in sorted(self.cases, key=lambda result: result.verdict.severity):
             counted[each.verdict.value] = counted.get(each.verdict.value, 0) + 1
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0: it conforms; 1: it does not; 2: nothing was judged, or the suite is at fault."""
+        """0: it conforms; 1: it does not; 2: no case was judged, or the suite has an error."""
         verdicts = {each.verdict for each in self.cases}
         if Verdict.ERROR in verdicts or not verdicts - {Verdict.NOT_APPLICABLE}:
             return 2
@@ -83,9 +83,11 @@ class Report:
 
     @classmethod
     def from_json(cls, content: Dict[str, Any]) -> Report:
-        """Raises ValueError when it is no report that this version knows."""
+        """Raises ValueError if it is not a report that this version can read."""
         if content.get("schema") != REPORT_SCHEMA:
-            raise ValueError(f"this is no {REPORT_SCHEMA}")
+            raise ValueError(
+                f"this is not a report with the schema {REPORT_SCHEMA}; write it with --json of this version"
+            )
         try:
             fields = {key: value for key, value in content.items() if key != "counts"}
             cases = [
@@ -94,4 +96,4 @@ class Report:
             ]
             return cls(cases=cases, **fields)
         except (TypeError, KeyError) as error:
-            raise ValueError(f"this report lacks something or has too much: {error}") from None
+            raise ValueError(f"this report has missing or unknown members: {error}") from None

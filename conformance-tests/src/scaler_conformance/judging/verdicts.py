@@ -1,9 +1,9 @@
-"""What can become of a case, and the exceptions by which a case says so.
+"""The possible results of a case, and the exceptions with which a case reports them.
 
 Rules:
-- A case that returns has passed. One that finds the implementation at fault raises Violation, one that asks for what
-  the implementation does not offer raises NotApplicable. Any other exception is the suite's own fault.
-- How the implementation ended afterwards is judged apart from what it did (`Teardown`).
+- A case that returns has passed. It raises Violation if the implementation violates a requirement, and NotApplicable if
+  it lacks what the case needs. Any other exception is an error of the suite.
+- How the implementation ended afterwards is judged separately (`Teardown`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Optional
 
 
 class Verdict(str, Enum):
-    """Of one case; the worst comes last."""
+    """The verdict on one case, from harmless to worst."""
 
     NOT_APPLICABLE = "N/A"
     PASS = "PASS"
-    XFAIL = "XFAIL"  # fails as the list of known failures says
+    XFAIL = "XFAIL"  # it fails as the list of known failures says
     NON_STRICT = "NON-STRICT"  # a SHOULD is violated
-    XPASS = "XPASS"  # passes although the list says that it fails
+    XPASS = "XPASS"  # it passes but is on the list of known failures
     FAIL = "FAIL"
-    ERROR = "ERROR"  # the suite's fault
+    ERROR = "ERROR"  # the suite itself has an error
 
     @property
     def severity(self) -> int:
@@ -38,12 +38,12 @@ class Teardown(str, Enum):
 
 
 class Violation(Exception):
-    """The implementation does not do what a requirement says.
+    """The implementation violates a requirement.
 
     Parameters:
-        expected: what should have happened.
-        came: what happened instead, decoded.
-        requirement: its id, when it is another than the first that the case covers.
+        expected: what should have happened, as a noun phrase.
+        came: what happened instead.
+        requirement: the id of the violated one, if it is not the first that the case covers.
     """
 
     def __init__(self, expected: str, came: str, requirement: Optional[str] = None) -> None:
@@ -54,4 +54,4 @@ class Violation(Exception):
 
 
 class NotApplicable(Exception):
-    """The case needs what the implementation does not have; the text says what."""
+    """The implementation lacks what the case needs; the text says what."""

@@ -1,7 +1,7 @@
-"""Peers that the suite plays: their connections, their sessions, and what they expect of the other side.
+"""The peers that the suite plays: their connections and sessions, and what they expect of the other side.
 
 Rules:
-- A conversation is one connection's messages; sessions and played peers know one role's messages.
-- Everything that waits has the run's one deadline; a wait that ends in vain raises Violation.
-- Of this package it imports `codec`, `judging.verdicts` and `configuration.settings`.
+- A conversation is the messages of one connection; sessions and played peers know the messages of one role.
+- All waits have the same deadline, that of the run; a wait that times out raises Violation.
+- Within this package, it imports `codec`, `judging.verdicts` and `configuration.settings`.
 """

@@ -1,9 +1,9 @@
-"""A client's session, as its scheduler sees it: the tasks and objects that came, and telling what became of them.
+"""A client's session, as its scheduler sees it: the tasks and objects of the client, and their outcomes.
 
 Rules:
-- Tasks come in batches that the client is free to cut. They are taken apart here, a SentTask each, and a case asks for
-  the one that it wants by the number that the adapter was given: it stands in the task's arguments.
-- What every message of a client must fulfil is checked of every message that comes.
+- The client is free to batch tasks as it likes. Batches are taken apart here, one SentTask for each task. A case asks
+  for a task by the number that the adapter was given, which the task's arguments contain.
+- The requirements on every message of a client are checked for every message that arrives.
 - Objects that stay with the client (storage `remote`) are fetched when a case asks for their content.
 """
 
@@ -24,14 +24,14 @@ KINDS = SCHEMA.enum("ObjectKind")
 SESSION_SHIFT = 40
 MOST_NUMBER = (1 << 39) - 1
 CHUNK_BYTES = 64 * 1024
-RESULTS_SESSION = 0xABCDEF  # of a worker that the suite does not play
+RESULTS_SESSION = 0xABCDEF  # of a worker that does not exist
 ASCENDING, COLUMNS_AGREE, OBJECT_FIRST = "SCL-CLT-001", "SCL-CLT-011", "SCL-CLT-006"
 NAMED_ONCE, OBJECT_ID, EXACT_BYTES = "SCL-COD-001", "SCL-OBJ-001", "SCL-OBJ-009"
 TOKEN_READ, FILE_FIRST = "SCL-OBJ-007", "SCL-OBJ-008"
 
 
 class SentTask(NamedTuple):
-    """One task that the client has sent."""
+    """A task that the client has sent."""
 
     id: int
     payload: bytes
@@ -44,25 +44,25 @@ class SentTask(NamedTuple):
         return self.message.options
 
     def arguments(self) -> bytes:
-        """As they are in the payload, or in the object that has them."""
+        """The arguments, from the payload or from the object that contains them."""
         if self.payload or not self.dependencies:
             return self.payload
         return self.session.content(self.dependencies[0])
 
 
 class ClientObject(NamedTuple):
-    """One object that the client has created."""
+    """An object that the client has created."""
 
     id: int
     size: int
     storage: str  # of ObjectStorage
     kind: str  # of ObjectKind
-    content: bytes  # when it is inline or shared
+    content: bytes  # if the storage is inline or shared
     message: Message
 
 
 class ClientSession(Conversation):
-    """Made by the bench, see there."""
+    """Created by the bench of clients."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -71,19 +71,19 @@ class ClientSession(Conversation):
         self.is_open = False
         self.object_directory = ""
         self.maximum_message_bytes = 0
-        self.tasks: List[SentTask] = []  # in the order in which they came
+        self.tasks: List[SentTask] = []  # in the order of arrival
         self.graphs: List[Message] = []
         self.objects: Dict[int, ClientObject] = {}
         self.deleted: Dict[int, int] = {}  # the position of the message that deleted it, by object id
         self._last_id = -1
-        self._tagged = 0  # so many of `tasks` are in `_by_tag`
+        self._tagged = 0  # the number of `tasks` that are in `_by_tag`
         self._by_tag: Dict[Optional[int], SentTask] = {}
         self._result_objects = 0
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def find_task(self, task: int) -> Optional[SentTask]:
-        """The newest that was sent of the adapter's task."""
+        """The newest task that was sent for a task of the adapter."""
         while self._tagged < len(self.tasks):
             each = self.tasks[self._tagged]
             self._tagged += 1
@@ -91,7 +91,7 @@ class ClientSession(Conversation):
         return self._by_tag.get(task)
 
     def expect_task(self, task: int, requirement: Optional[str] = None) -> SentTask:
-        """The adapter's task of this number. Raises Violation when it does not come."""
+        """Wait for the task with this number of the adapter. Raises Violation if it does not arrive."""
         found: SentTask = self.wait_until(lambda: self.find_task(task), f"a Task message with task {task}", requirement)
         return found
 
@@ -99,25 +99,25 @@ class ClientSession(Conversation):
         return [self.expect_task(task, requirement) for task in tasks]
 
     def expect_call(self, count: int, requirement: Optional[str] = None) -> SentTask:
-        """The task that is the `count`-th of this session."""
+        """The `count`-th task of this session."""
         self.wait_until(lambda: len(self.tasks) >= count, f"{count} tasks in Task messages", requirement)
         return self.tasks[count - 1]
 
     def values(self) -> List[ClientObject]:
-        """Objects of kind value that there are, in the order in which they came."""
+        """The objects of kind value that have not been deleted, in the order of arrival."""
         return [each for each in self.objects.values() if each.kind == "value" and each.id not in self.deleted]
 
     # Outcomes -------------------------------------------------------------------------------------------------------
 
     def succeed(self, *tasks: SentTask, values: Optional[Sequence[Any]] = None, **fields: Any) -> None:
-        """Tell that tasks are done; what each returns is its number unless `values` says else."""
+        """Report tasks as succeeded; each result is the task's number unless `values` says otherwise."""
         results = [tag_of(each) for each in tasks] if values is None else values
         self.tell([each.id for each in tasks], [json.dumps(each).encode() for each in results], **fields)
 
     def fail(
         self, task: SentTask, message: str, kind: str = "taskRaised", status: str = "failed", schema: Schema = SCHEMA
     ) -> None:
-        """Tell that a task has failed or was lost."""
+        """Report a task as failed or lost."""
         failure = schema.encode_failure(kind=kind, message=message, typeName="test.Error", worker="w", attempts=1)
         codec = task.message.codec
         self.tell([task.id], [failure], statuses=[STATUSES.index(status)], codec=codec)
@@ -128,36 +128,36 @@ class ClientSession(Conversation):
         self.send("TaskResult", b"".join(payloads) or None, **{**usual, **fields})
 
     def confirm(self, task: SentTask, outcome: str) -> None:
-        """Answer a cancel, asked or not."""
+        """Answer a cancel, even one that was not requested."""
         self.send("TaskCancelConfirm", ids=[task.id], outcomes=[OUTCOMES.index(outcome)])
 
     def expect_cancel(self, task: SentTask) -> Message:
         return self.expect(
-            "TaskCancel", where=lambda message: task.id in message.ids, expected="TaskCancel of the task"
+            "TaskCancel", where=lambda message: task.id in message.ids, expected=f"TaskCancel for task id {task.id}"
         )
 
     # Objects --------------------------------------------------------------------------------------------------------
 
     def new_result_object(self) -> int:
-        """The id of an object that is a worker's large result."""
+        """The id of a new object with a worker's large result."""
         self._result_objects += 1
         return RESULTS_SESSION << SESSION_SHIFT | self._result_objects
 
     def succeed_by_object(self, task: SentTask, object_id: int) -> None:
-        """Tell that a task is done, and that an object has the result."""
+        """Report a task as succeeded, with the result in an object."""
         self.tell([task.id], [b""], objects=[object_id])
 
     def answer(self, request: Message, content: bytes) -> None:
-        """Answer an ObjectRequest as a scheduler that has all of the object."""
+        """Answer an ObjectRequest as a scheduler that has the whole object."""
         chunk = content[request.offset : request.offset + min(request.length, CHUNK_BYTES)]
         self.send("ObjectResponse", chunk, id=request.id, offset=request.offset, status="ok", size=len(content))
 
     def serve(self, object_id: int, content: bytes, requirement: Optional[str] = None) -> None:
-        """Answer the client's requests for a large result until it deletes it."""
+        """Answer the client's requests for a large result until it deletes the object."""
         while True:
             self.wait_until(
                 lambda: object_id in self.deleted or self.waiting("ObjectRequest"),
-                f"ObjectRequest for {object_id:x}, or its deletion",
+                f"ObjectRequest for object {object_id:x}, or the deletion of the object",
                 requirement,
             )
             if object_id in self.deleted and not self.waiting("ObjectRequest"):
@@ -165,16 +165,18 @@ class ClientSession(Conversation):
             self.answer(self.expect("ObjectRequest", id=object_id), content)
 
     def expect_deleted(self, object_id: int, requirement: Optional[str] = None) -> int:
-        """Wait for the deletion of an object; the position of the message."""
+        """Wait for the deletion of an object, and return the position of the message."""
         position: int = self.wait_until(
-            lambda: self.deleted.get(object_id), f"ObjectInstruction delete of object {object_id:x}", requirement
+            lambda: self.deleted.get(object_id),
+            f"ObjectInstruction with the deletion of object {object_id:x}",
+            requirement,
         )
         return position
 
     def content(self, object_id: int) -> bytes:
-        """Of an object of the client, fetched if need be."""
+        """The content of an object of the client, fetched if necessary."""
         known = object_id in self.objects
-        came = f"object {object_id:x} was not"
+        came = f"a task that refers to object {object_id:x}"
         check(known, "an object to be created before the first task that refers to it", came, OBJECT_FIRST)
         found = self.objects[object_id]
         if found.storage != "remote":
@@ -185,21 +187,24 @@ class ClientSession(Conversation):
         return content
 
     def fetch(self, object_id: int, offset: int, length: int) -> Message:
-        """Request a part of a client's object; the answer, which must have just these bytes."""
+        """Request a part of a client's object; returns the answer, which must have exactly these bytes."""
         self.send("ObjectRequest", id=object_id, offset=offset, length=length)
         return self.expect_chunk(object_id, offset, length)
 
     def expect_chunk(self, object_id: int, offset: int, length: int) -> Message:
-        """The next ObjectResponse, which must have just these bytes."""
+        """Wait for the next ObjectResponse, which must have exactly these bytes."""
         response = self.expect("ObjectResponse", requirement=EXACT_BYTES)
         size = self.objects[object_id].size
         about = (response.id, response.offset, response.status, response.size)
         check(
-            about == (object_id, offset, "ok", size), f"the answer for {object_id:x} at {offset}", response, EXACT_BYTES
+            about == (object_id, offset, "ok", size),
+            f"ObjectResponse with status ok for object {object_id:x} at offset {offset}",
+            response,
+            EXACT_BYTES,
         )
         wanted = max(0, min(length, size - offset))
         came = f"{len(response.payload)} bytes"
-        check(len(response.payload) == wanted, f"{wanted} bytes at {offset}", came, EXACT_BYTES)
+        check(len(response.payload) == wanted, f"{wanted} bytes from offset {offset}", came, EXACT_BYTES)
         return response
 
     # Taking messages apart ------------------------------------------------------------------------------------------
@@ -217,7 +222,7 @@ class ClientSession(Conversation):
     def _take_in_tasks(self, message: Message) -> None:
         self._check_columns(message)
         named = bool(message.function) != bool(message.functionName)
-        check(named, "the function by id or by name, one of them", message, NAMED_ONCE)
+        check(named, "either function or functionName", message, NAMED_ONCE)
         counts = message.dependencyCounts or [0] * len(message.ids)
         start = first = 0
         for index, id_ in enumerate(message.ids):
@@ -231,35 +236,35 @@ class ClientSession(Conversation):
         self._check_columns(message)
         count = len(message.ids)
         offsets = message.predecessorOffsets
-        check(len(message.functions) == count, f"{count} entries in functions", message, COLUMNS_AGREE)
-        check(all(message.functions), "an object for each node's function", message, NAMED_ONCE)
+        check(len(message.functions) == count, f"functions with {count} entries", message, COLUMNS_AGREE)
+        check(all(message.functions), "an object with the function of each node", message, NAMED_ONCE)
         self._check_known(message.functions)
         if offsets:
             right = len(offsets) == count + 1 and offsets[0] == 0 and offsets == sorted(offsets)
             right = right and offsets[-1] == len(message.predecessors)
-            check(right, "predecessorOffsets that fit predecessors", message, COLUMNS_AGREE)
+            check(right, "predecessorOffsets that match predecessors", message, COLUMNS_AGREE)
             below = all(
                 each < node for node in range(count) for each in message.predecessors[offsets[node] : offsets[node + 1]]
             )
-            check(below, "predecessors at positions below", message, COLUMNS_AGREE)
+            check(below, "predecessors that precede their nodes", message, COLUMNS_AGREE)
         targets = message.targets
         right = len(set(targets)) == len(targets) and all(each < count for each in targets)
-        check(right, "targets that are nodes, each once", message, COLUMNS_AGREE)
+        check(right, "targets that are positions of nodes, each once", message, COLUMNS_AGREE)
         self.graphs.append(message)
 
     def _check_columns(self, message: Message) -> None:
         count = len(message.ids)
         ascending = message.ids == sorted(set(message.ids)) and all(each > self._last_id for each in message.ids[:1])
-        check(ascending, f"task ids that ascend strictly from {self._last_id} on", message, ASCENDING)
+        check(ascending, f"strictly ascending task ids above {self._last_id}", message, ASCENDING)
         self._last_id = message.ids[-1] if message.ids else self._last_id
-        check(len(message.payloadSizes) == count, f"{count} entries in payloadSizes", message, COLUMNS_AGREE)
+        check(len(message.payloadSizes) == count, f"payloadSizes with {count} entries", message, COLUMNS_AGREE)
         total = sum(message.payloadSizes)
-        came = f"{len(message.payload)} in {message!r}"
+        came = f"{len(message.payload)} bytes in {message!r}"
         check(len(message.payload) == total, f"a payload of {total} bytes", came, COLUMNS_AGREE)
         right = len(message.dependencyCounts) in (0, count) and sum(message.dependencyCounts) == len(
             message.dependencies
         )
-        check(right, "dependencyCounts that fit ids and dependencies", message, COLUMNS_AGREE)
+        check(right, "dependencyCounts that match ids and dependencies", message, COLUMNS_AGREE)
         self._check_known([each for each in message.dependencies if each >> SESSION_SHIFT == self.number])
         if message.type == "Task" and message.function >> SESSION_SHIFT == self.number:
             self._check_known([message.function])
@@ -268,7 +273,7 @@ class ClientSession(Conversation):
         for each in object_ids:
             expected = "an object to be created, and not deleted, before the first task that refers to it"
             known = each in self.objects and each not in self.deleted
-            check(known, expected, f"object {each:x} was not", OBJECT_FIRST)
+            check(known, expected, f"a reference to object {each:x}", OBJECT_FIRST)
 
     def _take_in_objects(self, message: Message) -> None:
         if message.action == "delete":
@@ -282,14 +287,14 @@ class ClientSession(Conversation):
     def _take_in_creations(self, message: Message) -> None:
         count = len(message.ids)
         right = len(message.sizes) == len(message.storages) == count and len(message.kinds) in (0, count)
-        check(right, f"{count} entries in the columns of ObjectInstruction", message, "SCL-TRN-003")
+        check(right, f"columns of {count} entries in ObjectInstruction", message, "SCL-TRN-003")
         start = 0
         for index, object_id in enumerate(message.ids):
             size, storage = message.sizes[index], STORAGES[message.storages[index]]
             is_new = object_id not in self.objects and object_id >> SESSION_SHIFT == self.number
             is_right = is_new and 0 < object_id & ((1 << SESSION_SHIFT) - 1) <= MOST_NUMBER
-            expected = f"an object id of session {self.number} that is new"
-            check(is_right, expected, f"it was {object_id:x}", OBJECT_ID)
+            expected = f"a new object id of session {self.number}"
+            check(is_right, expected, f"{object_id:x}", OBJECT_ID)
             content = b""
             if storage == "inline":
                 content = message.payload[start : start + size]
@@ -302,19 +307,19 @@ class ClientSession(Conversation):
         check(len(message.payload) == start, f"a payload of {start} bytes", came, "SCL-TRN-003")
 
     def _read_shared(self, object_id: int, size: int) -> bytes:
-        came = f"object {object_id:x} was"
-        check(self.object_directory, "no object to be shared without its directory's token", came, TOKEN_READ)
+        came = f"object {object_id:x} with storage shared"
+        check(self.object_directory, "no storage shared without having read the directory's token", came, TOKEN_READ)
         try:
             with open(os.path.join(self.object_directory, f"{object_id:016x}"), "rb") as file:
                 content = file.read()
         except OSError as error:
             raise Violation(f"a file {object_id:016x} in the object directory", str(error), FILE_FIRST) from None
-        check(len(content) == size, f"{size} bytes in the file", f"{len(content)} were", FILE_FIRST)
+        check(len(content) == size, f"{size} bytes in the file {object_id:016x}", f"{len(content)} bytes", FILE_FIRST)
         return content
 
 
 def tag_of(task: SentTask) -> Optional[int]:
-    """The adapter's number of a task, which begins its argument."""
+    """The adapter's number of a task, with which its argument begins."""
     try:
         arguments = task.arguments()
         text = json.loads(arguments)[0] if task.message.codec == "json" else arguments.decode()

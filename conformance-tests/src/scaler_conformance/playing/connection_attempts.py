@@ -1,4 +1,4 @@
-"""When a peer tries to connect: a listener that closes whatever comes, at once."""
+"""When a peer tries to connect: a listener that closes every connection at once."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ ATTEMPTS = 6
 
 
 def check_growing_pauses(router: RouterTransport, seconds: float) -> None:
-    """Be away from a played scheduler's address for a while, and see that attempts to connect come ever more seldom.
+    """Close a played scheduler's address for a while, and check that the pauses between attempts to connect grow.
 
     Parameters:
-        seconds: how long to look.
+        seconds: how long to watch.
 
-    Raises Violation when they do not.
+    Raises Violation if they do not grow.
     """
     times = _times_of_attempts(router, seconds)
     if len(times) < ATTEMPTS:
-        return  # so seldom that there is nothing to compare
+        return  # the pauses are so long that there is nothing to compare
     gaps = [later - earlier for earlier, later in zip(times, times[1:])]
     first, last = gaps[0] + gaps[1], gaps[-1] + gaps[-2]
-    check(last > 1.5 * first, "the last pauses to be longer than the first", f"pauses of {gaps} seconds")
+    check(
+        last > 1.5 * first,
+        "longer pauses after the last attempts to connect than after the first ones",
+        f"pauses of {gaps} seconds",
+    )
 
 
 def _times_of_attempts(router: RouterTransport, seconds: float) -> List[float]:
-    """When connections came that were closed at once."""
+    """The times at which connections were accepted and closed."""
     port = int(router.address.rpartition(":")[2])
     router.stop_listening()
     times: List[float] = []
@@ -49,11 +53,11 @@ def _times_of_attempts(router: RouterTransport, seconds: float) -> List[float]:
 
 
 def _listen(port: int, deadline: float) -> socket.socket:
-    """The socket that was just closed may hold the port a moment longer."""
+    """Listen again. The socket that was just closed may hold the port for a moment."""
     while True:
         try:
             return socket.create_server(("127.0.0.1", port), backlog=64)
         except OSError:
             if time.monotonic() > deadline:
-                raise NotApplicable(f"port {port} is taken") from None
+                raise NotApplicable(f"another program has taken port {port}; run the case again") from None
             time.sleep(0.01)

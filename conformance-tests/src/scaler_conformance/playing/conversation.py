@@ -1,16 +1,16 @@
-"""One conversation with the implementation under test: what was sent, what came, and waiting for what should come.
+"""One conversation with the implementation under test: what was sent and received, and waiting for what must follow.
 
     implementation ◀──socket── Transport ──▶ Conversation (one a peer): queue of messages that no case has taken
                                                  ▲ expect, fence, expect_nothing_more: the case
 
 Rules:
 - Waits are for events, with one deadline (`Settings.deadline_seconds`). No case sleeps.
-- Silence is proven by a fence: a Heartbeat goes out, and all that the implementation had to say before it answered is
-  there when its HeartbeatEcho is.
-- Heartbeats of the other side are answered at once and by themselves, unless a case wants to see what happens if not;
-  they and their echoes are kept apart from the rest.
-- `expect` takes the first message that fits and leaves the others: a case that minds their order compares
-  `position`, and one that minds more ends with `expect_nothing_more`.
+- A fence shows that nothing else was sent: the suite sends a Heartbeat, and everything that the implementation sent
+  before its HeartbeatEcho has arrived when the echo arrives.
+- Heartbeats of the other side are answered at once and automatically, unless a case tests what happens otherwise. They
+  and their echoes are kept apart from other messages.
+- `expect` takes the first message that matches and leaves the others: a case that tests the order of messages compares
+  `position`, and a case that allows no others ends with `expect_nothing_more`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from scaler_conformance.playing.wire_log import WireLog
 
 WELL_FORMED = "SCL-TRN-003"
 _SLICE_SECONDS = 0.05
-_LAST_WORDS_SECONDS = 0.3  # for what is on its way when the implementation ends
+_LAST_WORDS_SECONDS = 0.3  # for messages in transit when the implementation ends
 _MOST_SHOWN = 6
 BACKGROUND = frozenset({"Heartbeat", "HeartbeatEcho"})
 """Messages that may come at any time."""
 
 
 class Transport:
-    """A socket of the suite, and the conversations that it carries. Others are made of it (`peers`)."""
+    """A socket of the suite, and the conversations over it."""
 
-    is_ending = False  # the case is over: whoever says goodbye is answered
+    is_ending = False  # the case is over: DisconnectRequests are answered
 
     def pump(self, seconds: float) -> bool:
-        """Wait so long for a message, hand what is there to its conversations, and return whether there was any."""
+        """Wait up to this time for a message and pass all that have arrived to their conversations; whether there were
+        any.
+        """
         raise NotImplementedError
 
     def transmit(self, conversation: Conversation, frames: Sequence[bytes]) -> None:
@@ -46,11 +48,11 @@ class Transport:
 
 
 class Conversation:
-    """One peer of the suite and one of the implementation, talking.
+    """The messages between one peer of the suite and the implementation.
 
     Parameters:
         name: for traces, "scheduler", "client 2".
-        how_it_ended: a text as soon as the implementation has ended: then nothing more is waited for.
+        how_it_ended: returns a text once the implementation has ended; then waits end as well.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Conversation:
     ) -> None:
         self.name = name
         self.answers_heartbeats = True
-        self.is_watched = False  # what answers to heartbeats say
+        self.is_watched = False  # sent in each HeartbeatEcho
         self.last_heartbeat: Optional[Message] = None
         self.heartbeats: List[Message] = []
         self.echoes: List[Message] = []
@@ -71,8 +73,8 @@ class Conversation:
         self._settings = settings
         self._log = log
         self._how_it_ended = how_it_ended
-        self.first: Optional[Message] = None  # that came
-        self.largest = 0  # bytes of a message that came
+        self.first: Optional[Message] = None  # that arrived
+        self.largest = 0  # bytes of a message that arrived
         self._queue: List[Message] = []
         self._arrived = 0
         self._next_sequence = 1_000_000
@@ -91,34 +93,34 @@ class Conversation:
         """Send a message.
 
         Parameters:
-            payload: the second frame; None: there is none.
-            segmented: write as many segments, and so far pointers, as can be.
-            schema: another version of the protocol.
+            payload: the second frame; None for a message without one.
+            segmented: use as many segments, and so far pointers, as possible.
+            schema: that of another version of the protocol.
             fields: by their names in the schema; structs are dicts, enums texts.
         """
         header = schema.encode(type_, fields, segmented)
         self.send_frames(header, *([] if payload is None else [payload]))
 
     def send_frames(self, *frames: bytes) -> None:
-        """Send frames as they are: for what no encoder would write."""
+        """Send frames unchanged, including those that no encoder would write."""
         self._log.sent(self.name, frames)
         self._transport.transmit(self, frames)
 
     # Receiving ------------------------------------------------------------------------------------------------------
 
     def arrived(self, frames: Sequence[bytes]) -> None:
-        """The transport has read a message of this conversation."""
+        """Called by the transport with each message of this conversation."""
         self._log.received(self.name, frames)
         try:
             type_, fields = SCHEMA.decode(frames)
         except UnreadableMessageError as error:
-            came = f"one came that cannot: {error}"
-            raise Violation("messages that can be read", came, WELL_FORMED) from None
+            came = f"got one that cannot be read: {error}"
+            raise Violation("a well-formed message", came, WELL_FORMED) from None
         self._arrived += 1
         message = Message(type_, fields, b"".join(frames[1:]), self._arrived)
         if len(frames) > 2:
-            came = f"{len(frames)} frames came: {message}"
-            raise Violation("one frame, or two with the payload", came, WELL_FORMED)
+            came = f"got {len(frames)} frames: {message}"
+            raise Violation("a message of one frame, or of two with a payload", came, WELL_FORMED)
         self.first = self.first or message
         self.largest = max(self.largest, sum(map(len, frames)))
         self._take_in(message)
@@ -138,12 +140,12 @@ class Conversation:
     # Waiting --------------------------------------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[], Any], expected: str, requirement: Optional[str] = None) -> Any:
-        """Read until `condition` is true, and return what it returned.
+        """Read until `condition` returns something true, and return that.
 
         Parameters:
-            expected: what is waited for, for the message.
+            expected: what is waited for, as a noun phrase for the message of the Violation.
 
-        Raises Violation when the deadline passes, or the implementation ends.
+        Raises Violation if the deadline passes or the implementation ends.
         """
         deadline = time.monotonic() + self._settings.deadline_seconds
         while True:
@@ -158,19 +160,19 @@ class Conversation:
                 raise Violation(expected, f"{ending}{self._what_else_came()}", requirement)
             if left <= 0:
                 limit = self._settings.deadline_seconds
-                raise Violation(expected, f"it did not come within {limit:g} s{self._what_else_came()}", requirement)
+                raise Violation(expected, f"timed out after {limit:g} s{self._what_else_came()}", requirement)
 
     def unclaimed(self) -> List[object]:
-        """What has come and no case has taken."""
+        """What has arrived and was not taken by the case."""
         return list(self._queue)
 
     def _what_else_came(self) -> str:
         came = self.unclaimed()
         if not came:
-            return "; nothing else is there"
+            return "; no other message is unread"
         shown = ", ".join(map(repr, came[:_MOST_SHOWN]))
         more = f" and {len(came) - _MOST_SHOWN} more" if len(came) > _MOST_SHOWN else ""
-        return f"; what is there: {shown}{more}"
+        return f"; other messages: {shown}{more}"
 
     def expect(
         self,
@@ -180,13 +182,13 @@ class Conversation:
         requirement: Optional[str] = None,
         **fields: Any,
     ) -> Message:
-        """The first message of one of these types that fits, waited for if need be.
+        """Wait for the first message of one of these types that matches, and take it.
 
         Parameters:
-            where: what else must be true of it.
-            expected: what is waited for, in words; by default made of the types and fields.
-            requirement: whose violation it is when none comes; by default the first of the case.
-            fields: values that its fields must have.
+            where: a further condition.
+            expected: what is waited for, as a noun phrase; by default made of the types and fields.
+            requirement: the one that is violated if none arrives; by default the first of the case.
+            fields: values that the message's fields must have.
 
         Raises Violation.
         """
@@ -204,11 +206,11 @@ class Conversation:
         return None
 
     def waiting(self, *types: str) -> List[Message]:
-        """What has come and was not taken, of these types or of any."""
+        """The messages of these types, or of any type, that have arrived and were not taken."""
         return [message for message in self._queue if not types or message.type in types]
 
     def fence(self, requirement: Optional[str] = None) -> None:
-        """Wait until the implementation has answered all that was sent so far, and said what it had to say before."""
+        """Wait until the implementation has read everything sent so far, and its earlier messages have arrived."""
         sequence = self._next_sequence
         self._next_sequence += 1
         self.send("Heartbeat", sequence=sequence)
@@ -219,7 +221,7 @@ class Conversation:
         )
 
     def expect_none(self, *types: str, expected: str = "", requirement: Optional[str] = None) -> None:
-        """Nothing of these types has come by the time that a fence is answered.
+        """No message of these types may have arrived by the time a fence is answered.
 
         Raises Violation.
         """
@@ -227,12 +229,12 @@ class Conversation:
         self.fence()
         came = self.waiting(*types)
         if came:
-            raise Violation(expected or f"no {' or '.join(types)}", f"there came {came[0]!r}", requirement)
+            raise Violation(expected or f"no {' or '.join(types)}", f"got {came[0]!r}", requirement)
 
     def expect_nothing_more(
         self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
     ) -> None:
-        """Nothing but what the case has taken, and messages of the types `but`, has come by the next fence.
+        """Only messages of the types `but`, and those that the case has taken, may have arrived by the next fence.
 
         Raises Violation.
         """
@@ -240,26 +242,30 @@ class Conversation:
         self.fence()
         came = [message for message in self._queue if message.type not in but]
         if came:
-            raise Violation(expected or "nothing more", f"there came {came[0]!r}", requirement)
+            raise Violation(expected or "no further message", f"got {came[0]!r}", requirement)
 
     def forget_waiting(self) -> None:
-        """Drop what has come and was not taken."""
+        """Drop the messages that have arrived and were not taken."""
         self._queue.clear()
 
 
 def check(condition: Any, expected: str, came: Any, requirement: Optional[str] = None) -> None:
-    """What a case found out of what came.
+    """Require a condition.
+
+    Parameters:
+        expected: what should be the case, as a noun phrase.
+        came: what was found instead, as a noun phrase or value.
 
     Raises Violation unless `condition` is true.
     """
     if not condition:
-        raise Violation(expected, f"it was {came if isinstance(came, str) else repr(came)}", requirement)
+        raise Violation(expected, f"got {came if isinstance(came, str) else repr(came)}", requirement)
 
 
 def _check_types(types: Sequence[str]) -> None:
     unknown = [each for each in types if each not in SCHEMA.types]
     if unknown:
-        raise ValueError(f"the schema has no message {unknown[0]}")
+        raise ValueError(f"the schema has no message {unknown[0]}; it has {', '.join(SCHEMA.types)}")
 
 
 def _has(message: Message, fields: Dict[str, Any]) -> bool:

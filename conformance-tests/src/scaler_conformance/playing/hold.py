@@ -1,12 +1,12 @@
-"""Tasks that a case holds in its hand: the other end of the conformance function `wait`.
+"""Tasks that a case controls: the other end of the conformance function `wait`.
 
     hold = bench.hold()                       a tag and the arguments for the task
     ... submit `wait` with hold.arguments ...
-    hold.expect_started()                     the task has connected and said its tag
+    hold.expect_started()                     the task has connected and sent its tag
     hold.release("go")                        it returns "go"
     hold.expect_stopped()                     its connection has ended: it was stopped
 
-Rule: nothing is polled and no clock is involved; each wait is for an event, with the run's one deadline.
+Rule: nothing is polled on a timer; each wait is for an event, with the run's deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SLICE_SECONDS = 0.05
 
 
 class HoldListener:
-    """Where held tasks connect to."""
+    """The listener to which held tasks connect."""
 
     def __init__(self, deadline_seconds: float, how_it_ended: Callable[[], Optional[str]]) -> None:
         self._deadline_seconds = deadline_seconds
@@ -43,7 +43,7 @@ class HoldListener:
         return port
 
     def connection(self, tag: str) -> Optional[socket.socket]:
-        """The newest connection of a task that said its tag."""
+        """The newest connection of a task that sent this tag."""
         return self._connections.get(tag)
 
     def starts(self, tag: str) -> int:
@@ -52,7 +52,7 @@ class HoldListener:
         return self._starts.get(tag, 0)
 
     def wait_until(self, condition: Callable[[], Any], expected: str, requirement: Optional[str]) -> Any:
-        """Raises Violation when the deadline passes, or the implementation ends."""
+        """Raises Violation if the deadline passes or the implementation ends."""
         deadline = time.monotonic() + self._deadline_seconds
         while True:
             self.pump(0)
@@ -61,7 +61,7 @@ class HoldListener:
                 return found
             ending, left = self._how_it_ended(), deadline - time.monotonic()
             if ending or left <= 0:
-                raise Violation(expected, ending or f"it did not within {self._deadline_seconds:g} s", requirement)
+                raise Violation(expected, ending or f"timed out after {self._deadline_seconds:g} s", requirement)
             self.pump(min(left, _SLICE_SECONDS))
 
     def pump(self, seconds: float) -> None:
@@ -92,7 +92,7 @@ class HoldListener:
 
 
 class Hold:
-    """One task."""
+    """One held task."""
 
     def __init__(self, listener: HoldListener, tag: str) -> None:
         self.tag = tag
@@ -109,31 +109,33 @@ class Hold:
         return self._listener.starts(self.tag)
 
     def expect_started(self, requirement: Optional[str] = None) -> None:
-        """Raises Violation when the task does not start."""
+        """Raises Violation if the task does not start."""
         self._listener.wait_until(
-            lambda: self._listener.connection(self.tag), f"the task {self.tag} to start", requirement
+            lambda: self._listener.connection(self.tag), f"the `wait` task {self.tag} to start", requirement
         )
 
     def release(self, word: str = "go") -> None:
         """Let the task return `word`."""
         connection = self._listener.connection(self.tag)
-        assert connection is not None, "expect_started comes first"
+        assert connection is not None, "call expect_started first"
         try:
             connection.sendall(word.encode() + b"\n")
         except OSError:
-            pass  # it has ended: whoever waits for its result will say so
+            pass  # it has ended, which the wait for its result reports
 
     def cut(self) -> None:
-        """End the task's connection: it fails with the message "the connection ended"."""
+        """End the task's connection, so that it fails with the message "the connection ended"."""
         connection = self._listener.connection(self.tag)
-        assert connection is not None, "expect_started comes first"
+        assert connection is not None, "call expect_started first"
         connection.shutdown(socket.SHUT_WR)
 
     def expect_stopped(self, requirement: Optional[str] = None) -> None:
-        """Raises Violation when the task's connection does not end."""
+        """Raises Violation if the task's connection does not end."""
         connection = self._listener.connection(self.tag)
-        assert connection is not None, "expect_started comes first"
-        self._listener.wait_until(lambda: _has_ended(connection), f"the task {self.tag} to be stopped", requirement)
+        assert connection is not None, "call expect_started first"
+        self._listener.wait_until(
+            lambda: _has_ended(connection), f"the `wait` task {self.tag} to be stopped", requirement
+        )
 
     @property
     def is_running(self) -> bool:

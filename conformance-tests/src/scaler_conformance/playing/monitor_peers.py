@@ -1,8 +1,8 @@
-"""A monitor that the suite plays: what it is told, and the picture that it makes of it.
+"""A monitor that the suite plays, and the state that it derives from what it receives.
 
 Rules:
-- It is an XSUB socket, which subscribes by itself and can send what no SUB would.
-- The picture is of what does not change by itself: sessions and counts, not figures of processes.
+- It is an XSUB socket, which subscribes itself and can send what a SUB socket cannot.
+- Only what does not change by itself is kept: sessions and counts, not figures of processes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MonitorTransport(GroupTransport):
 
 
 class Picture:
-    """What publications come to."""
+    """The state that results from all publications."""
 
     def __init__(self) -> None:
         self.tables: Dict[str, Dict[int, List[int]]] = {name: {} for name in _TABLES}
@@ -45,7 +45,7 @@ class Picture:
         self.tasks: Dict[str, int] = {}
 
     def apply(self, status: Message) -> None:
-        """The next publication."""
+        """Apply the next publication."""
         if status.isSnapshot:
             self.__init__()  # type: ignore[misc]
         self.tasks = {each.name: each.value for each in status.tasks}
@@ -79,19 +79,19 @@ class PlayedMonitor(PlayedPeer):
         self._transport.subscribe(topic)
 
     def expect_snapshot(self, requirement: str = "") -> Message:
-        """The first snapshot; the picture is made of it, and increments go by before."""
+        """Wait for the first snapshot and apply it; earlier increments are dropped."""
         status = self.expect("SchedulerStatus", isSnapshot=True, requirement=requirement or None)
         self.picture.apply(status)
         return status
 
     def expect_status(self) -> Message:
-        """The next publication, applied."""
+        """Wait for the next publication and apply it."""
         status = self.expect("SchedulerStatus")
         self.picture.apply(status)
         return status
 
     def expect_picture(self, is_right: Callable[[Picture], bool], expected: str) -> None:
-        """Go on until the picture is as it should be."""
+        """Apply publications until the picture is as expected."""
 
         def is_so() -> bool:
             while not is_right(self.picture):
@@ -104,14 +104,14 @@ class PlayedMonitor(PlayedPeer):
         self.wait_until(is_so, expected)
 
     def expect_count(self, name: str, count: int) -> None:
-        """Go on until so many tasks are counted."""
+        """Apply publications until this many tasks are counted."""
         self.expect_picture(lambda picture: picture.tasks.get(name) == count, f"{count} tasks counted as {name}")
 
     def arrived(self, frames: Sequence[bytes]) -> None:
-        """A message: a topic and a header."""
-        check(len(frames) == 2, "two frames, topic and header", f"{len(frames)} came", TWO_FRAMES)
+        """A message has arrived: a topic and a header."""
+        check(len(frames) == 2, "two frames, topic and header", f"{len(frames)} frames", TWO_FRAMES)
         super().arrived(frames[1:])
         message = self._queue[-1]
-        expected = "SchedulerStatus on the topic status, TaskRuns on tasks, and nothing else"
+        expected = "only SchedulerStatus on the topic `status` and TaskRuns on the topic `tasks`"
         check(TOPICS.get(message.type) == frames[0], expected, f"{message.type} on {frames[0]!r}", TWO_FRAMES)
         self.sequences[message.type].append(message.sequence)

@@ -1,8 +1,8 @@
-"""A connection made by hand: ZMTP's bytes over a plain socket, for what libzmq would never do.
+"""A connection made by hand: the bytes of ZMTP over a plain socket, for what libzmq would never send.
 
 Rules:
-- It can stop reading (`is_reading`), announce what it never sends, and say wrong things in the handshake.
-- As the transport of a conversation it is like any other.
+- It can stop reading (`is_reading`), announce frames that it never sends, and violate the handshake.
+- As the transport of a conversation, it is like any other.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class RawConnection(Transport):
     """One connection to a scheduler.
 
     Parameters:
-        address: `tcp://HOST:PORT`, where somebody listens.
-        how_it_ended: a text as soon as the implementation has ended.
+        address: `tcp://HOST:PORT`, where a scheduler listens.
+        how_it_ended: returns a text once the implementation has ended.
     """
 
     def __init__(self, address: str, settings: Settings, how_it_ended: Callable[[], Optional[str]]) -> None:
@@ -48,7 +48,7 @@ class RawConnection(Transport):
     # The handshake --------------------------------------------------------------------------------------------------
 
     def greet(self, minor: int = 1, mechanism: bytes = b"NULL", kind: bytes = b"DEALER", identity: bytes = b"") -> None:
-        """Say all that a peer says before its first message, without waiting for the other side's part."""
+        """Send everything that a peer sends before its first message, without waiting for the other side's part."""
         self.write(b"\xff" + bytes(8) + b"\x7f" + bytes([3, minor]) + mechanism.ljust(20, b"\0") + bytes(32))
         properties = _property(b"Socket-Type", kind) + _property(b"Identity", identity)
         self.command(b"READY", properties)
@@ -58,11 +58,11 @@ class RawConnection(Transport):
         self.write(bytes([COMMAND, len(body)]) + body)
 
     def announce(self, size: int, more: bool) -> None:
-        """The beginning of a frame of so many bytes, which do not follow."""
+        """Send the beginning of a frame of this size, without its content."""
         self.write(bytes([LARGE | (MORE if more else 0)]) + struct.pack(">Q", size))
 
     def write(self, data: bytes) -> None:
-        """Send bytes; to a connection that was closed they are lost."""
+        """Send bytes, which are lost if the connection was closed."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
@@ -77,24 +77,24 @@ class RawConnection(Transport):
         requirement: Optional[str] = None,
         seconds: Optional[float] = None,
     ) -> None:
-        """Read until something is true.
+        """Read until a condition is true.
 
         Parameters:
-            seconds: in place of the deadline.
+            seconds: replaces the deadline.
 
-        Raises Violation when the deadline passes, or the implementation ends.
+        Raises Violation if the deadline passes or the implementation ends.
         """
         deadline = time.monotonic() + (self._settings.deadline_seconds if seconds is None else seconds)
         while not condition():
             if not self.pump(0.02) and (time.monotonic() > deadline or self._how_it_ended()):
-                raise Violation(expected, self._how_it_ended() or "it did not come in time", requirement)
+                raise Violation(expected, self._how_it_ended() or "timed out", requirement)
 
     def expect_closed(self, expected: str, requirement: Optional[str] = None, seconds: Optional[float] = None) -> None:
-        """The other side closes the connection."""
+        """The other side must close the connection."""
         self.wait_until(lambda: self.is_closed, expected, requirement, seconds)
 
     def expect_cut(self, header: bytes, expected: str) -> None:
-        """The other side closes the connection, on which nothing is read: it does not take a message any more."""
+        """The other side must close the connection, from which nothing is read: sending to it fails."""
 
         def is_cut() -> bool:
             if not self.is_closed:
@@ -157,7 +157,7 @@ class RawConnection(Transport):
             self.write(frame)
 
     def shut(self) -> None:
-        """End the connection, and with it what a thread waits for that sends."""
+        """Shut the connection down, which also ends the wait of a thread that sends."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 

@@ -1,10 +1,10 @@
 """The peers of a scheduler that the suite plays: clients and workers, which know what they were sent.
 
 Rules:
-- All peers of a case are read together: who waits for one of them keeps the others' sessions alive, too.
-- Messages with columns are taken apart as they come: a Given for each task that a worker is sent, an Outcome and a
-  Confirmation for each that a client is told. Whatever the columns must fulfil is checked of every message.
-- A worker does nothing by itself: a case says what becomes of each task.
+- All peers of a case are read together: a wait for one of them keeps the sessions of the others alive, too.
+- Messages with columns are taken apart as they arrive: a Given for each task that a worker is sent, an Outcome and a
+  Confirmation for each that a client is sent. Requirements on columns are checked for every message.
+- A worker does nothing by itself: a case decides the outcome of each task.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class GroupTransport(Transport):
 
 
 class PlayedPeer(Conversation):
-    """A connection of the suite to the scheduler; after `greet` a session."""
+    """A connection of the suite to the scheduler, which has a session after `greet`."""
 
     role = "client"
 
@@ -97,14 +97,14 @@ class PlayedPeer(Conversation):
         super().__init__(*arguments)
         self.beats = False
         self.interval_seconds = 1.0
-        self.raw: Any = None  # its connection, when that is made by hand
+        self.raw: Any = None  # its connection, if that is made by hand
         self.welcome: Message = Message("Welcome", {})
         self.number = 0
         self._count = 0
         self._next_object = 0
 
     def hello(self, **fields: Any) -> None:
-        """Say Hello; `fields` in place of the usual ones."""
+        """Send Hello; `fields` replace the default ones."""
         usual: Dict[str, Any] = {
             "major": 1,
             "minorMin": 0,
@@ -120,12 +120,12 @@ class PlayedPeer(Conversation):
         return {}
 
     def greet(self, requirement: Optional[str] = None, **fields: Any) -> Message:
-        """Say Hello and be welcomed."""
+        """Send Hello and wait for the Welcome."""
         self.hello(**fields)
         return self.welcomed(requirement)
 
     def welcomed(self, requirement: Optional[str] = None) -> Message:
-        """The answer to a Hello that must be accepted."""
+        """Wait for the answer to a Hello that must be accepted."""
         self.welcome = self.expect("Welcome", requirement=requirement)
         self.number = self.welcome.session
         self._next_object = 0
@@ -134,42 +134,46 @@ class PlayedPeer(Conversation):
         return self.welcome
 
     def leave(self) -> None:
-        """Say farewell and wait for its answer; what the session had has ended then."""
+        """Send a DisconnectRequest and wait for the answer, after which the session has ended."""
         self.beats = False
         self.send("DisconnectRequest", reason="leaving")
         self.expect("DisconnectResponse")
 
     def cut(self) -> None:
-        """End the connection without a word."""
+        """Close the connection without a DisconnectRequest."""
         self.beats = False
         self._transport.close()  # type: ignore[attr-defined]
 
     def expect_refusal(self, reason: str, what: str, requirement: Optional[str] = None) -> Message:
-        """The Refusal of something that was sent; the session has ended then."""
+        """Wait for the Refusal of a message, which ends the session."""
         self.beats = False
-        expected = f"Refusal with reason {reason} for {what}"
+        expected = f"a Refusal with reason {reason} for {what}"
         refusal = self.expect("Refusal", expected=expected, requirement=requirement)
         check(refusal.reason == reason, expected, refusal, requirement)
         return refusal
 
     def expect_no_session(self, requirement: Optional[str] = None) -> None:
-        """A Heartbeat is refused: there is no session."""
+        """A Heartbeat must be refused, since there is no session."""
         self.beats = False
         self.send("Heartbeat", sequence=77)
-        refusal = self.expect("Refusal", expected="Refusal of a Heartbeat without a session", requirement=requirement)
-        check(refusal.reason == "notGreeted", "the reason notGreeted", refusal, requirement)
+        refusal = self.expect(
+            "Refusal", expected="a Refusal for a Heartbeat without a session", requirement=requirement
+        )
+        check(refusal.reason == "notGreeted", "a Refusal with reason notGreeted", refusal, requirement)
 
     def expect_echo(self, sequence: int) -> None:
-        """The HeartbeatEcho of a sequence."""
-        self.wait_until(lambda: any(each.sequence == sequence for each in self.echoes), f"the echo of {sequence}")
+        """Wait for the HeartbeatEcho of a sequence."""
+        self.wait_until(
+            lambda: any(each.sequence == sequence for each in self.echoes), f"HeartbeatEcho(sequence={sequence})"
+        )
 
     def new_object(self) -> int:
-        """An object id of this session."""
+        """A new object id of this session."""
         self._next_object += 1
         return (self.number << 40) | self._next_object
 
     def create(self, content: bytes, kind: int = 0, **fields: Any) -> int:
-        """Create an object inline; its id."""
+        """Create an object inline, and return its id."""
         id_ = fields.pop("id", None) or self.new_object()
         usual: Dict[str, Any] = {"action": "create", "ids": [id_], "sizes": [len(content)], "storages": [0]}
         more = {"kinds": [kind], "codec": "raw"}
@@ -177,14 +181,14 @@ class PlayedPeer(Conversation):
         return int(id_)
 
     def create_remote(self, size: int, **fields: Any) -> int:
-        """Create an object whose bytes stay here; its id."""
+        """Create an object of storage remote, and return its id."""
         return self.create(b"", **{"sizes": [size], "storages": [2], **fields})
 
     def delete(self, *ids: int) -> None:
         self.send("ObjectInstruction", action="delete", ids=list(ids))
 
     def serve(self, object_id: int, content: bytes, requirement: Optional[str] = None) -> None:
-        """Answer all requests for the bytes of a remote object, until it has been asked for all of them."""
+        """Answer all requests for a remote object until all of its bytes have been sent."""
         served = 0
         while served < len(content):
             request = self.expect("ObjectRequest", id=object_id, requirement=requirement)
@@ -196,14 +200,19 @@ class PlayedPeer(Conversation):
         return part
 
     def fetch(self, object_id: int, requirement: Optional[str] = None) -> bytes:
-        """The content of an object, asked for chunk by chunk."""
+        """Fetch the content of an object, chunk by chunk."""
         content, size = b"", 1
         while len(content) < size:
             self.send("ObjectRequest", id=object_id, offset=len(content), length=self.welcome.limits.chunkBytes)
             answer = self.expect("ObjectResponse", id=object_id, requirement=requirement)
-            check(answer.status == "ok", f"bytes of object {object_id:x}", answer, requirement)
+            check(answer.status == "ok", f"ObjectResponse with status ok for object {object_id:x}", answer, requirement)
             size, content = answer.size, content + answer.payload
-            check(answer.payload or not size, "some bytes", answer, requirement)
+            check(
+                answer.payload or not size,
+                f"ObjectResponse with at least one byte of object {object_id:x}",
+                answer,
+                requirement,
+            )
         return content
 
     def _position(self) -> int:
@@ -212,7 +221,7 @@ class PlayedPeer(Conversation):
 
 
 class Outcome(NamedTuple):
-    """What a client was told of one task."""
+    """The outcome that a client was sent for one task."""
 
     id: int
     status: str
@@ -224,11 +233,11 @@ class Outcome(NamedTuple):
 
     @property
     def failure(self) -> Struct:
-        """Raises Violation when the payload is no Failure."""
+        """The Failure in the payload. Raises Violation if there is none."""
         try:
             return SCHEMA.decode_failure(self.payload)
         except UnreadableMessageError as error:
-            raise Violation("a Failure as payload", f"it cannot be read: {error}") from None
+            raise Violation("a Failure as the payload", f"got one that cannot be read: {error}") from None
 
     def __repr__(self) -> str:
         text = f"the outcome {self.status} of task {self.id}"
@@ -253,11 +262,11 @@ class PlayedClient(PlayedPeer):
         self.next_id = 1
 
     def submit(self, count: int = 1, payload: bytes = b"[1]", **fields: Any) -> List[int]:
-        """Send a batch of equal tasks; their ids."""
+        """Send a batch of equal tasks, and return their ids."""
         return self.submit_payloads([payload] * count, **fields)
 
     def submit_payloads(self, payloads: Sequence[bytes], **fields: Any) -> List[int]:
-        """Send a batch; the ids of its tasks. `fields` are of the Task message."""
+        """Send a batch, and return the ids of its tasks. `fields` are those of the Task message."""
         ids = list(range(self.next_id, self.next_id + len(payloads)))
         self.next_id += len(payloads)
         usual: Dict[str, Any] = {"ids": ids, "payloadSizes": list(map(len, payloads)), "codec": "json"}
@@ -266,7 +275,7 @@ class PlayedClient(PlayedPeer):
         return ids
 
     def graph(self, predecessors: Sequence[Sequence[int]], targets: Sequence[int], **fields: Any) -> List[int]:
-        """Send a graph: for each node the positions of its predecessors. Its payloads are `0`, `1` and so on."""
+        """Send a graph, given the positions of each node's predecessors; the payloads are `0`, `1` and so on."""
         if "functions" not in fields:
             fields["functions"] = [self.create(b"function", kind=1)] * len(predecessors)
         ids = list(range(self.next_id, self.next_id + len(predecessors)))
@@ -290,10 +299,10 @@ class PlayedClient(PlayedPeer):
         self.send("TaskCancel", ids=list(ids), force=force)
 
     def expect_outcome(self, id_: int, status: str = "", requirement: Optional[str] = None) -> Outcome:
-        """What became of a task, taken; it must be this status unless that is empty."""
+        """Wait for the outcome of a task and take it; it must have this status unless that is empty."""
         found: Outcome = self.wait_until(lambda: _find(self.outcomes, id_), f"the outcome of task {id_}", requirement)
         self.outcomes.remove(found)
-        check(status in ("", found.status), f"task {id_} to end as {status}", found, requirement)
+        check(status in ("", found.status), f"the outcome {status} of task {id_}", found, requirement)
         return found
 
     def expect_loss(self, id_: int, kind: str, requirement: Optional[str] = None) -> Outcome:
@@ -303,7 +312,7 @@ class PlayedClient(PlayedPeer):
         return found
 
     def expect_confirmation(self, id_: int, outcome: str = "", requirement: Optional[str] = None) -> Confirmation:
-        """The answer to a cancel, taken; it must be this one unless that is empty."""
+        """Wait for the answer to a cancel and take it; it must be this one unless that is empty."""
         expected = f"TaskCancelConfirm for task {id_}"
         found: Confirmation = self.wait_until(lambda: _find(self.confirmations, id_), expected, requirement)
         self.confirmations.remove(found)
@@ -311,17 +320,19 @@ class PlayedClient(PlayedPeer):
         return found
 
     def expect_any_outcome(self, expected: str) -> Outcome:
-        """The next outcome, taken."""
+        """Wait for the next outcome and take it."""
         self.wait_until(lambda: self.outcomes, expected)
         return self.outcomes.pop(0)
 
     def expect_release(self, tasks: int = 0, size: int = 0) -> Message:
-        """A TaskEcho that says that at least so much was released since the session began."""
+        """Wait for a TaskEcho that reports at least this much as released since the session began."""
 
         def fits(message: Message) -> bool:
             return bool(message.tasksReleased >= tasks and message.bytesReleased >= size)
 
-        return self.expect("TaskEcho", where=fits, expected=f"TaskEcho: {tasks} tasks, {size} bytes released")
+        return self.expect(
+            "TaskEcho", where=fits, expected=f"TaskEcho with tasksReleased >= {tasks} and bytesReleased >= {size}"
+        )
 
     def expect_nothing_more(
         self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
@@ -329,14 +340,14 @@ class PlayedClient(PlayedPeer):
         self.fence()
         came: List[Any] = [each for each in self._queue if each.type not in (*but, "TaskEcho", "Explanation")]
         came += [*self.outcomes, *self.confirmations]
-        check(not came, expected or "nothing more", f"there came {came[:1]!r}", requirement)
+        check(not came, expected or "no further message", f"{came[:1]!r}", requirement)
 
     def _take_in(self, message: Message) -> None:
         if message.type == "TaskResult":
             for index, (id_, payload) in enumerate(_slices(message)):
                 statuses, objects, causes = message.statuses, message.objects, message.causes
                 status = statuses[index] if statuses else 0
-                check(status < len(STATUSES), "a status that the schema has", status)
+                check(status < len(STATUSES), "a status of the schema", status)
                 object_id, cause = objects[index] if objects else 0, causes[index] if causes else 0
                 position = self._position()
                 self.outcomes.append(Outcome(id_, STATUSES[status], payload, object_id, cause, message, position))
@@ -348,7 +359,7 @@ class PlayedClient(PlayedPeer):
 
 
 class Given(NamedTuple):
-    """One task that a worker was sent."""
+    """A task that a worker was sent."""
 
     id: int  # of the instance
     payload: bytes
@@ -358,13 +369,13 @@ class Given(NamedTuple):
 
 
 class PlayedWorker(PlayedPeer):
-    """A worker, of which each case says what it does."""
+    """A worker; the case decides what it does."""
 
     role = "worker"
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.given: List[Given] = []  # that no case has taken
+        self.given: List[Given] = []  # not yet taken by the case
         self.announced: Dict[int, Tuple[int, Message, bytes]] = {}  # by object: position, message, content
         self.announcements: List[int] = []
 
@@ -372,7 +383,7 @@ class PlayedWorker(PlayedPeer):
         return {"slots": 1, "queueSize": 1}
 
     def expect_task(self, payload: Optional[bytes] = None, requirement: Optional[str] = None) -> Given:
-        """A task that the worker is sent, taken: the next, or that with this payload."""
+        """Wait for a task that the worker is sent, and take it: the next one, or the one with this payload."""
 
         def take() -> Optional[Given]:
             return next((each for each in self.given if payload in (None, each.payload)), None)
@@ -386,7 +397,7 @@ class PlayedWorker(PlayedPeer):
         return [self.expect_task(None, requirement) for _ in range(count)]
 
     def expect_deletion(self, object_id: int, when: str) -> None:
-        """The scheduler says that an object has ended."""
+        """Wait for the deletion of an object."""
 
         def fits(message: Message) -> bool:
             return message.action == "delete" and object_id in message.ids
@@ -394,7 +405,7 @@ class PlayedWorker(PlayedPeer):
         self.expect("ObjectInstruction", where=fits, expected=f"the deletion of object {object_id:x} {when}")
 
     def succeed(self, *tasks: Given, payload: bytes = b"1", **fields: Any) -> None:
-        """Report success of some tasks in one message."""
+        """Report tasks as succeeded, in one message."""
         self.report([each.id for each in tasks], [0] * len(tasks), [payload] * len(tasks), **fields)
 
     def fail(self, task: Given, status: int = 1, kind: str = "taskRaised", message: str = "no") -> None:
@@ -406,7 +417,7 @@ class PlayedWorker(PlayedPeer):
         self.send("TaskResult", b"".join(payloads), **{**usual, "busyMicroseconds": len(ids), **fields})
 
     def succeed_large(self, task: Given, content: bytes, requirement: Optional[str] = None) -> int:
-        """Report a success whose result is an object of the worker's; its id."""
+        """Report success with a result that is an object of the worker, and return the object's id."""
         made = self.create(content)
         self.succeed(task, payload=b"", objects=[made])
         return made
@@ -416,19 +427,21 @@ class PlayedWorker(PlayedPeer):
         self.send("TaskCancelConfirm", ids=[instance], outcomes=[outcome])
 
     def expect_cancel(self, instance: int, force: Optional[bool] = None, requirement: Optional[str] = None) -> None:
-        """The cancel of an instance."""
+        """Wait for the cancel of an instance."""
 
         def fits(message: Message) -> bool:
             return instance in message.ids
 
-        found = self.expect("TaskCancel", where=fits, expected=f"TaskCancel of {instance}", requirement=requirement)
+        found = self.expect(
+            "TaskCancel", where=fits, expected=f"TaskCancel for instance {instance}", requirement=requirement
+        )
         check(force in (None, found.force), f"TaskCancel with force = {force}", found, requirement)
 
     def expect_nothing_more(
         self, but: Sequence[str] = (), expected: str = "", requirement: Optional[str] = None
     ) -> None:
         super().expect_nothing_more((*but, "BalanceRequest"), expected, requirement)
-        check(not self.given, expected or "no more tasks", f"there came {self.given[:1]!r}", requirement)
+        check(not self.given, expected or "no further task", f"{self.given[:1]!r}", requirement)
 
     def _take_in(self, message: Message) -> None:
         if message.type == "Task":
@@ -452,10 +465,10 @@ class PlayedWorker(PlayedPeer):
 
 
 def _slices(message: Message) -> List[Tuple[int, bytes]]:
-    """Ids and payloads of a message with columns."""
+    """The ids and payloads of a message with columns."""
     sizes = message.payloadSizes
-    check(len(sizes) == len(message.ids), "payloadSizes for each id", message)
-    check(sum(sizes) == len(message.payload), "a payload as long as the sum of payloadSizes", message)
+    check(len(sizes) == len(message.ids), "an entry in payloadSizes for each id", message)
+    check(sum(sizes) == len(message.payload), "a payload whose size is the sum of payloadSizes", message)
     found, start = [], 0
     for id_, size in zip(message.ids, sizes):
         found.append((id_, message.payload[start : start + size]))

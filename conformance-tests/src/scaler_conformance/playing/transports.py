@@ -1,9 +1,9 @@
-"""The sockets of the suite: a ROUTER where a scheduler would be, and DEALERs where its clients and workers would.
+"""The sockets of the suite: a ROUTER in place of a scheduler, and DEALERs in place of clients and workers.
 
 Rules:
-- A ROUTER tells a peer by its connection: each new connection that says something is a new conversation.
-- Nothing is dropped for want of room: high-water marks are off, and what cannot be sent at once is an error of the
-  suite.
+- A ROUTER identifies a peer by its connection: each new connection that sends something is a new conversation.
+- Nothing is dropped for lack of room: high-water marks are off, and a message that cannot be sent at once is an error
+  of the suite.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import zmq
 from scaler_conformance.playing.conversation import Conversation, Transport
 from scaler_conformance.playing.quiet_ports import quiet_port
 
-_LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler said just before its end
+_LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler sent just before its end
 MakeConversation = Callable[[str, Transport], Conversation]
 
 
 def open_socket(kind: int) -> zmq.Socket[bytes]:
-    """A socket that keeps what it has, and ends at once when it is closed."""
+    """A socket without limits of its queues, which drops unsent messages when it is closed."""
     made: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     made.set_hwm(0)
     made.linger = 0
@@ -28,10 +28,10 @@ def open_socket(kind: int) -> zmq.Socket[bytes]:
 
 
 class RouterTransport(Transport):
-    """The place of a scheduler.
+    """The socket of a played scheduler.
 
     Parameters:
-        make_conversation: makes that of a new peer from its name and this transport.
+        make_conversation: makes the conversation of a new peer from its name and this transport.
     """
 
     def __init__(self, make_conversation: MakeConversation) -> None:
@@ -44,12 +44,12 @@ class RouterTransport(Transport):
         self.address = _bind_anywhere(self._socket)
 
     def stop_listening(self) -> None:
-        """Cut all connections; the address is closed until `restart`."""
+        """Close all connections; the address is closed until `restart`."""
         self._socket.close(_LAST_WORDS_MILLISECONDS)
         self._by_identity.clear()
 
     def restart(self) -> None:
-        """Cut all connections and listen again at the same address, as a scheduler does that was started anew."""
+        """Close all connections and listen again at the same address, as a restarted scheduler does."""
         self.stop_listening()
         self._new.clear()
         self._socket = open_socket(zmq.ROUTER)
@@ -61,7 +61,7 @@ class RouterTransport(Transport):
         return self._new.pop(0) if self._new else None
 
     def renew(self, old: Conversation) -> Conversation:
-        """A new conversation over the connection of an old one, which hears nothing more."""
+        """A new conversation over the connection of an old one, which receives nothing more."""
         self._count += 1
         made = self._make_conversation(f"peer {self._count}", self)
         for identity, each in self._by_identity.items():
@@ -90,7 +90,7 @@ class RouterTransport(Transport):
                     self._socket.send_multipart([identity, *frames])
                 except zmq.ZMQError as error:
                     if error.errno != zmq.EHOSTUNREACH:
-                        raise  # else it has gone: whoever waits for its answer will say so
+                        raise  # else the peer is gone, which the wait for its answer reports
                 return
 
     def close(self) -> None:
@@ -106,11 +106,11 @@ def _bind_anywhere(socket: zmq.Socket[bytes]) -> str:
             return address
         except zmq.ZMQError as error:
             if error.errno != zmq.EADDRINUSE:
-                raise  # else another program was faster
+                raise  # else another program took the port first
 
 
 def _bind_again(socket: zmq.Socket[bytes], address: str) -> None:
-    """The I/O thread may hold the port a moment longer than `close` takes."""
+    """Listen again. ZeroMQ's I/O thread may hold the port for a moment after `close`."""
     poller = zmq.Poller()
     for _ in range(500):
         try:
@@ -120,14 +120,14 @@ def _bind_again(socket: zmq.Socket[bytes], address: str) -> None:
             if error.errno != zmq.EADDRINUSE:
                 raise
             poller.poll(10)
-    raise OSError(f"{address} is not free again")
+    raise OSError(f"{address} is still in use 5 s after it was closed; another program may have taken the port")
 
 
 class DealerTransport(Transport):
-    """The place of a client or a worker: one connection to a scheduler, and one conversation.
+    """The socket of a played client or worker: one connection to a scheduler, and one conversation.
 
     Parameters:
-        identity: of the connection; by default the scheduler makes one up.
+        identity: of the connection; by default the scheduler assigns one.
     """
 
     def __init__(self, address: str, identity: bytes = b"") -> None:
@@ -150,5 +150,5 @@ class DealerTransport(Transport):
         self._socket.send_multipart(frames)
 
     def close(self) -> None:
-        """Cut the connection; what has not left is dropped."""
+        """Close the connection and drop what has not been sent."""
         self._socket.close()

@@ -1,6 +1,6 @@
-"""All that passed between the suite and one implementation, with the time of each message.
+"""All messages between the suite and one implementation, with the time of each.
 
-Rule: everything on the wire is kept as it was, also what cannot be read. It is decoded when someone looks.
+Rule: frames are kept unchanged, including invalid ones, and decoded only when they are shown.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMes
 
 _MOST_BYTES_SHOWN = 48
 MOST_LINES = 400
-"""Of one trace; what is between the first and the last half is left out."""
+"""Maximum length of a trace; lines in the middle are omitted."""
 
 
 class WireEvent(NamedTuple):
-    """One multipart message, or a note about what happened beside the wire."""
+    """One multipart message, or a note about another event."""
 
     seconds: float  # since the log began
     direction: str  # "->" to the implementation, "<-" from it, "--" a note
@@ -49,17 +49,17 @@ class WireLog:
         self._events.append(WireEvent(time.monotonic() - self._began, direction, peer, frames, note))
 
     def lines(self, most: int = MOST_LINES) -> List[str]:
-        """The trace for people, one line a message."""
+        """The trace for people, one line for each message."""
         events = list(self._events)
         if len(events) <= most:
             return list(map(str, events))
         half = most // 2
-        left_out = f"    ... {len(events) - 2 * half} messages ..."
+        left_out = f"    ... {len(events) - 2 * half} messages omitted ..."
         return [*map(str, events[:half]), left_out, *map(str, events[-half:])]
 
 
 def describe(frames: Sequence[bytes]) -> str:
-    """Frames, decoded where they are a message."""
+    """Frames, decoded if they are a message."""
     if not frames:
         return "no frames"
     try:

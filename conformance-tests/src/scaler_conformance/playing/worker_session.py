@@ -1,11 +1,11 @@
-"""A worker's session, as its scheduler sees it: giving it tasks and objects, and reading what became of them.
+"""A worker's session, as its scheduler sees it: sending it tasks and objects, and reading their outcomes.
 
 Rules:
-- Results and confirmations come in batches that the worker is free to cut. They are taken apart here, an Outcome and a
-  Confirmation each, and a case asks for the one that it wants.
-- Results that the worker keeps as objects (storage `remote`) are fetched by themselves, chunk by chunk, as a scheduler
-  does.
-- Whatever the columns of a message must fulfil is checked of every message that comes.
+- The worker is free to batch results and confirmations as it likes. They are taken apart here, an Outcome or a
+  Confirmation for each task, and a case asks for those of the tasks it wants.
+- Results that stay with the worker as objects (storage `remote`) are fetched automatically, chunk by chunk, as a
+  scheduler does.
+- Requirements on columns are checked for every message that arrives.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ COLUMNS_AGREE, STATUS_AND_FAILURE, OBJECT_FIRST = "SCL-WRK-005", "SCL-WRK-006", 
 
 
 class Outcome(NamedTuple):
-    """What became of one task."""
+    """The outcome of one task."""
 
     id: int
     status: str  # of TaskStatus
-    payload: bytes  # the content of the object when the result is one
+    payload: bytes  # the content of the object if the result is one
     object: int  # its id, or 0
     message: Message  # the TaskResult that brought it
-    entry: int  # its place in the columns
-    position: int  # outcomes and confirmations of a session in the order in which they came
+    entry: int  # its index in the columns
+    position: int  # the order of outcomes and confirmations in a session
 
     @property
     def value(self) -> Any:
-        """The result, from JSON.
+        """The result, decoded from JSON.
 
-        Raises Violation when it is none.
+        Raises Violation if it is not JSON.
         """
         try:
             return json.loads(self.payload)
         except ValueError:
-            raise Violation("a result in JSON", f"it was {self!r}", "SCL-COD-007") from None
+            raise Violation("a result in JSON", f"got {self!r}", "SCL-COD-007") from None
 
     @property
     def failure(self) -> Struct:
-        """Raises Violation when the payload is no Failure."""
+        """The Failure in the payload. Raises Violation if there is none."""
         try:
             return SCHEMA.decode_failure(self.payload)
         except UnreadableMessageError as error:
-            came = f"it cannot be read: {error}"
-            raise Violation("a Failure as payload", came, STATUS_AND_FAILURE) from None
+            came = f"got one that cannot be read: {error}"
+            raise Violation("a Failure as the payload", came, STATUS_AND_FAILURE) from None
 
     def __repr__(self) -> str:
         return f"the outcome {self.status} of task {self.id} with {self.payload[:80]!r}"
@@ -73,7 +73,7 @@ class Confirmation(NamedTuple):
 
 
 class WorkerSession(Conversation):
-    """Made by the bench, see there."""
+    """Created by the bench of workers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -82,21 +82,21 @@ class WorkerSession(Conversation):
         self.is_open = False
         self.was_refused = False
         self.fetches_objects = True
-        self.outcomes: List[Outcome] = []  # that no case has taken
+        self.outcomes: List[Outcome] = []  # not yet taken by the case
         self.confirmations: List[Confirmation] = []
-        self.objects: Dict[int, bytes] = {}  # contents of the worker's objects, as far as fetched
+        self.objects: Dict[int, bytes] = {}  # contents of the worker's objects, as far as they have been fetched
         self.object_sizes: Dict[int, int] = {}
         self.storages: Dict[int, str] = {}
         self.object_directory = ""
-        self.served: Dict[int, bytes] = {}  # objects of the client whose requests are answered by themselves
-        self.requests = 0  # that were
-        self.announcements: List[Message] = []  # by which objects of the worker's were created
+        self.served: Dict[int, bytes] = {}  # objects of the client that are served automatically
+        self.requests = 0  # for objects that are served automatically
+        self.announcements: List[Message] = []  # ObjectInstructions with which the worker created objects
         self._objects_made = 0
         self.instances: Iterator[int] = itertools.count(FIRST_INSTANCE)
         self._count = 0
 
     def take_over(self, old: WorkerSession) -> None:
-        """Go on where an old session of the same connection ended: with its Hello."""
+        """Continue with the new Hello on the connection of an old session."""
         self._queue = old.waiting("Hello")
 
     def unclaimed(self) -> List[object]:
@@ -105,16 +105,16 @@ class WorkerSession(Conversation):
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def need_function(self, name: str) -> None:
-        """Raises NotApplicable when the worker does not say that it serves a conformance function."""
+        """Raises NotApplicable if the worker does not list this conformance function."""
         served = self.hello.functions
         if served and not any(
             PREFIX + name == each or (each[-1:] == "*" and (PREFIX + name).startswith(each[:-1])) for each in served
         ):
-            raise NotApplicable(f"the worker does not list {PREFIX}{name}")
+            raise NotApplicable(f"the worker does not list {PREFIX}{name} in Hello.functions")
 
     @property
     def capacity(self) -> int:
-        """How many tasks the worker takes at a time."""
+        """The number of tasks that the worker takes at a time."""
         return int(self.hello.slots * max(1, self.hello.queueSize))
 
     @staticmethod
@@ -123,15 +123,15 @@ class WorkerSession(Conversation):
         return json.dumps(arguments).encode()
 
     def submit(self, function: str, /, *arguments: Any, **fields: Any) -> int:
-        """Give the worker one task of a conformance function in JSON; its instance id."""
+        """Send the worker a task of a conformance function in JSON, and return its instance id."""
         return self.submit_many(function, [list(arguments)], **fields)[0]
 
     def submit_many(self, function: str, arguments: Sequence[Sequence[Any]], /, **fields: Any) -> List[int]:
-        """Give it a batch; the instance ids, ascending. `fields` are of the Task message."""
+        """Send it a batch, and return the instance ids, which ascend. `fields` are those of the Task message."""
         return self.submit_payloads(function, [self.json(each) for each in arguments], **fields)
 
     def submit_payloads(self, function: str, payloads: Sequence[bytes], /, **fields: Any) -> List[int]:
-        """Give it a batch whose payloads are these bytes."""
+        """Send it a batch with these payloads."""
         self.need_function(function)
         ids = self.new_instances(len(payloads))
         usual: Dict[str, Any] = {
@@ -146,11 +146,11 @@ class WorkerSession(Conversation):
         return ids
 
     def new_instances(self, count: int = 1) -> List[int]:
-        """Instance ids that were not used before."""
+        """Instance ids that have not been used."""
         return [next(self.instances) for _ in range(count)]
 
     def occupy(self, holds: Sequence[Hold], **fields: Any) -> List[int]:
-        """Have one `wait` task run for each hold, and wait until all of them have started."""
+        """Run one `wait` task for each hold, and wait until all of them have started."""
         ids = [self.submit("wait", *hold.arguments, **fields) for hold in holds]
         for hold in holds:
             hold.expect_started()
@@ -159,7 +159,7 @@ class WorkerSession(Conversation):
     # Outcomes -------------------------------------------------------------------------------------------------------
 
     def expect_outcome(self, instance: int, requirement: Optional[str] = None) -> Outcome:
-        """What became of a task, taken. Raises Violation when it does not come."""
+        """Wait for the outcome of a task, and take it. Raises Violation if it does not arrive."""
         outcome: Outcome = self.wait_until(
             lambda: self._take_outcome(instance), f"TaskResult for instance {instance}", requirement
         )
@@ -173,25 +173,27 @@ class WorkerSession(Conversation):
         return found._replace(payload=self.objects[found.object]) if found.object else found
 
     def expect_value(self, instance: int, value: Any, requirement: Optional[str] = None) -> Outcome:
-        """The outcome of a task that must succeed with a JSON value."""
+        """Wait for the outcome of a task that must succeed with this JSON value."""
         outcome = self.expect_outcome(instance, requirement)
-        check(outcome.status == "success", f"task {instance} to succeed", _explained(outcome), requirement)
-        check(outcome.value == value, f"the result {value!r}", f"{outcome.value!r}", requirement)
+        check(
+            outcome.status == "success", f"the outcome success of instance {instance}", _explained(outcome), requirement
+        )
+        check(outcome.value == value, f"the result {value!r}", outcome.value, requirement)
         return outcome
 
     def expect_failure(
         self, instance: int, kind: str, status: str = "failed", requirement: Optional[str] = None
     ) -> Struct:
-        """The Failure of a task that must end with this kind and status, one of several if so ("failed or lost")."""
+        """The Failure of a task that must end with this kind and status; several are given as "failed or lost"."""
         outcome = self.expect_outcome(instance, requirement)
-        expected = f"task {instance} to end as {status}"
+        expected = f"the outcome {status} of instance {instance}"
         check(outcome.status in status.split(" or "), expected, _explained(outcome), requirement)
         failure = outcome.failure
         check(failure.kind == kind, f"a Failure of kind {kind}", failure, requirement)
         return failure
 
     def expect_confirmation(self, instance: int, outcome: str = "", requirement: Optional[str] = None) -> Confirmation:
-        """The answer to the cancel of a task, taken; it must be this CancelOutcome unless that is empty."""
+        """Wait for the answer to a cancel, and take it; it must be this CancelOutcome unless that is empty."""
         expected = f"TaskCancelConfirm for instance {instance}"
         confirmation: Confirmation = self.wait_until(lambda: self._take_confirmation(instance), expected, requirement)
         check(outcome in ("", confirmation.outcome), f"{expected} with {outcome}", confirmation.outcome, requirement)
@@ -209,12 +211,12 @@ class WorkerSession(Conversation):
         super().expect_nothing_more(but, expected, requirement)
         for left in ("outcomes", "confirmations"):
             came = getattr(self, left)
-            check(not came, expected or f"no more {left}", f"there came {came[:1]!r}", requirement)
+            check(not came, expected or f"no further {left}", f"{came[:1]!r}", requirement)
 
     # Objects --------------------------------------------------------------------------------------------------------
 
     def create_object(self, content: bytes, kind: int = 0) -> int:
-        """Send the worker an object of the client inline; its id."""
+        """Send the worker an object of the client inline, and return its id."""
         object_id = self.new_object()
         self.send(
             "ObjectInstruction",
@@ -230,15 +232,15 @@ class WorkerSession(Conversation):
         return object_id
 
     def new_object(self) -> int:
-        """The id of another object of the client."""
+        """The id of a new object of the client."""
         self._objects_made += 1
         return CLIENT_SESSION << 40 | self._objects_made
 
     def announce(self, content: bytes, storage: str = "remote", is_served: bool = True) -> int:
-        """Tell the worker of an object that it must fetch; its id.
+        """Announce an object that the worker must fetch, and return its id.
 
         Parameters:
-            is_served: whether its requests are answered by themselves.
+            is_served: whether requests for it are answered automatically.
         """
         object_id = self.new_object()
         if is_served:
@@ -254,7 +256,7 @@ class WorkerSession(Conversation):
         return object_id
 
     def answer(self, request: Message, content: bytes) -> None:
-        """Answer an ObjectRequest as a scheduler that has all of the object."""
+        """Answer an ObjectRequest as a scheduler that has the whole object."""
         chunk = content[request.offset : request.offset + min(request.length, CHUNK_BYTES)]
         self.send("ObjectResponse", chunk, id=request.id, offset=request.offset, status="ok", size=len(content))
 
@@ -262,7 +264,7 @@ class WorkerSession(Conversation):
         return len(self.objects.get(object_id, b"")) == self.object_sizes.get(object_id)
 
     def fetch(self, object_id: int) -> None:
-        """Fetch an object of the worker, as is done by itself unless `fetches_objects` is off."""
+        """Fetch an object of the worker, which happens automatically unless `fetches_objects` is off."""
         self.fetches_objects = True
         self._request_chunk(object_id)
 
@@ -301,11 +303,11 @@ class WorkerSession(Conversation):
             size = message.payloadSizes[index]
             status = message.statuses[index] if message.statuses else 0
             known = status < len(STATUSES) and STATUSES[status] != "cancelled"
-            check(known, "the status success, failed or lost", status, STATUS_AND_FAILURE)
+            check(known, "status success, failed or lost", status, STATUS_AND_FAILURE)
             object_id = message.objects[index] if message.objects else 0
             announced = object_id == 0 or object_id in self.objects
             check(announced, "an object to be created before the TaskResult that names it", message, OBJECT_FIRST)
-            check(not (object_id and size), "no payload beside an object", message, OBJECT_FIRST)
+            check(not (object_id and size), "no payload for a result that is an object", message, OBJECT_FIRST)
             payload = message.payload[start : start + size]
             start += size
             self._count += 1
@@ -314,7 +316,7 @@ class WorkerSession(Conversation):
     def _take_in_confirmations(self, message: Message) -> None:
         _check_length(message, "outcomes", len(message.ids))
         for id_, outcome in zip(message.ids, message.outcomes):
-            check(outcome < len(OUTCOMES), "an outcome that the schema has", outcome)
+            check(outcome < len(OUTCOMES), "an outcome of the schema", outcome)
             self._count += 1
             self.confirmations.append(Confirmation(id_, OUTCOMES[outcome], self._count))
 
@@ -341,8 +343,8 @@ class WorkerSession(Conversation):
                 self._request_chunk(object_id)
 
     def _read_shared(self, object_id: int) -> bytes:
-        came = f"object {object_id:x} was"
-        check(self.object_directory, "no object to be `shared` when no directory is", came, "SCL-OBJ-007")
+        came = f"object {object_id:x} with storage shared"
+        check(self.object_directory, "no storage shared without an object directory", came, "SCL-OBJ-007")
         try:
             with open(f"{self.object_directory}/{object_id:016x}", "rb") as file:
                 return file.read()
@@ -353,12 +355,12 @@ class WorkerSession(Conversation):
 
 def _check_length(message: Message, column: str, count: int) -> None:
     length = len(getattr(message, column))
-    expected = f"{count} entries in {column} of {message.type}"
-    check(length == count, expected, f"{length} in {message!r}", COLUMNS_AGREE)
+    expected = f"{count} entries in {message.type}.{column}"
+    check(length == count, expected, f"{length} entries in {message!r}", COLUMNS_AGREE)
 
 
 def _check_payload(message: Message, size: int) -> None:
-    came = f"{len(message.payload)} in {message!r}"
+    came = f"{len(message.payload)} bytes in {message!r}"
     check(len(message.payload) == size, f"a payload of {size} bytes", came, COLUMNS_AGREE)
 
 

@@ -1,1 +1,1 @@
-"""Reports, all made of one model (`scaler_conformance.judging.results`)."""
+"""Reports, all made from the same model (`scaler_conformance.judging.results`)."""

@@ -1,6 +1,6 @@
-"""What a person reads while the suite runs, and at its end.
+"""The output for people, while the suite runs and at its end.
 
-Rule: a failure says which requirement, its text, what was expected, what came, and where to read on.
+Rule: a failure shows the requirement with its text and section, what was expected, and what happened instead.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _OUTPUT_LINES = 30
 
 
 class Console:
-    """Writes to a stream, in colours when that is a terminal.
+    """Writes to a stream, in colours if that is a terminal.
 
     Parameters:
-        shows_trace: whether the wire trace of cases that do not pass is shown.
-        quiet: only what does not pass, and the end.
+        shows_trace: whether to show the wire trace of cases that do not pass.
+        quiet: show only cases that do not pass, and the summary.
     """
 
     def __init__(self, register: Register, shows_trace: bool, quiet: bool, stream: Optional[TextIO] = None) -> None:
@@ -43,7 +43,7 @@ class Console:
         self._lock = threading.Lock()
 
     def on_result(self, result: CaseResult) -> None:
-        """A case is over."""
+        """Called after each case."""
         is_quiet = result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.XFAIL)
         if self._quiet and is_quiet:
             return
@@ -66,11 +66,11 @@ class Console:
         try:
             requirement = self._register[result.requirement]
             lines += _paragraph(f"{requirement.id} {requirement.level}", requirement.text)
-            lines += _paragraph("read", f"protocol-spec/{requirement.section}")
+            lines += _paragraph("see", f"protocol-spec/{requirement.section}")
         except UnknownRequirementError:
             pass
         if result.expected:
-            lines += _paragraph("expected", result.expected) + _paragraph("came", result.came)
+            lines += _paragraph("expected", result.expected) + _paragraph("actual", result.came)
         else:
             lines += _paragraph("message", result.message)
             lines += textwrap.indent(result.came, "      ").splitlines()
@@ -82,7 +82,7 @@ class Console:
         return lines
 
     def on_end(self, report: Report) -> None:
-        """All cases are over."""
+        """Called after all cases."""
         counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items())
         teardowns = [each.teardown for each in report.cases]
         ends = [

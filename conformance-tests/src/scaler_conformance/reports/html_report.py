@@ -1,8 +1,8 @@
-"""One self-contained page: for each role a matrix of requirements and implementations, each cell opens to its cases.
+"""A self-contained page: for each role, a matrix of requirements by implementations, whose cells open to their cases.
 
 Rules:
-- No external resource, no font, no script from elsewhere: the page can be mailed and kept.
-- What comes from an implementation is data: it is escaped, wherever it stands.
+- The page uses no external resource, font or script: it can be mailed and archived.
+- Text from an implementation is data: it is always escaped.
 - A requirement's verdict is the worst of the cases that cover it; a case that fails for one requirement says nothing
   about the others that it covers.
 """
@@ -40,12 +40,12 @@ _SYMBOLS = {
 
 
 def html_report(reports: Sequence[Report]) -> str:
-    """The page for these reports, of whatever roles."""
+    """The page for these reports, of any roles."""
     roles = [role for role in ROLES if any(each.role == role for each in reports)]
     details: List[Dict[str, Any]] = []
     sections = "".join(_section(role, [each for each in reports if each.role == role], details) for role in roles)
     summary = "".join(_card(each) for each in reports)
-    # A "</script>" within the data would end it.
+    # A "</script>" within the data would end the script element.
     data = json.dumps(details, ensure_ascii=False).replace("<", "\\u003c")
     page = _TEMPLATE.read_text(encoding="utf-8")
     for mark, content in (("@SUMMARY@", summary), ("@SECTIONS@", sections), ("@DATA@", data)):
@@ -71,7 +71,7 @@ def _card(report: Report) -> str:
         report.started[:16].replace("T", " "),
     ]
     if untidy:
-        facts.insert(2, f"{untidy} untidy ends")
+        facts.insert(2, f"{untidy} unclean ends or leaks")
     return (
         f'<article class="card"><h3>{escape(report.title)} <small>{escape(report.role)}</small></h3>'
         f'<p class="verdict {kind}">{state}</p><div class="bar">{parts}</div>'
@@ -100,7 +100,7 @@ def _section(role: str, reports: Sequence[Report], details: List[Dict[str, Any]]
 
 
 def _chapter(requirement: Dict[str, Any]) -> str:
-    """The page of the specification, in words."""
+    """The title of the specification's page."""
     page = str(requirement["section"]).partition("#")[0]
     return page.replace(".md", "").replace("-", " ").capitalize()
 
@@ -137,12 +137,12 @@ def _cell(id_: str, requirement: Dict[str, Any], report: Report, details: List[D
 
 
 def _who(report: Report) -> str:
-    """Where the page is narrow, a cell says itself whose it is."""
+    """The implementation's name within the cell, for narrow screens."""
     return f'<span class="who">{escape(report.title)}</span>'
 
 
 def _verdict_for(id_: str, result: CaseResult) -> Verdict:
-    """What a case says about one of the requirements that it covers."""
+    """The verdict of a case on one of the requirements that it covers."""
     if result.verdict in (Verdict.FAIL, Verdict.NON_STRICT) and result.requirement != id_:
         return Verdict.NOT_APPLICABLE
     return result.verdict
@@ -174,5 +174,5 @@ def _detail(
 
 def _message(id_: str, result: CaseResult) -> str:
     if result.requirement and result.requirement != id_:
-        return f"it ended early, for it violates {result.requirement}: {result.message}"
+        return f"the case ended early because {result.requirement} is violated: {result.message}"
     return result.message

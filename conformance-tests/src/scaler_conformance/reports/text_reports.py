@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from scaler_conformance.judging.results import CaseResult, Report
 from scaler_conformance.judging.verdicts import Verdict
 
-_EXPECTED_TO_FAIL = "TO" + "DO"  # TAP's word for it
+_EXPECTED_TO_FAIL = "TO" + "DO"  # TAP's word for expected failures
 _NOT_OK = (Verdict.FAIL, Verdict.XPASS, Verdict.ERROR)
 
 
@@ -27,7 +27,7 @@ def _details(result: CaseResult) -> List[str]:
 
 
 def junit_report(report: Report) -> str:
-    """One test suite; N/A and XFAIL are skipped tests there, a NON-STRICT is a passed one with a message."""
+    """One test suite; N/A and XFAIL are skipped tests, and NON-STRICT is a passed test with output."""
     cases = "".join(_junit_case(report, each) for each in report.cases)
     failures = sum(each.verdict in (Verdict.FAIL, Verdict.XPASS) or _is_strict(report, each) for each in report.cases)
     errors = sum(each.verdict == Verdict.ERROR for each in report.cases)
@@ -64,12 +64,12 @@ def _junit_case(report: Report, result: CaseResult) -> str:
 
 
 def _xml_text(text: str) -> str:
-    """Without the characters that XML cannot have."""
+    """The text without characters that XML does not allow."""
     return "".join(each if each >= " " or each in "\n\t" else "?" for each in text)
 
 
 def tap_report(report: Report) -> str:
-    """TAP version 14, with a YAML block for what is not plainly ok."""
+    """TAP version 14, with a YAML block for each case that is not PASS or N/A."""
     lines = ["TAP version 14", f"1..{len(report.cases)}"]
     for number, result in enumerate(report.cases, start=1):
         failed = result.verdict in _NOT_OK or result.verdict == Verdict.XFAIL or _is_strict(report, result)

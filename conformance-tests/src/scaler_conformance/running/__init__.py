@@ -1,4 +1,4 @@
-"""Running cases against an implementation: the command line, and the runner.
+"""Running cases against an implementation: the command line and the runner.
 
-Rule: nothing else of this package imports it.
+Rule: nothing else in this package imports it.
 """

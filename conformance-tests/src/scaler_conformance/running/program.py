@@ -1,7 +1,7 @@
 """The command line of `scaler-conformance`.
 
 Rule: exit code 0 means that cases were judged and the implementation conforms; 1 that it does not; 2 that the suite
-could not judge it: a usage error, or a fault of the suite.
+could not judge it: a usage error, or an error of the suite.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ examples:
   scaler-conformance client --json client.json -- ./my-adapter
   scaler-conformance report --html matrix.html worker.json scheduler.json client.json
 
-exit codes: 0 it conforms, 1 it does not, 2 nothing was judged or the suite is at fault"""
+exit codes: 0 the implementation conforms, 1 it does not, 2 no case was judged or the suite has an error"""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -63,7 +63,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser; what follows `--` is not for it."""
+    """The parser for the arguments before `--`."""
     parser = argparse.ArgumentParser(
         prog="scaler-conformance",
         description=_DESCRIPTION,
@@ -71,15 +71,20 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"scaler-conformance {__version__}")
-    parser.add_argument("--features", action=_ShowFeatures, nargs=0, help="list the features that may be missing")
+    parser.add_argument(
+        "--features",
+        action=_ShowFeatures,
+        nargs=0,
+        help="list the features that may be missing, and the variants of schedulers",
+    )
     roles = parser.add_subparsers(dest="role", metavar="ROLE")
     for role in ROLES:
         _add_run_options(
             roles.add_parser(role, help=f"test a {role}", epilog=_EPILOG, formatter_class=parser.formatter_class)
         )
-    report = roles.add_parser("report", help="join JSON reports into one page")
+    report = roles.add_parser("report", help="combine JSON reports into one page")
     report.add_argument("files", nargs="+", type=Path, metavar="JSON")
-    report.add_argument("--html", type=Path, required=True, metavar="FILE", help="where the page goes")
+    report.add_argument("--html", type=Path, required=True, metavar="FILE", help="file to write the page to")
     return parser
 
 
@@ -91,31 +96,31 @@ class _ShowFeatures(argparse.Action):
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--list", action="store_true", help="list the cases, and run none")
+    add("--list", action="store_true", help="list the cases instead of running them")
     add(
         "--run",
         action="append",
         default=[],
         metavar="GLOB",
-        help="only cases whose id fits, 'worker/cancel/*'; repeatable",
+        help="run only cases whose id matches, such as 'worker/cancel/*'; repeatable",
     )
-    add("--smoke", action="store_true", help="only the few cases that tell whether the implementation is wired up")
-    add("--strict", action="store_true", help="a violated SHOULD and an unclean end fail the run too")
-    add("--seed", type=int, help="of all randomness; default: one that is printed at the end")
+    add("--smoke", action="store_true", help="run only the few cases that show whether the set-up works")
+    add("--strict", action="store_true", help="violated SHOULDs and unclean ends also fail the run")
+    add("--seed", type=int, help="seed of all randomness (default: random; printed at the end)")
     add("--trace", action="store_true", help="show the timed wire trace of cases that do not pass")
-    add("--quiet", action="store_true", help="show only cases that do not pass, and the end")
-    add("--config", type=Path, metavar="FILE", help="what is known about the implementation (TOML)")
-    add("--known-failing", type=Path, metavar="FILE", help="cases that are known to fail (TOML); they run all the same")
+    add("--quiet", action="store_true", help="show only cases that do not pass, and the summary")
+    add("--config", type=Path, metavar="FILE", help="properties of the implementation (TOML)")
+    add("--known-failing", type=Path, metavar="FILE", help="cases that are known to fail (TOML); they still run")
     add("--time-scale", type=float, metavar="FACTOR", help="multiply the deadline of every wait (default: 1)")
     add(
         "--effort",
         type=float,
         default=1.0,
-        metavar="SHARE",
-        help="share of the repetitions of randomised cases (default: 1)",
+        metavar="FRACTION",
+        help="fraction of the repetitions of randomised cases (default: 1)",
     )
-    add("--jobs", type=int, default=2, metavar="N", help="cases at a time (default: 2)")
-    add("--name", default="", help="of the implementation in reports; default: what it says about itself")
+    add("--jobs", type=int, default=2, metavar="N", help="number of cases to run at a time (default: 2)")
+    add("--name", default="", help="name of the implementation in reports (default: the name that it reports)")
     for kind in ("json", "junit", "tap", "html"):
         add(
             f"--{kind}",
@@ -149,9 +154,9 @@ def _list(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, command: List[str]) -> int:
     if not command:
-        return _usage(f"say what to test: scaler-conformance {options.role} -- COMMAND ...")
+        return _usage(f"no command to test; give one after --: scaler-conformance {options.role} -- COMMAND ...")
     if options.role != "client" and not any("{address}" in each for each in command):
-        return _usage("the command must have {address} where the address belongs")
+        return _usage("the command has no {address}; add it where the implementation expects the scheduler's address")
     try:
         configuration = Configuration.load(options.config) if options.config else Configuration()
         known = KnownFailing.load(options.known_failing) if options.known_failing else KnownFailing()
@@ -160,10 +165,10 @@ def _run(options: argparse.Namespace, command: List[str]) -> int:
         return _usage(str(error))
     unknown = known.unknown(each.id for each in cases_of(options.role))
     if unknown:
-        return _usage(f"{options.known_failing}: there is no case {unknown[0]}")
+        return _usage(f"{options.known_failing}: there is no case {unknown[0]}; --list shows the cases")
     cases = _chosen(options)
     if not cases:
-        return _usage(f"no case of the role {options.role} is chosen; --list shows them")
+        return _usage(f"--run and --smoke select no case for a {options.role}; --list shows the cases")
     settings = Settings(
         time_scale=options.time_scale or configuration.time_scale,
         effort=options.effort,
@@ -192,7 +197,7 @@ def _write(options: argparse.Namespace, report: Report) -> int:
             try:
                 path.write_text(make(report), encoding="utf-8")
             except OSError as error:
-                return _usage(f"{path}: {error.strerror}")
+                return _usage(f"{path} cannot be written: {error.strerror}")
     return report.exit_code
 
 
@@ -206,5 +211,5 @@ def _report(options: argparse.Namespace) -> int:
     try:
         options.html.write_text(html_report(reports), encoding="utf-8")
     except OSError as error:
-        return _usage(f"{options.html}: {error.strerror}")
+        return _usage(f"{options.html} cannot be written: {error.strerror}")
     return 0

@@ -1,9 +1,9 @@
 """Runs cases and judges them.
 
 Rules:
-- A case that the implementation fails never keeps the next one from running; each has an implementation of its own.
-- What a Violation costs follows from the register: of a MUST the case, of a SHOULD only strictness.
-- An exception of any other kind is the suite's fault, and says so with where it happened.
+- A case that fails never keeps the next one from running; each case starts its own implementation.
+- The register decides what a Violation means: of a MUST, the case fails; of a SHOULD, it is not strict.
+- Any other exception is an error of the suite, and is reported with its place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Runner:
     """Runs cases against one implementation.
 
     Parameters:
-        on_result: called after each case, from whichever thread ran it.
+        on_result: called after each case, on the thread that ran it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Cancelling: who decides, and what is no outcome."""
+"""Cancels: which answers are an outcome, and which are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cancelling(bench: RoleBench, force: bool = False) -> Tuple[ClientSession, in
 
 @case(covers=["SCL-CLT-008"], smoke=True)
 def cancelled_is_the_outcome(bench: RoleBench) -> None:
-    """The answer cancelled ends the task, and a result that comes all the same changes nothing."""
+    """The answer cancelled ends the task, and a result that still arrives is ignored."""
     session, task, sent = cancelling(bench)
     session.confirm(sent, "cancelled")
     bench.expect_outcome(task, "cancelled")
@@ -32,8 +32,8 @@ def cancelled_is_the_outcome(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-008"])
-def running_is_no_outcome(bench: RoleBench) -> None:
-    """After the answer running the task's result is awaited."""
+def running_is_not_an_outcome(bench: RoleBench) -> None:
+    """After the answer running, the client waits for the task's result."""
     session, task, sent = cancelling(bench)
     session.confirm(sent, "running")
     bench.expect_unknown(task)
@@ -42,8 +42,8 @@ def running_is_no_outcome(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-008"])
-def not_found_is_no_outcome(bench: RoleBench) -> None:
-    """The answer notFound says that the outcome came before; if it did not, it is still awaited."""
+def not_found_is_not_an_outcome(bench: RoleBench) -> None:
+    """After the answer notFound, the client waits for the outcome if it has not arrived yet."""
     session, task, sent = cancelling(bench)
     session.confirm(sent, "notFound")
     bench.expect_unknown(task)
@@ -53,7 +53,7 @@ def not_found_is_no_outcome(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-008"])
 def a_result_crosses_the_cancel(bench: RoleBench) -> None:
-    """A result that was on its way when the cancel went out is the outcome; notFound comes for a task that ended."""
+    """A result that crosses the cancel is the outcome; the notFound that follows is ignored."""
     session, task, sent = cancelling(bench, force=True)
     session.succeed(sent)
     session.confirm(sent, "notFound")
@@ -62,8 +62,8 @@ def a_result_crosses_the_cancel(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-008"])
-def an_unasked_cancel_is_an_outcome(bench: RoleBench) -> None:
-    """A scheduler may cancel tasks unasked, as targets of a graph that cannot be reached."""
+def an_unrequested_cancel_is_an_outcome(bench: RoleBench) -> None:
+    """A scheduler may cancel tasks that the client did not cancel, such as unreachable targets of a graph."""
     session = bench.welcomed()
     first, second = bench.submit(2)
     session.confirm(session.expect_task(first), "cancelled")
@@ -73,8 +73,8 @@ def an_unasked_cancel_is_an_outcome(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-008"])
-def unasked_answers_are_ignored(bench: RoleBench) -> None:
-    """Running and notFound for a task that was not cancelled are no outcome, and unknown ids are ignored."""
+def unrequested_answers_are_ignored(bench: RoleBench) -> None:
+    """running and notFound for a task that was not cancelled are ignored, and so are answers for unknown ids."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)

@@ -11,12 +11,12 @@ from scaler_conformance.playing.conversation import check
 
 
 def expect_just(bench: RoleBench, session: ClientSession, tasks: Sequence[int], count: int) -> None:
-    """The first `count` of the tasks are sent, and no more."""
+    """The first `count` of the tasks are sent, and no others."""
     session.expect_tasks(tasks[:count])
     bench.ping()
     session.fence()
     came = [task for task in tasks if session.find_task(task)]
-    check(len(came) == count, f"{count} tasks and no more", f"{len(came)} were sent")
+    check(len(came) == count, f"exactly {count} tasks to be sent", f"{len(came)} tasks")
 
 
 def echo(session: ClientSession, tasks: int, released: int, size: int = 0, bytes_released: int = 0) -> None:
@@ -32,8 +32,8 @@ def echo(session: ClientSession, tasks: int, released: int, size: int = 0, bytes
 
 
 @case(covers=["SCL-CLT-002"])
-def stops_at_the_limit_of_tasks(bench: RoleBench) -> None:
-    """With Limits.tasksInFlight tasks in flight, a client sends no other; each release lets as many out."""
+def stops_at_the_task_limit(bench: RoleBench) -> None:
+    """With Limits.tasksInFlight tasks in flight, a client sends no more; each release lets it send as many again."""
     session = bench.welcomed(limits=bench.limits(tasksInFlight=3))
     tasks = bench.submit(10)
     expect_just(bench, session, tasks, 3)
@@ -43,8 +43,8 @@ def stops_at_the_limit_of_tasks(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-002"])
-def stops_at_the_limit_of_bytes(bench: RoleBench) -> None:
-    """A task may go out while the bytes in flight are below the limit, however large it is; then none may."""
+def stops_at_the_byte_limit(bench: RoleBench) -> None:
+    """A task of any size may be sent while the bytes in flight are below the limit; then no more may."""
     session = bench.welcomed(limits=bench.limits(bytesInFlight=10_000))
     tasks = bench.submit(6, size=8000)
     expect_just(bench, session, tasks, 2)
@@ -54,8 +54,8 @@ def stops_at_the_limit_of_bytes(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-002"])
-def goes_on_when_all_is_released(bench: RoleBench) -> None:
-    """A client at its limit has sent everything in the end, each task once."""
+def sends_everything_as_tasks_are_released(bench: RoleBench) -> None:
+    """A client at its limit eventually sends all tasks, each once."""
     session = bench.welcomed(limits=bench.limits(tasksInFlight=7))
     tasks = bench.submit(60)
     done: List[int] = []
@@ -63,18 +63,20 @@ def goes_on_when_all_is_released(bench: RoleBench) -> None:
         task = tasks[len(done)]
         sent = session.expect_task(task)
         in_flight = len(session.tasks) - len(done)
-        check(in_flight <= 7, "7 tasks in flight at most", f"{in_flight} were")
+        check(in_flight <= 7, "at most 7 tasks in flight", in_flight)
         session.succeed(sent)
         done.append(task)
         echo(session, tasks=7, released=len(done))
     for task in tasks:
         bench.expect_result(task)
-    check(len(session.tasks) == len(tasks), "each task once", f"{len(session.tasks)} were sent")
+    check(
+        len(session.tasks) == len(tasks), f"each of {len(tasks)} tasks to be sent once", f"{len(session.tasks)} tasks"
+    )
 
 
 @case(covers=["SCL-CLT-002"])
-def a_limit_can_be_renewed(bench: RoleBench) -> None:
-    """TaskEcho may set another limit, higher or lower."""
+def a_limit_can_change(bench: RoleBench) -> None:
+    """A TaskEcho may raise or lower the limit."""
     session = bench.welcomed(limits=bench.limits(tasksInFlight=2))
     tasks = bench.submit(12)
     expect_just(bench, session, tasks, 2)
@@ -88,15 +90,15 @@ def a_limit_can_be_renewed(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-002"])
 def large_arguments_count_in_flight(bench: RoleBench) -> None:
-    """The bytes of arguments that travel as objects are in flight too."""
+    """The bytes of arguments that are sent as objects count as in flight."""
     session = bench.welcomed(limits=bench.limits(bytesInFlight=150_000))
     tasks = bench.submit(4, size=100_000)
     expect_just(bench, session, tasks, 2)
 
 
 @case(covers=["SCL-CLT-002"])
-def a_new_session_counts_anew(bench: RoleBench) -> None:
-    """What is sent again counts, and what was released before does not."""
+def a_new_session_starts_counting_again(bench: RoleBench) -> None:
+    """In a new session, tasks that are sent again count as in flight, and earlier releases do not count."""
     session = bench.welcomed(limits=bench.limits(tasksInFlight=4))
     tasks = bench.submit(9)
     expect_just(bench, session, tasks, 4)
@@ -108,10 +110,10 @@ def a_new_session_counts_anew(bench: RoleBench) -> None:
     bench.restart_scheduler()
     renewed = bench.rejoined(unless=lambda: bench.outcome(tasks[2]), limits=bench.limits(tasksInFlight=4))
     if renewed is None:
-        return  # a client need not send its tasks again
+        return  # the client failed its tasks instead of sending them again, which is allowed
     waiting = tasks[2:]
-    bench.anybody.wait_until(lambda: renewed.tasks, "a Task message")
+    bench.any_session.wait_until(lambda: renewed.tasks, "a Task message")
     bench.ping()
     renewed.fence()
     came = [task for task in waiting if renewed.find_task(task)]
-    check(len(came) <= 4, "4 tasks and no more", f"{len(came)} were sent")
+    check(len(came) <= 4, "at most 4 tasks to be sent", f"{len(came)} tasks")

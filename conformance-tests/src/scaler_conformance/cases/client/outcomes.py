@@ -1,4 +1,4 @@
-"""What the client makes of outcomes."""
+"""How the client handles outcomes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ KINDS = SCHEMA.enum("FailureKind")
 
 
 @case(covers=["SCL-CLT-005"])
-def outcomes_come_in_any_order(bench: RoleBench) -> None:
-    """Results are told in whatever order, cut into messages in any way."""
+def outcomes_arrive_in_any_order(bench: RoleBench) -> None:
+    """Results may arrive in any order, batched into messages in any way."""
     session = bench.welcomed()
     sent = session.expect_tasks(bench.submit(9))
     bench.random.shuffle(sent)
@@ -33,7 +33,7 @@ def outcomes_come_in_any_order(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-005"])
 def outcomes_of_unknown_tasks_are_ignored(bench: RoleBench) -> None:
-    """An outcome of a task that was never submitted is ignored, also between others."""
+    """The outcome of a task that was never submitted is ignored, also among others in one message."""
     session = bench.welcomed()
     first, second = session.expect_tasks(bench.submit(2))
     session.tell([999_999], [b"1"])
@@ -45,7 +45,7 @@ def outcomes_of_unknown_tasks_are_ignored(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-005"])
 def a_second_outcome_is_ignored(bench: RoleBench) -> None:
-    """What a task's outcome is, is decided by the first; of another the user hears nothing."""
+    """The first outcome of a task counts; the user does not see any other."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)
@@ -58,8 +58,8 @@ def a_second_outcome_is_ignored(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-003"])
-def failures_are_read_whatever_the_codec(bench: RoleBench) -> None:
-    """The payload of a task that failed is a Failure in every codec, and the user sees its message."""
+def failures_are_read_in_every_codec(bench: RoleBench) -> None:
+    """The payload of a failed task is a Failure whatever the codec is, and the user sees its message."""
     session = bench.welcomed()
     tasks = [bench.submit_one(codec="json"), bench.submit_one(codec="raw"), bench.submit_one()]
     sent = session.expect_tasks(tasks)
@@ -73,8 +73,8 @@ def failures_are_read_whatever_the_codec(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-003"])
-def every_kind_of_failure_is_told(bench: RoleBench) -> None:
-    """A failure of each kind, failed or lost, ends its task with an error that has the message."""
+def every_kind_of_failure_is_reported(bench: RoleBench) -> None:
+    """A Failure of any kind, failed or lost, ends its task with an error that contains the message."""
     session = bench.welcomed()
     tasks = bench.submit(len(KINDS))
     for task, kind in zip(tasks, KINDS):
@@ -86,7 +86,7 @@ def every_kind_of_failure_is_told(bench: RoleBench) -> None:
 
 @case(covers=["SCL-VER-003"])
 def an_unknown_kind_of_failure_is_a_failure(bench: RoleBench) -> None:
-    """A Failure of a kind that a later minor version brought ends the task with an error that has the message."""
+    """A Failure of an unknown kind, from a later minor version, ends the task with an error that has the message."""
     session = bench.welcomed()
     failed, lost = bench.submit(2)
     session.fail(session.expect_task(failed), "unheard of one", "unheardOf", schema=tomorrow())
@@ -96,8 +96,8 @@ def an_unknown_kind_of_failure_is_a_failure(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-012"])
-def words_about_tasks_are_no_outcomes(bench: RoleBench) -> None:
-    """An Explanation, asked for or not, and what a task printed end no task, and may name unknown ones."""
+def explanations_and_logs_are_not_outcomes(bench: RoleBench) -> None:
+    """An Explanation, an Info or a TaskLog ends no task, even if it is unrequested or names an unknown task."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)

@@ -1,6 +1,7 @@
-"""Bytes that no scheduler should send.
+"""Invalid input, which no scheduler should send.
 
-Rule: a client may ignore them, or leave the session and come back; it does not end, and each task has its one outcome.
+Rule: a client may ignore it, or end the session and reconnect. The client itself does not end, and each task has one
+outcome.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from scaler_conformance.playing.conversation import check
 
 ROUND = 100
 ENDING = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse", "ClientShutdownResponse")
-"""What a client may follow, mutated or not."""
+"""Types that a mutated frame must not have, since the client may rightly act on them."""
 
 
 def still_serving(bench: RoleBench, session: ClientSession) -> ClientSession:
-    """The session if it goes on, or else the next one."""
+    """The session if it continues, or else the next one."""
     sequence = bench.random.getrandbits(48)
     session.send("Heartbeat", sequence=sequence)
-    expected = "the client to answer a Heartbeat, or to come back with a Hello"
+    expected = "the client to answer a Heartbeat, or to send Hello again"
     found = session.wait_until(
         lambda: any(each.sequence == sequence for each in session.echoes) or bench.next_hello(session), expected
     )
@@ -36,9 +37,10 @@ def still_serving(bench: RoleBench, session: ClientSession) -> ClientSession:
 
 
 def serves_a_task(bench: RoleBench, session: ClientSession, *earlier: int) -> None:
-    """What was submitted before, and what is submitted now, has its one outcome."""
+    """The tasks that were submitted before, and a new one, each have one outcome."""
     for task in (*earlier, bench.submit_one()):
-        session.wait_until(lambda task=task: session.find_task(task) or bench.outcome(task), f"task {task}")  # type: ignore[misc]
+        expected = f"task {task} or its outcome"
+        session.wait_until(lambda task=task: session.find_task(task) or bench.outcome(task), expected)  # type: ignore[misc]
         sent = session.find_task(task)
         if sent is not None and bench.outcome(task) is None:
             session.succeed(sent)
@@ -46,8 +48,8 @@ def serves_a_task(bench: RoleBench, session: ClientSession, *earlier: int) -> No
 
 
 @case(covers=["SCL-SEC-010"])
-def bytes_that_are_no_message_do_not_end_it(bench: RoleBench) -> None:
-    """Empty, short, random and cut headers, and pointers that lead nowhere, do not end the client."""
+def survives_invalid_headers(bench: RoleBench) -> None:
+    """A client survives empty, short, random and truncated headers, and pointers that lead out of the message."""
     session = bench.welcomed()
     good = SCHEMA.encode("TaskEcho", {"acceptedUpTo": 1})
     bad: List[bytes] = [
@@ -71,8 +73,8 @@ def bytes_that_are_no_message_do_not_end_it(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def contradictory_columns_do_not_end_it(bench: RoleBench) -> None:
-    """Columns that do not fit each other or the payload, and too many frames, do not end the client."""
+def survives_inconsistent_columns(bench: RoleBench) -> None:
+    """A client survives columns that are inconsistent with each other or the payload, and too many frames."""
     session = bench.welcomed()
     bad: List[Any] = [
         {"ids": [900_001, 900_002], "payloadSizes": [1]},
@@ -97,8 +99,8 @@ def contradictory_columns_do_not_end_it(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def mutated_frames_do_not_end_it(bench: RoleBench) -> None:
-    """10 000 mutated and cut messages on a live session, and the client still serves its user."""
+def survives_mutated_frames(bench: RoleBench) -> None:
+    """The client keeps serving its user while it gets 10 000 mutated and truncated messages."""
     session = bench.welcomed()
     originals = samples(bench)
     left = bench.times(10_000)
@@ -112,7 +114,7 @@ def mutated_frames_do_not_end_it(bench: RoleBench) -> None:
         left -= ROUND
         session = still_serving(bench, session)
         serves_a_task(bench, session, task)
-        check(bench.how_it_ended() is None, "the client to be there", bench.how_it_ended() or "")
+        check(bench.how_it_ended() is None, "the client to keep running", bench.how_it_ended() or "")
 
 
 def samples(bench: RoleBench) -> List[Sequence[bytes]]:
@@ -141,7 +143,7 @@ def samples(bench: RoleBench) -> List[Sequence[bytes]]:
 
 
 def mutated(generator: random.Random, frames: Sequence[bytes]) -> List[bytes]:
-    """A message with some bits, bytes or words changed, cut, doubled or moved."""
+    """A message with some bits, bytes or words changed, truncated, duplicated or moved."""
     header = bytearray(frames[0])
     for _ in range(generator.choice((1, 1, 1, 2, 4, 16))):
         place = generator.randrange(len(header)) if header else 0

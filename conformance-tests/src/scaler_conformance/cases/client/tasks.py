@@ -12,21 +12,21 @@ from scaler_conformance.playing.conversation import check
 
 
 @case(covers=["SCL-COD-001"], smoke=True)
-def one_task_is_sent_and_its_result_told(bench: RoleBench) -> None:
-    """A task is sent with the function's name, its codec and its arguments; the user gets what the worker returned."""
+def one_task_is_sent_and_its_result_reported(bench: RoleBench) -> None:
+    """A task is sent with its function name, codec and arguments, and the user gets the worker's result."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)
     about = (sent.message.function, sent.message.functionName, sent.message.codec)
-    check(about == (0, ECHO, "json"), f"function 0, functionName {ECHO}, codec json", sent.message)
+    check(about == (0, ECHO, "json"), f"a Task with function 0, functionName {ECHO} and codec json", sent.message)
     check(json.loads(sent.payload) == [str(task)], f"the arguments {[str(task)]}", repr(sent.payload))
     session.succeed(sent, values=[{"a": [1, None, "é"]}])
     bench.expect_result(task, {"a": [1, None, "é"]})
 
 
 @case(covers=["SCL-COD-001"])
-def raw_arguments_are_sent_as_they_are(bench: RoleBench) -> None:
-    """In codec raw the payload is the bytes of the argument, and the result those of the result."""
+def raw_arguments_are_sent_unchanged(bench: RoleBench) -> None:
+    """In the codec raw, the payload is the bytes of the argument, and the result is the bytes of the payload."""
     session = bench.welcomed()
     task = bench.submit_one(codec="raw")
     sent = session.expect_task(task)
@@ -37,7 +37,7 @@ def raw_arguments_are_sent_as_they_are(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-001"])
 def ids_ascend(bench: RoleBench) -> None:
-    """Task ids ascend strictly, within a message and from one to the next."""
+    """Task ids are strictly ascending, within a message and from one message to the next."""
     session = bench.welcomed()
     tasks = bench.submit(5) + bench.submit(3, codec="raw") + bench.submit(41) + bench.submit(1)
     session.expect_tasks(tasks)
@@ -45,7 +45,7 @@ def ids_ascend(bench: RoleBench) -> None:
 
 @case(covers=["SCL-CLT-001"])
 def ids_ascend_over_tasks_and_graphs(bench: RoleBench) -> None:
-    """A graph's nodes have ids of the same series."""
+    """The nodes of graphs take their ids from the same ascending sequence as tasks."""
     bench.need("graph")
     session = bench.welcomed()
     before = bench.submit(2)
@@ -54,41 +54,41 @@ def ids_ascend_over_tasks_and_graphs(bench: RoleBench) -> None:
     session.wait_until(lambda: session.graphs, "GraphTask")
     session.expect_tasks(bench.submit(2))
     session.tell([session.graphs[0].ids[session.graphs[0].targets[0]]], [b"3"], codec=session.graphs[0].codec)
-    bench.anybody.wait_until(lambda: bench.outcome(graph), "an outcome of the graph's target")
+    bench.any_session.wait_until(lambda: bench.outcome(graph), "the outcome of the graph's target")
 
 
 @case(covers=["SCL-CLT-011"])
 def columns_of_tasks_agree(bench: RoleBench) -> None:
-    """Whatever is in a batch, large, small or empty, its columns fit each other and the payload frame."""
+    """The columns of a batch agree with each other and with the payload frame, whatever the sizes of its tasks are."""
     session = bench.welcomed()
     tasks = bench.submit(3) + bench.submit(2, size=100_000) + bench.submit(4, size=1000) + bench.submit(1, codec="raw")
     sent = session.expect_tasks(tasks)
-    check(len({each.id for each in sent}) == len(tasks), "an id for each task", sorted(each.id for each in sent))
+    check(len({each.id for each in sent}) == len(tasks), "a unique id for each task", sorted(each.id for each in sent))
 
 
 @case(covers=["SCL-CLT-011"])
 def columns_of_graphs_agree(bench: RoleBench) -> None:
-    """A graph's columns fit each other, its predecessors are at positions below, and its targets are nodes."""
+    """A graph's columns agree with each other, its predecessors precede their nodes, and its targets are nodes."""
     bench.need("graph")
     session = bench.welcomed()
     bench.submit_graph(5)
     session.wait_until(lambda: session.graphs, "GraphTask")
-    check(len(session.graphs[0].ids) == 5, "five nodes", session.graphs[0])
-    check(len(session.graphs[0].predecessors) == 4, "four edges", session.graphs[0])
+    check(len(session.graphs[0].ids) == 5, "5 nodes", session.graphs[0])
+    check(len(session.graphs[0].predecessors) == 4, "4 edges", session.graphs[0])
 
 
 @case(covers=["SCL-CLT-010"])
-def tasks_in_a_row_travel_in_batches(bench: RoleBench) -> None:
-    """Tasks that share function and options, submitted in a row, are not sent one by one."""
+def consecutive_tasks_are_batched(bench: RoleBench) -> None:
+    """Consecutive tasks with the same function and options are not sent one by one."""
     session = bench.welcomed()
     sent = session.expect_tasks(bench.submit(500))
     messages = len({each.message.position for each in sent})
-    check(messages <= 250, "500 tasks in at most 250 Task messages", f"{messages} came")
+    check(messages <= 250, "500 tasks in at most 250 Task messages", messages)
 
 
 @case(covers=["SCL-CLT-013"])
 def options_are_those_of_the_task(bench: RoleBench) -> None:
-    """Options reach the scheduler, and tasks of different options, functions or codecs share no batch."""
+    """Options reach the scheduler, and tasks with different options, functions or codecs are in different batches."""
     bench.need("priority", "timeLimitMilliseconds")
     session = bench.welcomed()
     plain = bench.submit(2)
@@ -101,8 +101,8 @@ def options_are_those_of_the_task(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-CLT-013"])
-def every_option_can_be_asked_for(bench: RoleBench) -> None:
-    """Each option that the client offers is in the Task message as its user gave it."""
+def every_option_is_sent(bench: RoleBench) -> None:
+    """Each option that the client supports is in the Task message as its user gave it."""
     offered: Dict[str, Any] = {"retries": 2, "memoryLimitBytes": 1 << 30, "profiling": True, "streamOutput": True}
     bench.need("priority")
     chosen = {name: value for name, value in offered.items() if name in bench.can}
@@ -118,7 +118,7 @@ def every_option_can_be_asked_for(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-003"])
 def messages_are_well_formed(bench: RoleBench) -> None:
-    """Each message is a header and at most a payload, whatever the client has to say."""
+    """Everything that a client sends is a well-formed header and at most one payload frame."""
     session = bench.welcomed()
     sent = session.expect_tasks(bench.submit(3) + bench.submit(1, size=100_000))
     if "cancel" in bench.can:
@@ -132,9 +132,9 @@ def messages_are_well_formed(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-007"])
-def messages_keep_to_the_limit(bench: RoleBench) -> None:
-    """No message is longer than Limits.maximumMessageBytes, however much was submitted."""
+def messages_stay_within_the_limit(bench: RoleBench) -> None:
+    """No message is larger than Limits.maximumMessageBytes, however much is submitted."""
     session = bench.welcomed(limits=bench.limits(maximumMessageBytes=1 << 20))
     sent = session.expect_tasks(bench.submit(40, size=50_000))
     longest = max(len(each.message.payload) for each in sent)
-    check(longest <= 1 << 20, "messages of 1 MiB at most", f"one with a payload of {longest} bytes")
+    check(longest <= 1 << 20, "messages of at most 1 MiB", f"one with a payload of {longest} bytes")

@@ -13,7 +13,7 @@ from scaler_conformance.playing.conversation import check
 
 
 def works_with(bench: RoleBench, **how: Any) -> None:
-    """A task is submitted, run and told, whatever the messages of the scheduler look like."""
+    """A task is submitted and its result is reported, with the scheduler's messages encoded in another way."""
     session = bench.greeted()
     bench.welcome(session, **how)
     bench.expect_event("started")
@@ -29,13 +29,13 @@ def works_with(bench: RoleBench, **how: Any) -> None:
 
 @case(covers=["SCL-TRN-006"])
 def a_newer_scheduler_is_understood(bench: RoleBench) -> None:
-    """Structs may be longer than the client's schema says: what is beyond is ignored."""
+    """Structs may be longer than in the client's schema: the rest is ignored."""
     works_with(bench, schema=tomorrow())
 
 
 @case(covers=["SCL-TRN-006"])
 def an_older_scheduler_is_understood(bench: RoleBench) -> None:
-    """Structs may be shorter than the client's schema says: what is missing has its default."""
+    """Structs may be shorter than in the client's schema: missing fields have their defaults."""
     session = bench.greeted()
     session.number, session.is_open = 7, True
     welcome = bench.usual_welcome(7, 0)
@@ -51,13 +51,13 @@ def an_older_scheduler_is_understood(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-005"])
 def messages_of_many_segments_are_read(bench: RoleBench) -> None:
-    """A header may have as many segments as its writer likes, joined by far pointers."""
+    """A header may have any number of segments, linked by far pointers."""
     works_with(bench, segmented=True)
 
 
 @case(covers=["SCL-TRN-004"])
-def an_absent_payload_is_an_empty_one(bench: RoleBench) -> None:
-    """A message without payload bytes may have an empty payload frame, or none."""
+def an_empty_payload_frame_equals_no_frame(bench: RoleBench) -> None:
+    """An empty payload frame and no payload frame mean the same."""
     session = bench.greeted()
     bench.welcome(session, frames=[b""])
     bench.expect_event("started")
@@ -68,14 +68,14 @@ def an_absent_payload_is_an_empty_one(bench: RoleBench) -> None:
     session.send("TaskResult", b"", ids=[second.id], **header)
     for task in (without, with_):
         outcome = bench.expect_outcome(task, "result")
-        check(outcome.get("value") == "", "the empty result", outcome)
+        check(outcome.get("value") == "", "an empty result", outcome)
     session.send("Heartbeat", b"", sequence=12)
     session.wait_until(lambda: any(each.sequence == 12 for each in session.echoes), "HeartbeatEcho(sequence=12)")
 
 
 @case(covers=["SCL-VER-001"])
 def unknown_messages_are_ignored(bench: RoleBench) -> None:
-    """A message of a type that a later version brought ends nothing, and neither does one that is for others."""
+    """A message of an unknown type, from a later version, is ignored."""
     session = bench.welcomed()
     task = bench.submit_one()
     sent = session.expect_task(task)
@@ -88,7 +88,7 @@ def unknown_messages_are_ignored(bench: RoleBench) -> None:
 
 @case(covers=["SCL-VER-004"])
 def an_unknown_refusal_ends_the_session(bench: RoleBench) -> None:
-    """A Refusal of a reason that a later version brought is like notAllowed: no Hello follows."""
+    """A Refusal with an unknown reason is treated like notAllowed: the client does not say Hello again."""
     session = bench.welcomed()
     task = bench.submit_one()
     session.expect_task(task)
@@ -98,7 +98,7 @@ def an_unknown_refusal_ends_the_session(bench: RoleBench) -> None:
 
 @case(covers=["SCL-VER-004"])
 def an_unknown_request_to_leave_is_a_shutdown(bench: RoleBench) -> None:
-    """A DisconnectRequest of a reason that a later version brought is answered, and the client leaves."""
+    """A DisconnectRequest with an unknown reason is answered, and the client leaves."""
     session = bench.welcomed()
     task = bench.submit_one()
     session.expect_task(task)

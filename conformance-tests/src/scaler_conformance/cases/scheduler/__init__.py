@@ -1,1 +1,1 @@
-"""Cases for schedulers. Rule: a module is an area; see the package above for what a case is."""
+"""Cases for schedulers. Rule: each module is an area; see the package `cases` for what a case is."""

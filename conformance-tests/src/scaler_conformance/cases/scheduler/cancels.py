@@ -1,4 +1,4 @@
-"""Cancels: of tasks that wait, that run, that have ended, and that are unknown."""
+"""Cancels of tasks that wait, run, have ended or are unknown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scaler_conformance.playing.conversation import check
 
 @case(covers=["SCL-SCH-021"])
 def waiting_task_is_cancelled_at_once(bench: RoleBench) -> None:
-    """A task that is at no worker is cancelled without anybody's help, and never sent."""
+    """A task that is not at a worker is cancelled at once and never sent to one."""
     client = bench.client()
     client.submit(2)
     client.cancel(1)
@@ -25,7 +25,7 @@ def waiting_task_is_cancelled_at_once(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-021"])
 def cancel_is_passed_on_with_its_force(bench: RoleBench) -> None:
-    """The cancel of a task at a worker goes to that worker, with its force, and the worker's answer to the client."""
+    """The cancel of a task at a worker is forwarded to that worker with its force, and the answer to the client."""
     client, worker = bench.client(), bench.worker(slots=2)
     client.submit_payloads([b"1", b"2"])
     for id_, force in ((1, False), (2, True)):
@@ -33,7 +33,7 @@ def cancel_is_passed_on_with_its_force(bench: RoleBench) -> None:
         client.cancel(id_, force=force)
         worker.expect_cancel(task.id, force)
         bench.quiet(client)
-        check(not client.confirmations, "no answer before the worker's", client.confirmations)
+        check(not client.confirmations, "no TaskCancelConfirm before the worker's", client.confirmations)
         worker.confirm(task.id, 0)
         client.expect_confirmation(id_, "cancelled")
     bench.quiet(worker, client)
@@ -42,7 +42,7 @@ def cancel_is_passed_on_with_its_force(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-019"])
 def each_cancel_is_answered_once(bench: RoleBench) -> None:
-    """Each id of a TaskCancel has one answer; two cancels of a task before the first answer are answered together."""
+    """Each id of a TaskCancel has one answer; two cancels of a task before the first answer share it."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
@@ -66,7 +66,7 @@ def each_cancel_is_answered_once(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-020"])
 def running_is_answered_before_the_outcome(bench: RoleBench) -> None:
-    """The answer running comes before the task's outcome."""
+    """The answer running precedes the task's outcome."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
@@ -75,13 +75,13 @@ def running_is_answered_before_the_outcome(bench: RoleBench) -> None:
     worker.confirm(task.id, 1)
     worker.succeed(task)
     outcome, answer = client.expect_outcome(1, "success"), client.expect_confirmation(1, "running")
-    check(answer.position < outcome.position, "the answer before the outcome", "it came after it")
+    check(answer.position < outcome.position, "the answer running before the outcome", "the outcome first")
     client.expect_nothing_more()
 
 
 @case(covers=["SCL-SCH-020"])
-def not_found_is_answered_for_what_has_ended(bench: RoleBench) -> None:
-    """A task that is not known, or has its outcome, is notFound."""
+def not_found_is_answered_for_ended_and_unknown_tasks(bench: RoleBench) -> None:
+    """The cancel of a task that is unknown or has its outcome is answered with notFound."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     worker.succeed(worker.expect_task())
@@ -95,7 +95,7 @@ def not_found_is_answered_for_what_has_ended(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-020"])
 def outcome_that_crosses_a_cancel_comes_first(bench: RoleBench) -> None:
-    """When the outcome crosses the cancel on its way, it is told, and then notFound."""
+    """When the outcome crosses the cancel, the client gets the outcome first, and then notFound."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
@@ -104,28 +104,28 @@ def outcome_that_crosses_a_cancel_comes_first(bench: RoleBench) -> None:
     worker.succeed(task)
     worker.confirm(task.id, 2)
     outcome, answer = client.expect_outcome(1, "success"), client.expect_confirmation(1, "notFound")
-    check(outcome.position < answer.position, "the outcome before the answer", "it came after it")
+    check(outcome.position < answer.position, "the outcome before the answer notFound", "the answer first")
     bench.quiet(worker, client)
     client.expect_nothing_more()
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-SCH-027"])
-def not_found_of_a_held_instance_is_a_violation(bench: RoleBench) -> None:
-    """A worker that says notFound of an instance that it was given and has not ended broke the protocol."""
+def not_found_for_a_held_instance_is_a_violation(bench: RoleBench) -> None:
+    """A worker that answers notFound for an instance that it was sent and has not ended violates the protocol."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
     client.cancel(1)
     worker.expect_cancel(task.id)
     worker.confirm(task.id, 2)
-    worker.expect_refusal("protocolViolation", "notFound of an instance that the worker holds")
+    worker.expect_refusal("protocolViolation", "notFound for an instance that the worker holds")
     client.expect_confirmation(1, "cancelled", "SCL-SCH-019")
 
 
 @case(covers=["SCL-SCH-022"])
 def tasks_end_with_their_client(bench: RoleBench) -> None:
-    """When a client goes, its tasks at workers are cancelled with force, and those that wait are never sent."""
+    """When a client leaves, its tasks at workers are cancelled with force, and its queued tasks are never sent."""
     other, worker = bench.client(), bench.worker()
     for how in ("cut", "leave"):
         client = bench.client()
@@ -135,15 +135,15 @@ def tasks_end_with_their_client(bench: RoleBench) -> None:
         worker.expect_cancel(task.id, True)
         worker.confirm(task.id, 0)
         bench.quiet(worker, other)
-        worker.expect_nothing_more(expected="no further task of the client that has gone")
+        worker.expect_nothing_more(expected="no further task of a client that has left")
     other.submit(payload=b"other")
     worker.succeed(worker.expect_task(b"other"))
     other.expect_outcome(1, "success")
 
 
-@case(covers=["SCL-SCH-021"], latitude="force may be passed on although a cancel was")
+@case(covers=["SCL-SCH-021"], latitude="a forced cancel may be forwarded even if a cancel was forwarded before")
 def cancelled_task_of_a_lost_worker_is_cancelled(bench: RoleBench) -> None:
-    """A task whose cancel is at its worker when that is lost ends as cancelled, and runs nowhere else."""
+    """A task whose worker is lost after it was sent the cancel ends as cancelled and does not run elsewhere."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()

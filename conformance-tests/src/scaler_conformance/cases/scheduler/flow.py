@@ -1,4 +1,4 @@
-"""How much a client may have in flight, and what happens when it does not read."""
+"""How much a client may have in flight, and what happens when it keeps its results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MOST_TASKS = 10_000
 
 
 @case(covers=["SCL-SCH-026"])
-def echo_comes_before_a_client_must_wait(bench: RoleBench) -> None:
-    """A client that keeps to its limit of tasks is told of releases in time: it gets five times as many through."""
+def releases_are_reported_to_a_client_at_its_limit(bench: RoleBench) -> None:
+    """A client that stays within its limit of tasks is told of releases, and so can submit five times as many."""
     bench.variant("small-limits")
     client = bench.client()
     limit = client.welcome.limits.tasksInFlight
@@ -22,8 +22,8 @@ def echo_comes_before_a_client_must_wait(bench: RoleBench) -> None:
         if sent - released >= limit:
             echo = client.expect_release(tasks=released + 1)
             released = echo.tasksReleased
-            check(released <= sent, f"no more than the {sent} tasks that were sent to be released", echo)
-            check(echo.tasksInFlight == limit, f"the limit {limit}", echo)
+            check(released <= sent, f"tasksReleased of at most {sent}, the tasks that were sent", echo)
+            check(echo.tasksInFlight == limit, f"the limit {limit} in the TaskEcho", echo)
             continue
         count = min(limit - (sent - released), 5 * limit - sent)
         sent += len(client.submit(count))
@@ -32,8 +32,8 @@ def echo_comes_before_a_client_must_wait(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-026"])
-def echo_tells_of_bytes(bench: RoleBench) -> None:
-    """A client that has as many bytes in flight as it may is told when they are released."""
+def released_bytes_are_reported(bench: RoleBench) -> None:
+    """A client that has reached its limit of bytes in flight is told when bytes are released."""
     bench.variant("small-limits")
     client, worker = bench.client(), bench.worker()
     limit = client.welcome.limits.bytesInFlight
@@ -44,12 +44,12 @@ def echo_tells_of_bytes(bench: RoleBench) -> None:
         worker.succeed(worker.expect_task())
         echo = client.expect_release(size=released + limit)
         released = echo.bytesReleased
-        check(echo.bytesInFlight == limit, f"the limit {limit}", echo)
+        check(echo.bytesInFlight == limit, f"the limit {limit} in the TaskEcho", echo)
 
 
 @case(covers=["SCL-SCH-033"])
-def large_results_that_are_kept_hold_up_new_work(bench: RoleBench) -> None:
-    """While a client holds more than Limits.bytesInFlight of large results its waiting tasks wait; others' do not."""
+def unread_large_results_hold_back_new_work(bench: RoleBench) -> None:
+    """While a client holds too many bytes of large results (Limits.bytesInFlight), only its own queued tasks wait."""
     bench.variant("small-limits")
     client, other = bench.client(), bench.client()
     limit = client.welcome.limits.bytesInFlight
@@ -62,12 +62,14 @@ def large_results_that_are_kept_hold_up_new_work(bench: RoleBench) -> None:
         outcome = client.expect_any_outcome("the outcome of a large result")
         taken.append(outcome.object)
     bench.quiet(client, worker)
-    for task in worker.given[:1]:  # sent before the scheduler knew
+    for task in worker.given[:1]:  # sent before the scheduler had read the result
         worker.succeed_large(worker.expect_task(), b"x" * 70_000)
         outcome = client.expect_any_outcome(f"the outcome of {task.id}")
         taken.append(outcome.object)
         bench.quiet(client, worker)
-    worker.expect_nothing_more(expected="no further task while the client holds too much")
+    worker.expect_nothing_more(
+        expected="no further task while the client holds more than Limits.bytesInFlight of results"
+    )
     other.submit(payload=b"other")
     worker.succeed(worker.expect_task(b"other"))
     client.delete(*taken)

@@ -1,4 +1,4 @@
-"""Graphs: order, results that pass on, failures that spread, and what is told."""
+"""Graphs: order, results for dependent nodes, failures and cancels that propagate, and what the client is told."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIAMOND = [[], [0], [0], [2, 1]]
 
 
 def with_results(results: Sequence[object], payload: bytes) -> bytes:
-    """A payload as messages.md lays it out; None stands for a result that is an object."""
+    """A payload in the layout of messages.md; None stands for a result that is an object."""
     sizes = [0xFFFFFFFF if each is None else len(each) for each in results]  # type: ignore[arg-type]
     head = struct.pack(f"<II{len(sizes)}I", 4, len(sizes), *sizes)
     return head + b"".join(each for each in results if isinstance(each, bytes)) + payload
@@ -21,7 +21,7 @@ def with_results(results: Sequence[object], payload: bytes) -> bytes:
 
 @case(covers=["SCL-SCH-028"])
 def nodes_wait_for_all_their_predecessors(bench: RoleBench) -> None:
-    """A node is sent to a worker when all its predecessors have succeeded, and not before."""
+    """A node is sent to a worker once all its predecessors have succeeded, and not before."""
     client, worker = bench.client(), bench.worker(slots=9)
     ids = client.graph(DIAMOND, [3])
     first = worker.expect_task(b"0")
@@ -33,12 +33,12 @@ def nodes_wait_for_all_their_predecessors(bench: RoleBench) -> None:
     check(len(worker.given) == 1, "the last node to wait for both its predecessors", worker.given)
     worker.succeed(worker.expect_task(with_results([b"a"], b"2")), payload=b"c")
     worker.succeed(worker.expect_task(with_results([b"c", b"b"], b"3")), payload=b"d")
-    check(client.expect_outcome(ids[3], "success").payload == b"d", "the target's result", "another")
+    check(client.expect_outcome(ids[3], "success").payload == b"d", "the target's result b'd'", "another")
 
 
 @case(covers=["SCL-SCH-029"])
 def payload_begins_with_results(bench: RoleBench) -> None:
-    """The payload of a node has its predecessors' results in front, in their order, the empty and the repeated too."""
+    """The payload of a node begins with its predecessors' results in their order, including empty and repeated ones."""
     client, worker = bench.client(), bench.worker(slots=9)
     client.graph([[], [], [1, 0, 1]], [2])
     worker.succeed(worker.expect_task(b"0"), payload=b"")
@@ -52,7 +52,7 @@ def payload_begins_with_results(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-029"])
 def large_results_of_predecessors_are_dependencies(bench: RoleBench) -> None:
-    """A predecessor's result that is an object is marked in the payload, and is the last of the dependencies."""
+    """A predecessor's result that is an object is marked in the payload and appended to the dependencies."""
     client, worker = bench.client(), bench.worker(slots=9)
     value = client.create(b"value")
     counts = [0, 0, 1]
@@ -64,13 +64,17 @@ def large_results_of_predecessors_are_dependencies(bench: RoleBench) -> None:
     task = worker.expect_task()
     wanted = with_results([None, b"small"], b"2")
     check(task.payload == wanted, f"the payload {wanted!r}", task.payload)
-    check(len(task.dependencies) == 2 and task.dependencies[0] == value, "own dependency, then the object", task)
-    check(worker.fetch(task.dependencies[1]) == content, "the result's content", "another")
+    check(
+        len(task.dependencies) == 2 and task.dependencies[0] == value,
+        "two dependencies: the node's own, then the object",
+        task,
+    )
+    check(worker.fetch(task.dependencies[1]) == content, "the result's content", "other bytes")
 
 
 @case(covers=["SCL-SCH-030"])
-def only_targets_are_told(bench: RoleBench) -> None:
-    """A client is told the outcomes of targets, among them one that others need, and of no other node."""
+def only_targets_are_reported(bench: RoleBench) -> None:
+    """A client gets the outcomes of targets, including one that other nodes need, and of no other node."""
     client, worker = bench.client(), bench.worker(slots=9)
     ids = client.graph([[], [0], [1], []], [1, 2, 3])
     for _ in range(4):
@@ -78,12 +82,12 @@ def only_targets_are_told(bench: RoleBench) -> None:
     for index in (1, 2, 3):
         client.expect_outcome(ids[index], "success")
     bench.quiet(worker, client)
-    client.expect_nothing_more(expected="no outcome of a node that is no target")
+    client.expect_nothing_more(expected="no outcome of a node that is not a target")
 
 
 @case(covers=["SCL-SCH-030"])
 def cancelled_node_is_answered(bench: RoleBench) -> None:
-    """The cancel of a node that is no target is answered, and its target told as cancelled."""
+    """The cancel of a node that is not a target is answered, and the target that needs it ends as cancelled."""
     client = bench.client()
     ids = client.graph([[], [0]], [1])
     client.cancel(ids[0])
@@ -93,7 +97,7 @@ def cancelled_node_is_answered(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-031"])
-def failures_spread_to_targets(bench: RoleBench) -> None:
+def failures_propagate_to_targets(bench: RoleBench) -> None:
     """A target that needs a failed or lost node ends with its status and Failure, and names it in causes."""
     client, worker = bench.client(), bench.worker(slots=9)
     for status, name, kind in ((1, "failed", "taskRaised"), (3, "lost", "processorDied")):
@@ -107,7 +111,7 @@ def failures_spread_to_targets(bench: RoleBench) -> None:
         for index in (1, 2):
             outcome = client.expect_outcome(ids[index], name)
             check(outcome.failure.kind == kind, f"a Failure of kind {kind}", outcome)
-            check(outcome.failure.message == "the cause", "the Failure of the node that failed", outcome.failure)
+            check(outcome.failure.message == "the cause", "the Failure of the failed node", outcome.failure)
             check(outcome.cause == ids[0] + 1, f"the cause {ids[0] + 1}", outcome.cause)
         client.expect_outcome(ids[3], "success")
     bench.quiet(worker, client)
@@ -117,7 +121,7 @@ def failures_spread_to_targets(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-031"])
 def failure_of_a_target_is_its_own(bench: RoleBench) -> None:
-    """The cause of a target that failed itself is 0."""
+    """The cause of a target that itself failed is 0."""
     client, worker = bench.client(), bench.worker()
     ids = client.graph([[]], [0])
     worker.fail(worker.expect_task())
@@ -125,8 +129,8 @@ def failure_of_a_target_is_its_own(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-031"])
-def cancels_spread_to_targets(bench: RoleBench) -> None:
-    """A target that needs a cancelled node is told as cancelled in a TaskCancelConfirm, once."""
+def cancels_propagate_to_targets(bench: RoleBench) -> None:
+    """A target that needs a cancelled node is reported as cancelled in a TaskCancelConfirm, once."""
     client, worker = bench.client(), bench.worker()
     ids = client.graph([[], [0], [1], []], [1, 2, 3])
     tasks = {task.payload: task for task in [worker.expect_task()]}
@@ -143,16 +147,16 @@ def cancels_spread_to_targets(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-032"])
 def unneeded_nodes_are_not_run(bench: RoleBench) -> None:
-    """A node that leads to no target is not run, nor one whose only target has failed already."""
+    """A node that no target needs is not run, nor is one whose only target has already failed."""
     client, worker = bench.client(), bench.worker()
     ids = client.graph([[], [], [1], [0, 1]], [3])
     worker.fail(worker.expect_task())
     client.expect_outcome(ids[3], "failed")
     bench.quiet(client, worker)
-    while worker.given:  # was sent before the other failed
+    while worker.given:  # sent before the other node failed
         worker.succeed(worker.expect_task())
         bench.quiet(worker, client)
-        check(False, "no node whose target has failed", "one was run")
+        check(False, "no node whose target has failed", "one")
     ids = client.graph([[], [], [1]], [0])
     worker.succeed(worker.expect_task(b"0"))
     client.expect_outcome(ids[0], "success")
@@ -162,7 +166,7 @@ def unneeded_nodes_are_not_run(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-002"])
 def nothing_of_a_malformed_graph_is_kept(bench: RoleBench) -> None:
-    """A graph with a target that is none, or a predecessor behind its node, is refused as a whole."""
+    """A graph with an invalid target, or with a predecessor that follows its node, is refused as a whole."""
     worker, client = bench.worker(slots=9), bench.client()
     for predecessors, targets in (([[], [1]], [1]), ([[], [0]], [2]), ([[1], []], [1]), ([[], [0]], [1, 1])):
         client.graph(predecessors, targets)
@@ -174,7 +178,7 @@ def nothing_of_a_malformed_graph_is_kept(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-007"])
 def node_with_a_missing_object_is_lost(bench: RoleBench) -> None:
-    """A node that needs an object which does not exist is lost, and with it the target that needs it."""
+    """A node that needs a missing object is lost, and so is the target that needs the node."""
     client, worker = bench.client(), bench.worker()
     nowhere = client.new_object()
     ids = client.graph([[], [0], []], [1, 2], dependencyCounts=[1, 0, 0], dependencies=[nowhere])

@@ -1,4 +1,4 @@
-"""Connections that a scheduler need not keep: of who does not finish its handshake, and of who reads nothing."""
+"""Connections that a scheduler closes: those with an unfinished handshake, and those with too much unread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + byt
 
 
 @case(covers=["SCL-SEC-009"])
-def unfinished_handshakes_are_cut(bench: RoleBench) -> None:
-    """Connections are closed within 30 seconds that say nothing, half a greeting, or a greeting and no READY.
+def unfinished_handshakes_are_closed(bench: RoleBench) -> None:
+    """Connections that send nothing, half a greeting, or a greeting without READY are closed within 30 seconds.
 
-    This is the one case that waits for a time that the specification gives, if the scheduler has no variant for it.
+    This is the only case that waits for a time that the specification sets, unless the scheduler has a variant for it.
     """
     is_short = bench.variant("short-handshake")
     connections = [bench.connection() for _ in range(3)]
@@ -26,13 +26,13 @@ def unfinished_handshakes_are_cut(bench: RoleBench) -> None:
         connection.write(said)
     seconds = bench.settings.deadline_seconds + (0 if is_short else HANDSHAKE_SECONDS)
     for connection in connections:
-        connection.expect_closed("a connection that does not finish its handshake to be closed", seconds=seconds)
+        connection.expect_closed("the connection with an unfinished handshake to be closed", seconds=seconds)
     bench.client().fence()
 
 
 @case(covers=["SCL-SEC-011"])
-def who_leaves_too_much_unread_is_cut(bench: RoleBench) -> None:
-    """The connection of a client is closed that asks for 1 GiB and more, and reads nothing of it; others are served."""
+def connections_with_too_much_unread_are_closed(bench: RoleBench) -> None:
+    """The connection of a client that requests more than 1 GiB and reads none of it is closed; others are served."""
     most = FEW_UNREAD_BYTES if bench.variant("little-unread") else UNREAD_BYTES
     other, deaf = bench.client(), bench.raw_client()
     chunk = deaf.greet().limits.chunkBytes
@@ -40,11 +40,13 @@ def who_leaves_too_much_unread_is_cut(bench: RoleBench) -> None:
     value = deaf.create(bytes(chunk))
     request = SCHEMA.encode("ObjectRequest", {"id": value, "offset": 0, "length": chunk})
     heartbeat = SCHEMA.encode("Heartbeat", {"sequence": 1})
-    with contextlib.suppress(socket.timeout):  # it reads no more of who reads nothing: so nothing more waits
+    with contextlib.suppress(
+        socket.timeout
+    ):  # the scheduler stopped reading from this client, so no more replies queue up
         for number in range(most // chunk * 5 // 4):
             if number % 100 == 0:
                 other.fence()
             if not deaf.raw.is_closed:
                 deaf.send_frames(request)
-        deaf.raw.expect_cut(heartbeat, f"a client that leaves {most} bytes unread to be cut")
+        deaf.raw.expect_cut(heartbeat, f"the connection of a client with {most} unread bytes to be closed")
     other.fence()

@@ -1,4 +1,4 @@
-"""What monitors are told, and that other peers do not notice monitors."""
+"""What monitors receive, and that other peers are not affected by monitors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ PROCESSOR = 4321
 
 
 def monitor_of(bench: RoleBench, peer: PlayedPeer, topic: bytes = b"") -> PlayedMonitor:
-    """A monitor that has subscribed; not applicable where there are none."""
+    """A subscribed monitor. Not applicable if the scheduler publishes nothing."""
     if not peer.welcome.monitorAddress:
-        raise NotApplicable("the scheduler has no address for monitors")
+        raise NotApplicable("the scheduler's Welcome has no monitorAddress")
     monitor = bench.monitor(peer.welcome.monitorAddress)
     monitor.subscribe(topic)
     return monitor
 
 
 def is_watched(worker: PlayedWorker) -> bool:
-    """What the answer to a heartbeat says."""
+    """Whether the answer to a heartbeat says that a monitor is subscribed."""
     worker.send("Heartbeat", sequence=5)
     worker.expect_echo(5)
     return bool(worker.echoes[-1].isWatched)
 
 
 def expect_watched(worker: PlayedWorker, wanted: bool) -> None:
-    """Ask by heartbeats, until an echo says so."""
+    """Send heartbeats until an echo has isWatched as wanted."""
     asked_at = 0.0
 
     def is_so() -> bool:
@@ -49,8 +49,8 @@ def expect_watched(worker: PlayedWorker, wanted: bool) -> None:
 
 
 @case(covers=["SCL-MON-003"])
-def who_comes_late_gets_a_snapshot(bench: RoleBench) -> None:
-    """A monitor that comes when much has happened is told all there is: a worker, a client, and a task that runs."""
+def late_subscriber_gets_a_snapshot(bench: RoleBench) -> None:
+    """A monitor that subscribes late gets a snapshot of everything: a worker, a client, and a running task."""
     client = bench.client(name="a client with a name")
     worker = bench.worker(slots=3, name="a worker with a name")
     client.submit()
@@ -58,17 +58,19 @@ def who_comes_late_gets_a_snapshot(bench: RoleBench) -> None:
     monitor = monitor_of(bench, client, b"status")
     status = monitor.expect_snapshot()
     picture = monitor.picture
-    check(picture.names["newWorkers"].get(worker.number) == "a worker with a name", "the worker", status)
-    check(picture.names["newClients"].get(client.number) == "a client with a name", "the client", status)
-    check(status.newWorkers[0].slots == 3, "the worker's slots", status)
-    check(picture.tables["workers"].get(worker.number) == [1, 1, 0, 0], "one task sent to the worker", status)
-    check(picture.tables["clients"].get(client.number) == [1, 0, 0, 0], "one task of the client", status)
-    check(picture.tasks.get("running") == 1, "one task that runs", status.tasks)
+    check(picture.names["newWorkers"].get(worker.number) == "a worker with a name", "the worker's name", status)
+    check(picture.names["newClients"].get(client.number) == "a client with a name", "the client's name", status)
+    check(status.newWorkers[0].slots == 3, "slots = 3 for the worker", status)
+    check(
+        picture.tables["workers"].get(worker.number) == [1, 1, 0, 0], "one unfinished task sent to the worker", status
+    )
+    check(picture.tables["clients"].get(client.number) == [1, 0, 0, 0], "one unfinished task of the client", status)
+    check(picture.tasks.get("running") == 1, "one running task", status.tasks)
 
 
 @case(covers=["SCL-MON-003"])
-def who_comes_second_gets_a_snapshot_too(bench: RoleBench) -> None:
-    """A second monitor gets a snapshot, although publications go on, and the first one sees it in its place."""
+def second_subscriber_gets_a_snapshot(bench: RoleBench) -> None:
+    """A second monitor gets a snapshot while publications continue, and the first monitor receives it in sequence."""
     client = bench.client()
     first = monitor_of(bench, client, b"status")
     first.expect_snapshot()
@@ -79,7 +81,7 @@ def who_comes_second_gets_a_snapshot_too(bench: RoleBench) -> None:
 
 @case(covers=["SCL-MON-002"])
 def messages_have_a_topic(bench: RoleBench) -> None:
-    """Each message is a topic and a header, and who wants one topic gets no other."""
+    """Each message is a topic and a header, and a subscriber to one topic gets no other."""
     client, worker = bench.client(), bench.worker()
     everything, status, runs = (monitor_of(bench, client, topic) for topic in (b"", b"status", b"tasks"))
     everything.expect_snapshot()
@@ -89,24 +91,24 @@ def messages_have_a_topic(bench: RoleBench) -> None:
         monitor.expect("TaskRuns")
     for _ in range(MANY_PUBLICATIONS):
         status.expect_status()
-    check(not status.sequences["TaskRuns"], "no TaskRuns without having asked for it", "one came")
-    check(not runs.sequences["SchedulerStatus"], "no SchedulerStatus without having asked for it", "one came")
+    check(not status.sequences["TaskRuns"], "no TaskRuns without a subscription to it", "one")
+    check(not runs.sequences["SchedulerStatus"], "no SchedulerStatus without a subscription to it", "one")
 
 
 @case(covers=["SCL-MON-004", "SCL-MON-001"])
 def publications_are_numbered(bench: RoleBench) -> None:
-    """The sequence of each publication is one more than that of the one before."""
+    """The sequence of each publication is one more than that of the previous one."""
     client = bench.client()
     monitor = monitor_of(bench, client, b"status")
     for _ in range(MANY_PUBLICATIONS):
         monitor.expect("SchedulerStatus")
     numbers = monitor.sequences["SchedulerStatus"]
-    check(numbers == list(range(numbers[0], numbers[0] + len(numbers))), "sequences without a gap", numbers)
+    check(numbers == list(range(numbers[0], numbers[0] + len(numbers))), "consecutive sequences", numbers)
 
 
 @case(covers=["SCL-MON-005"])
-def increments_come_to_a_snapshot(bench: RoleBench) -> None:
-    """What a monitor has been told bit by bit is what another is told at once."""
+def increments_add_up_to_a_snapshot(bench: RoleBench) -> None:
+    """The increments that one monitor has received add up to the snapshot that another receives."""
     client, leaver, worker = bench.client(), bench.worker(name="leaver"), bench.worker(name="stayer")
     old = monitor_of(bench, client, b"status")
     old.expect_snapshot()
@@ -118,8 +120,10 @@ def increments_come_to_a_snapshot(bench: RoleBench) -> None:
     newcomer = bench.client(name="newcomer")
     newcomer.submit(1)
     worker.expect_task()
-    old.expect_picture(lambda picture: newcomer.number in picture.tables["clients"], "the new client to be told")
-    old.expect_picture(lambda picture: leaver.number not in picture.tables["workers"], "the worker to be gone")
+    old.expect_picture(lambda picture: newcomer.number in picture.tables["clients"], "the new client to be published")
+    old.expect_picture(
+        lambda picture: leaver.number not in picture.tables["workers"], "the worker that left to be removed"
+    )
     old.expect_count("running", 1)
     old.expect_status()
     new = monitor_of(bench, client, b"status")
@@ -131,8 +135,8 @@ def increments_come_to_a_snapshot(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-MON-006"])
-def what_a_monitor_sends_changes_nothing(bench: RoleBench) -> None:
-    """Messages, junk and subscriptions to anything disturb neither tasks nor other monitors."""
+def messages_from_monitors_are_ignored(bench: RoleBench) -> None:
+    """Messages, junk and subscriptions to unknown topics affect neither tasks nor other monitors."""
     client, worker = bench.client(), bench.worker()
     calm = monitor_of(bench, client, b"status")
     calm.expect_snapshot()
@@ -158,8 +162,8 @@ def what_a_monitor_sends_changes_nothing(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-MON-007"])
-def runs_are_told(bench: RoleBench) -> None:
-    """A monitor learns which tasks ended on which processor, and how long they took, as their worker told it."""
+def task_runs_are_published(bench: RoleBench) -> None:
+    """A monitor learns which tasks ended on which processor and how long they took, as reported by their worker."""
     client, worker = bench.client(), bench.worker(slots=2)
     monitor = monitor_of(bench, client, b"tasks")
     expect_watched(worker, True)
@@ -167,17 +171,17 @@ def runs_are_told(bench: RoleBench) -> None:
     tasks = worker.expect_tasks(2)
     worker.succeed(*tasks, runs=[2, PROCESSOR, 777])
     runs = monitor.expect("TaskRuns", where=lambda each: len(each.workers) > 0)
-    check(list(runs.workers) == [worker.number] * len(runs.workers), "runs of the worker", runs)
-    check(set(runs.processors) == {PROCESSOR}, f"the processor {PROCESSOR}", runs)
+    check(list(runs.workers) == [worker.number] * len(runs.workers), "runs of the one worker", runs)
+    check(set(runs.processors) == {PROCESSOR}, f"processor {PROCESSOR}", runs)
     check(sum(runs.counts) == 2 and set(runs.clients) == {client.number}, "two tasks of the client", runs)
-    check(sum(runs.busyMicroseconds) == 777, "777 microseconds", runs)
+    check(sum(runs.busyMicroseconds) == 777, "busyMicroseconds that add up to 777", runs)
 
 
 @case(covers=["SCL-MON-008"])
-def workers_learn_whether_anybody_watches(bench: RoleBench) -> None:
-    """isWatched of echoes is false, becomes true when a monitor has come, and false when it has gone."""
+def workers_learn_whether_a_monitor_is_subscribed(bench: RoleBench) -> None:
+    """isWatched in echoes becomes true when a monitor subscribes, and false again when it disconnects."""
     worker = bench.worker()
-    check(not is_watched(worker), "isWatched to be false while there is no monitor", "true")
+    check(not is_watched(worker), "isWatched = false while no monitor is subscribed", "true")
     monitor = monitor_of(bench, worker)
     expect_watched(worker, True)
     monitor.cut()

@@ -1,4 +1,4 @@
-"""Which worker gets which task, and when."""
+"""Placement: which worker gets which task, and when."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from scaler_conformance.playing.conversation import check
 
 
 def needing(*capabilities: Any) -> Dict[str, Any]:
-    """Options of a task."""
+    """Fields of a Task whose tasks need capabilities."""
     return {"options": {"capabilities": [{"name": name, "amount": amount} for name, amount in capabilities]}}
 
 
 def offering(*capabilities: Any) -> Dict[str, Any]:
-    """Fields of a worker's Hello."""
+    """Fields of the Hello of a worker that has capabilities."""
     return {"capabilities": [{"name": name, "amount": amount} for name, amount in capabilities]}
 
 
 @case(covers=["SCL-SCH-005"])
 def instances_are_never_used_twice(bench: RoleBench) -> None:
-    """Each handing over of a task has an instance id of its own: of other tasks, clients, workers, and attempts."""
+    """Each dispatch of a task has a unique instance id, across tasks, clients, workers and attempts."""
     seen: List[int] = []
     for _ in range(3):
         client, worker = bench.client(), bench.worker(slots=5)
@@ -34,12 +34,12 @@ def instances_are_never_used_twice(bench: RoleBench) -> None:
         seen.append(after.expect_task().id)
         client.leave()
         after.cut()
-    check(len(set(seen)) == len(seen), "instance ids that are all different", seen)
+    check(len(set(seen)) == len(seen), "unique instance ids", seen)
 
 
 @case(covers=["SCL-SCH-009"])
-def capabilities_decide_who_gets_a_task(bench: RoleBench) -> None:
-    """A task goes only to a worker that offers what it needs, in the amount; until one comes, it waits."""
+def capabilities_decide_placement(bench: RoleBench) -> None:
+    """A task is sent only to a worker that has what it needs, in the amount it needs; until then, it waits."""
     client = bench.client()
     plain, small = bench.worker(slots=9), bench.worker(slots=9, **offering(("gpu", 1.0)))
     client.submit(payload=b"two", **needing(("gpu", 2.0)))
@@ -56,7 +56,7 @@ def capabilities_decide_who_gets_a_task(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-009"])
 def capabilities_are_counted(bench: RoleBench) -> None:
-    """What a worker's tasks use of a capability is not there for others; those listed twice in a task add up."""
+    """Capabilities in use are not available to other tasks, and amounts listed twice in a task add up."""
     client, worker = bench.client(), bench.worker(slots=9, **offering(("gpu", 3.0)))
     client.submit(payload=b"a", **needing(("gpu", 1.0), ("gpu", 1.0)))
     first = worker.expect_task(b"a")
@@ -75,8 +75,8 @@ def capabilities_are_counted(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-010"])
-def worker_holds_no_more_than_it_takes(bench: RoleBench) -> None:
-    """A worker is never sent more tasks than slots times queueSize before it has ended some."""
+def workers_are_not_sent_more_than_they_take(bench: RoleBench) -> None:
+    """A worker never has more unfinished tasks than slots × queueSize."""
     client, worker = bench.client(), bench.worker(slots=2, queueSize=3)
     plain = bench.worker(slots=1, queueSize=0)
     client.submit(30)
@@ -84,28 +84,28 @@ def worker_holds_no_more_than_it_takes(bench: RoleBench) -> None:
     bench.quiet(client, worker, plain)
     for _ in range(3):
         held = [*worker.given]
-        check(len(held) <= 5, "at most 6 tasks at a worker of 2 slots and queueSize 3", f"{len(held) + 1}")
-        check(len(plain.given) <= 1, "at most 1 task at a worker of 1 slot and queueSize 0", f"{len(plain.given)}")
+        check(len(held) <= 5, "at most 6 tasks at a worker with 2 slots and queueSize 3", len(held) + 1)
+        check(len(plain.given) <= 1, "at most 1 task at a worker with 1 slot and queueSize 0", len(plain.given))
         if held:
             worker.succeed(worker.expect_task())
         bench.quiet(worker, client, plain)
 
 
-@case(covers=["SCL-SCH-010"], latitude="a scheduler may send fewer tasks than a suspended processor allows")
-def suspended_processors_take_more(bench: RoleBench) -> None:
-    """For each processor that is reported as suspended a worker may get queueSize tasks more, and no more than that."""
+@case(covers=["SCL-SCH-010"], latitude="a scheduler may send fewer tasks than suspended processors allow")
+def suspended_processors_allow_more_tasks(bench: RoleBench) -> None:
+    """For each processor that a worker reports as suspended, it may be sent queueSize more tasks, but not more."""
     client, worker = bench.client(), bench.worker(slots=1, queueSize=1)
     client.submit(5)
     worker.expect_task()
     worker.send("Heartbeat", sequence=1, processors=[{"suspended": True}, {"suspended": False}])
     worker.expect_echo(1)
     bench.quiet(worker, client, worker)
-    check(len(worker.given) <= 1, "at most one task more for one suspended processor", f"{len(worker.given)} more")
+    check(len(worker.given) <= 1, "at most one more task for one suspended processor", f"{len(worker.given)} more")
 
 
 @case(covers=["SCL-SCH-011"])
 def objects_are_announced_before_their_tasks(bench: RoleBench) -> None:
-    """Function and dependencies are announced to a worker before the task that needs them, and once."""
+    """Function and dependencies are announced to a worker once, before the first task that needs them."""
     client, worker = bench.client(), bench.worker(queueSize=2)
     function, value = client.create(b"the function", 1), client.create(b"the value")
     for count in range(3):
@@ -114,8 +114,8 @@ def objects_are_announced_before_their_tasks(bench: RoleBench) -> None:
         for object_id, content in ((function, b"the function"), (value, b"the value")):
             check(object_id in worker.announced, f"object {object_id:x} to be announced", worker.announcements)
             position, _message, inline = worker.announced[object_id]
-            check(position < task.position, f"object {object_id:x} announced before its task", "it was later")
-            check(not inline or inline == content, "its content", inline)
+            check(position < task.position, f"object {object_id:x} to be announced before its task", "the task first")
+            check(not inline or inline == content, f"the content {content!r} in the announcement", inline)
         if count:
             worker.succeed(task)
     told = sorted(worker.announcements)
@@ -124,28 +124,28 @@ def objects_are_announced_before_their_tasks(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-011"])
 def objects_have_their_kind_and_codec_at_the_worker(bench: RoleBench) -> None:
-    """A worker is told kind, codec and size of an object as its maker said them, and gets its content."""
+    """A worker gets kind, codec, size and content of an object as its owner sent them."""
     client, worker = bench.client(), bench.worker()
     function = client.create(b"the function", 1, codec="example.org/own", names=["f"])
     client.submit(function=function)
     worker.expect_task()
     _, message, inline = worker.announced[function]
     row = message.ids.index(function)
-    check(message.codec == "example.org/own", "its codec", message)
-    check(message.sizes[row] == 12, "its size", message)
-    check(message.kinds and message.kinds[row] == 1, "the kind function", message)
-    check((inline or worker.fetch(function)) == b"the function", "its content", inline)
+    check(message.codec == "example.org/own", "codec example.org/own", message)
+    check(message.sizes[row] == 12, "size = 12", message)
+    check(message.kinds and message.kinds[row] == 1, "kind function", message)
+    check((inline or worker.fetch(function)) == b"the function", "the object's content", inline)
 
 
 @case(covers=["SCL-SCH-012"])
 def higher_priority_goes_first(bench: RoleBench) -> None:
-    """Of tasks that wait, a worker that has room is sent those of higher priority first."""
+    """Of the queued tasks, those of higher priority are sent to a free worker first."""
     client, worker = bench.client(), bench.worker()
     client.submit(payload=b"first")
     running = worker.expect_task()
     for priority in (0, -(1 << 31), 7, (1 << 31) - 1):
         client.submit(payload=b"%d" % priority, options={"priority": priority})
-        bench.quiet(client)  # so that each waits when the next one comes
+        bench.quiet(client)  # so that each is queued before the next is sent
     order = []
     for _ in range(4):
         worker.succeed(running)
@@ -155,8 +155,8 @@ def higher_priority_goes_first(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-COD-003"])
-def codecs_decide_who_gets_a_task(bench: RoleBench) -> None:
-    """A worker that lists codecs gets only tasks in these, or without one; who lists none gets any."""
+def codecs_decide_placement(bench: RoleBench) -> None:
+    """A worker that lists codecs gets only tasks in these or without a codec; a worker that lists none gets any."""
     client, worker = bench.client(), bench.worker(slots=9, codecs=["json", "raw"])
     client.submit(payload=b"other", codec="example.org/own")
     client.submit(payload=b"none", codec="")
@@ -169,8 +169,8 @@ def codecs_decide_who_gets_a_task(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-COD-003"])
-def names_decide_who_gets_a_task(bench: RoleBench) -> None:
-    """A worker that lists functions gets only tasks that name one of these, or fit an entry ending in *."""
+def function_names_decide_placement(bench: RoleBench) -> None:
+    """A worker that lists functions gets only named tasks that match one of them, exactly or by a prefix before *."""
     client = bench.client()
     worker = bench.worker(slots=9, functions=["example.org/a", "example.net/*"])
     function = client.create(b"f", 1)

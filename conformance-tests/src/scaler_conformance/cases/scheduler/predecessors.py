@@ -1,4 +1,4 @@
-"""Tasks that need others: they wait, get results, and share failures and cancels."""
+"""Tasks that need other tasks: they wait, get results, and share failures and cancels."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ FEATURE = "predecessors"
 
 
 def client_of(bench: RoleBench) -> PlayedClient:
-    """A client of a scheduler that says in its Welcome what it can do."""
+    """A client of a scheduler whose Welcome lists the feature."""
     client: PlayedClient = bench.client(features=[FEATURE])
-    check(FEATURE in client.welcome.features, f"the feature {FEATURE} in Welcome", client.welcome.features)
+    check(FEATURE in client.welcome.features, f"the feature {FEATURE} in the Welcome", client.welcome.features)
     return client
 
 
 def submit_after(client: PlayedClient, payload: bytes, needed: Sequence[int], **fields: Any) -> int:
-    """Submit a task that needs others; its id."""
+    """Submit a task that needs other tasks, and return its id."""
     (id_,) = client.submit_payloads([payload], predecessorCounts=[len(needed)], predecessors=list(needed), **fields)
     return id_
 
 
 @case(covers=["SCL-SCH-039"], features=[FEATURE])
-def tasks_wait_for_all_that_they_need(bench: RoleBench) -> None:
-    """A task is sent to a worker when all that it needs have succeeded, with their results in the order it names."""
+def tasks_wait_for_all_predecessors(bench: RoleBench) -> None:
+    """A task is sent to a worker once all its predecessors have succeeded, with their results in the order it names."""
     client, worker = client_of(bench), bench.worker(slots=9)
     first, second = client.submit_payloads([b"0", b"1"])
     last = submit_after(client, b"2", [second, first])
@@ -37,16 +37,16 @@ def tasks_wait_for_all_that_they_need(bench: RoleBench) -> None:
     worker.succeed(task, payload=b"a")
     client.expect_outcome(first, "success")
     bench.quiet(client, worker)
-    worker.expect_nothing_more(expected="no task before those that it needs")
+    worker.expect_nothing_more(expected="no task before its predecessors have succeeded")
     worker.succeed(other, payload=b"")
     client.expect_outcome(second, "success")
     worker.succeed(worker.expect_task(with_results([b"", b"a"], b"2")), payload=b"c")
-    check(client.expect_outcome(last, "success").payload == b"c", "its own result", "another")
+    check(client.expect_outcome(last, "success").payload == b"c", "the task's own result b'c'", "another")
 
 
 @case(covers=["SCL-SCH-039"], features=[FEATURE])
-def large_results_that_tasks_need_are_dependencies(bench: RoleBench) -> None:
-    """A result that is an object is marked in the payload, is the last dependency, and lives until it was used."""
+def large_results_of_predecessors_are_dependencies(bench: RoleBench) -> None:
+    """A predecessor's result that is an object is marked in the payload, becomes the last dependency, and is kept."""
     client, worker = client_of(bench), bench.worker(slots=9)
     value = client.create(b"value")
     first = client.submit_payloads([b"0"])[0]
@@ -56,13 +56,13 @@ def large_results_that_tasks_need_are_dependencies(bench: RoleBench) -> None:
     result = client.expect_outcome(first, "success").object
     client.send("ObjectInstruction", action="delete", ids=[result])
     task = worker.expect_task(with_results([None], b"1"))
-    check(task.dependencies == [value, result], "its own dependency, then the result", task.dependencies)
-    check(worker.fetch(result) == content, "the result's content", "another")
+    check(task.dependencies == [value, result], "the task's own dependency, then the result", task.dependencies)
+    check(worker.fetch(result) == content, "the result's content", "other bytes")
 
 
 @case(covers=["SCL-SCH-040"], features=[FEATURE])
-def failures_spread_to_what_needs_them(bench: RoleBench) -> None:
-    """A task that needs one which failed or was lost, or one that needs it, ends likewise and names it in causes."""
+def failures_propagate_to_dependent_tasks(bench: RoleBench) -> None:
+    """A task that needs a failed or lost task, directly or indirectly, ends the same way and names it in causes."""
     client, worker = client_of(bench), bench.worker(slots=9)
     for status, name, kind in ((1, "failed", "taskRaised"), (3, "lost", "processorDied")):
         failing = client.submit_payloads([b"0"])[0]
@@ -72,7 +72,7 @@ def failures_spread_to_what_needs_them(bench: RoleBench) -> None:
         worker.fail(worker.expect_task(b"0"), status, kind, "the cause")
         for id_, cause in ((failing, 0), (direct, failing + 1), (indirect, failing + 1)):
             outcome = client.expect_outcome(id_, name)
-            check(outcome.failure.message == "the cause", "the Failure of the task that failed", outcome.failure)
+            check(outcome.failure.message == "the cause", "the Failure of the failed task", outcome.failure)
             check(outcome.cause == cause, f"the cause {cause}", outcome.cause)
         worker.succeed(worker.expect_task(b"1"))
         client.expect_outcome(other, "success")
@@ -81,8 +81,8 @@ def failures_spread_to_what_needs_them(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-040"], features=[FEATURE])
-def cancels_spread_to_what_needs_them(bench: RoleBench) -> None:
-    """What needs a cancelled task is told as cancelled, once; cancelling what waits cancels nothing else."""
+def cancels_propagate_to_dependent_tasks(bench: RoleBench) -> None:
+    """Tasks that need a cancelled task end as cancelled, once; cancelling a task does not cancel its predecessors."""
     client, worker = client_of(bench), bench.worker(slots=9)
     first, other = client.submit_payloads([b"0", b"1"])
     ids: List[int] = [first]
@@ -103,8 +103,8 @@ def cancels_spread_to_what_needs_them(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-041"], features=[FEATURE])
-def tasks_that_need_what_was_told_are_given_back(bench: RoleBench) -> None:
-    """A task that needs one whose outcome was told, or that was never submitted, is lost with predecessorGone."""
+def tasks_with_unknown_predecessors_are_lost(bench: RoleBench) -> None:
+    """A task that needs one whose outcome was already reported, or that is unknown, is lost with predecessorGone."""
     client, worker = client_of(bench), bench.worker(slots=9)
     first, other = client.submit_payloads([b"0", b"1"])
     worker.succeed(worker.expect_task(b"0"))
@@ -116,12 +116,12 @@ def tasks_that_need_what_was_told_are_given_back(bench: RoleBench) -> None:
     worker.succeed(waiting)
     client.expect_outcome(other, "success")
     client.expect_nothing_more()
-    worker.expect_nothing_more(expected="no task without what it needs")
+    worker.expect_nothing_more(expected="no task whose predecessor is unknown")
 
 
 @case(covers=["SCL-SCH-002"], features=[FEATURE])
-def predecessors_that_disagree_are_malformed(bench: RoleBench) -> None:
-    """Columns of predecessors that do not fit, and tasks that need themselves, later ones or one twice, are refused."""
+def inconsistent_predecessors_are_malformed(bench: RoleBench) -> None:
+    """Inconsistent columns of predecessors, and tasks that need themselves, later tasks or one twice, are refused."""
     worker, client = bench.worker(slots=9), client_of(bench)
     for counts, offsets in (
         ([1], []),

@@ -1,4 +1,4 @@
-"""What workers report, rightly, late, and wrongly; and what becomes of the tasks of workers that go."""
+"""Reports of workers, be they valid, late or wrong; and what happens to the tasks of workers that are lost."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def _either(worker: PlayedWorker, client: PlayedClient) -> bool:
 
 @case(covers=["SCL-SCH-013"])
 def late_reports_are_ignored(bench: RoleBench) -> None:
-    """A second outcome of an instance, its log, or an answer to its cancel changes nothing and is no fault."""
+    """A second outcome of an instance, its log, or an answer to its cancel is ignored and is not a violation."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
     worker.succeed(task, payload=b"first")
-    check(client.expect_outcome(1).payload == b"first", "the first result", "another")
+    check(client.expect_outcome(1).payload == b"first", "the first result", "another one")
     worker.succeed(task, payload=b"second")
     worker.fail(task)
     worker.confirm(task.id, 0)
     worker.send("TaskLog", id=task.id, stream=1, text="late")
-    worker.expect_nothing_more(expected="no Refusal of a late report")
+    worker.expect_nothing_more(expected="no Refusal for a late report")
     client.expect_nothing_more()
 
 
@@ -43,35 +43,35 @@ def outcome_of_a_cancelled_task_is_ignored(bench: RoleBench) -> None:
     worker.confirm(task.id, 0)
     client.expect_confirmation(1, "cancelled")
     worker.succeed(task)
-    worker.expect_nothing_more(expected="no Refusal of a late outcome")
+    worker.expect_nothing_more(expected="no Refusal for a late outcome")
     client.expect_nothing_more()
 
 
 @case(covers=["SCL-SCH-014"])
 def reports_of_unknown_instances_are_refused(bench: RoleBench) -> None:
-    """An outcome of an instance that was never given to a worker is refused with protocolViolation."""
+    """The outcome of an instance that was never sent to a worker is refused with protocolViolation."""
     worker = bench.worker()
     worker.report([(1 << 63) + 12345], [0], [b"1"])
-    worker.expect_refusal("protocolViolation", "an instance that was never given")
+    worker.expect_refusal("protocolViolation", "the outcome of an unknown instance")
 
 
 @case(covers=["SCL-SCH-014"])
-def reports_of_anothers_instances_are_refused(bench: RoleBench) -> None:
-    """A report of an instance that another worker holds is refused, and the instance goes on at its worker."""
+def reports_of_other_workers_instances_are_refused(bench: RoleBench) -> None:
+    """A report of an instance that another worker holds is refused, and that worker keeps the instance."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
     for report in ("outcome", "confirmation"):
         thief = bench.worker()
         thief.succeed(task, payload=b"stolen") if report == "outcome" else thief.confirm(task.id, 0)
-        thief.expect_refusal("protocolViolation", f"the {report} of another's instance")
+        thief.expect_refusal("protocolViolation", f"the {report} of another worker's instance")
     worker.succeed(task, payload=b"own")
-    check(client.expect_outcome(1, "success").payload == b"own", "the result of the task's worker", "another")
+    check(client.expect_outcome(1, "success").payload == b"own", "the result of the task's worker", "another one")
 
 
 @case(covers=["SCL-SCH-015"])
-def clients_are_told_what_is_theirs(bench: RoleBench) -> None:
-    """Outcomes, logs and answers to cancels go to the task's client, under its own ids."""
+def reports_reach_the_right_client(bench: RoleBench) -> None:
+    """Outcomes, logs and answers to cancels reach the task's client, with its own task ids."""
     clients, worker = [bench.client(), bench.client()], bench.worker(slots=4)
     for index, client in enumerate(clients):
         client.next_id = 40
@@ -86,26 +86,26 @@ def clients_are_told_what_is_theirs(bench: RoleBench) -> None:
         worker.confirm(cancelled.id, 0)
         client.expect_confirmation(41, "cancelled")
         worker.succeed(task, payload=b"result %d" % index)
-        check(client.expect_outcome(40).payload == b"result %d" % index, "its own result", "another")
+        check(client.expect_outcome(40).payload == b"result %d" % index, f"the result of client {index}", "another one")
     for client in clients:
         client.expect_nothing_more()
 
 
 @case(covers=["SCL-SCH-006"])
 def attempts_count_lost_workers(bench: RoleBench) -> None:
-    """The attempt of a task is 1 at first and one more after each worker that was lost with it."""
+    """The attempt of a task is 1 at first, and one more after each worker that was lost with it."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     for attempt in (1, 2):
         task = worker.expect_task()
-        check(task.message.attempt == attempt, f"attempt {attempt}", task.message)
+        check(task.message.attempt == attempt, f"attempt = {attempt}", task.message)
         worker.cut()
         worker = bench.worker()
 
 
 @case(covers=["SCL-SCH-016"])
 def tasks_of_lost_workers_run_elsewhere(bench: RoleBench) -> None:
-    """All tasks of a worker that is lost, or that broke the protocol, go to another."""
+    """All tasks of a worker that is lost, or that violates the protocol, are sent to another."""
     client = bench.client()
     for number in range(2):
         worker = bench.worker(slots=3, queueSize=2)
@@ -113,7 +113,7 @@ def tasks_of_lost_workers_run_elsewhere(bench: RoleBench) -> None:
         worker.expect_tasks(3)
         if number:
             worker.send("Task")
-            worker.expect_refusal("protocolViolation", "Task of a worker")
+            worker.expect_refusal("protocolViolation", "a Task from a worker")
         else:
             worker.cut()
         other = bench.worker(slots=6)
@@ -125,25 +125,25 @@ def tasks_of_lost_workers_run_elsewhere(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-016"])
-def task_that_loses_its_workers_is_given_up(bench: RoleBench) -> None:
-    """A task whose workers are lost again and again ends as lost with kind workerLost at some time."""
+def task_that_keeps_losing_its_workers_is_lost(bench: RoleBench) -> None:
+    """A task whose workers are lost again and again eventually ends as lost with workerLost."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     for count in range(MOST_WORKERS):
-        worker.wait_until(partial(_either, worker, client), "a Task, or its end as lost")
+        worker.wait_until(partial(_either, worker, client), "the Task, or its outcome")
         if client.outcomes:
-            check(count > 1, "another attempt after one worker was lost", client.outcomes)
+            check(count > 1, "another attempt after the first worker was lost", client.outcomes)
             break
         worker.cut()
         worker = bench.worker()
     else:
-        check(False, f"workerLost after {MOST_WORKERS} workers", "it still is tried")
+        check(False, f"workerLost after at most {MOST_WORKERS} lost workers", "yet another attempt")
     client.expect_loss(1, "workerLost")
 
 
 @case(covers=["SCL-SCH-017"])
 def task_at_most_once_is_not_run_again(bench: RoleBench) -> None:
-    """A task with the option atMostOnce ends as lost with kind workerLost when its worker is lost."""
+    """A task with the option atMostOnce ends as lost with workerLost when its worker is lost."""
     client, worker = bench.client(), bench.worker()
     client.submit(options={"atMostOnce": True})
     worker.expect_task()
@@ -155,13 +155,13 @@ def task_at_most_once_is_not_run_again(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-018"])
-def leaving_is_no_loss(bench: RoleBench) -> None:
-    """A worker that says farewell takes no attempt with it: its tasks go to others with the same attempt."""
+def leaving_does_not_use_up_attempts(bench: RoleBench) -> None:
+    """The tasks of a worker that leaves with a DisconnectRequest are sent to others with the same attempt."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     for _ in range(6):
         task = worker.expect_task()
-        check(task.message.attempt == 1, "attempt 1 after workers that left", task.message)
+        check(task.message.attempt == 1, "attempt = 1 after workers that left", task.message)
         worker.leave()
         worker = bench.worker()
     worker.succeed(worker.expect_task())
@@ -169,8 +169,8 @@ def leaving_is_no_loss(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-013"])
-def reports_of_a_lost_session_are_refused_or_ignored(bench: RoleBench) -> None:
-    """Who comes back on the same connection and reports a task of its old session does not end it a second time."""
+def reports_of_an_earlier_session_are_ignored(bench: RoleBench) -> None:
+    """A worker that reports a task of its earlier session, on the same connection, does not end that task again."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
@@ -178,16 +178,16 @@ def reports_of_a_lost_session_are_refused_or_ignored(bench: RoleBench) -> None:
     worker.greet(slots=1, queueSize=1)
     again = other.expect_task()
     worker.succeed(task, payload=b"old")
-    worker.expect_nothing_more(expected="no Refusal of an outcome of an earlier session")
+    worker.expect_nothing_more(expected="no Refusal for an outcome of an earlier session")
     other.succeed(again, payload=b"new")
-    check(client.expect_outcome(1, "success").payload == b"new", "the result of the task's worker", "another")
+    check(client.expect_outcome(1, "success").payload == b"new", "the result of the task's worker", "another one")
     bench.quiet(client)
     client.expect_nothing_more()
 
 
-@case(covers=["SCL-SCH-001"], latitude="a scheduler may never ask for tasks back")
+@case(covers=["SCL-SCH-001"], latitude="a scheduler need not send BalanceRequests")
 def tasks_given_back_run_elsewhere(bench: RoleBench) -> None:
-    """Tasks that a worker gives back when it is asked run at another worker, and no outcome is lost."""
+    """Tasks that a worker gives back on request run at another worker, and no outcome is missing."""
     client, busy = bench.client(), bench.worker(queueSize=10)
     busy.gives_nothing_back = False
     ids = client.submit(10)

@@ -1,4 +1,4 @@
-"""What no peer may do to the scheduler or to others: malformed, too large, too many, too slow."""
+"""Peers that are malicious, faulty or slow must not harm the scheduler or other peers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from scaler_conformance.playing.conversation import check
 from scaler_conformance.playing.scheduler_peers import ECHO
 
 READ_BY_SOME = {"column-of-structs"}
-"""By Cap'n Proto's rules a reader may take a list of structs for one of their first fields."""
+"""Cap'n Proto allows a reader to treat a list of structs as a list of their first fields."""
 HEADER_LIMIT = 64 << 20
 
 
 def refuse_vectors(bench: RoleBench, requirement: str) -> None:
-    """Send each invalid header of a requirement in a session; every one must be refused as malformed."""
+    """Send each invalid header of a requirement in a session: each must be refused as malformed."""
     worker = bench.worker()
     for path in sorted((SPECIFICATION / "invalid").glob("*.json")):
         vector = json.loads(path.read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def refuse_vectors(bench: RoleBench, requirement: str) -> None:
 
 
 @case(covers=["SCL-SEC-002"])
-def what_is_no_message_is_malformed(bench: RoleBench) -> None:
+def invalid_messages_are_malformed(bench: RoleBench) -> None:
     """An empty header, noise, text, and a message of more than two frames are malformed and end the session."""
     worker = bench.worker()
     heartbeat = SCHEMA.encode("Heartbeat", {"sequence": 1})
@@ -43,33 +43,33 @@ def what_is_no_message_is_malformed(bench: RoleBench) -> None:
     for frames in ([b""], [b"", heartbeat], [noise], [b"GET / HTTP/1.1\r\n\r\n"], [heartbeat, b"", b""], [b"\0"] * 40):
         for peer in (bench.client(), bench.worker()):
             peer.send_frames(*frames)
-            peer.expect_refusal("malformed", f"{len(frames)} frames, the first {frames[0][:16]!r}")
+            peer.expect_refusal("malformed", f"{len(frames)} frames that begin with {frames[0][:16]!r}")
             peer.expect_no_session()
             peer.cut()
     worker.fence("SCL-SEC-001")
 
 
 @case(covers=["SCL-SEC-003"])
-def wrong_pointers_are_malformed(bench: RoleBench) -> None:
-    """Pointers out of their segment, of the wrong kind or size, and texts that are none, make a header malformed."""
+def invalid_pointers_are_malformed(bench: RoleBench) -> None:
+    """Pointers out of their segment, of the wrong kind or size, or to invalid texts make a header malformed."""
     refuse_vectors(bench, "SCL-SEC-003")
 
 
 @case(covers=["SCL-SEC-004"])
-def wrong_segment_tables_are_malformed(bench: RoleBench) -> None:
-    """A segment table that does not add up to the frame, or has more than 512 segments, makes a header malformed."""
+def invalid_segment_tables_are_malformed(bench: RoleBench) -> None:
+    """A segment table that does not match the frame's size, or has more than 512 segments, makes a header malformed."""
     refuse_vectors(bench, "SCL-SEC-004")
 
 
 @case(covers=["SCL-SEC-005"])
 def amplified_and_deep_headers_are_malformed(bench: RoleBench) -> None:
-    """A small header whose pointers lead to much, or very deep, is malformed."""
+    """A small header whose pointers lead to large amounts of data, or nest very deeply, is malformed."""
     refuse_vectors(bench, "SCL-SEC-005")
 
 
 @case(covers=["SCL-SEC-001"])
 def mutated_frames_do_no_harm(bench: RoleBench) -> None:
-    """10 000 mutated and truncated messages on live sessions: whatever their senders are told, others go on working."""
+    """Other peers are served while the scheduler gets 10 000 mutated and truncated messages."""
     client, worker = bench.client(), bench.worker()
     messages = samples()
     count = bench.times(10_000)
@@ -92,17 +92,17 @@ def mutated_frames_do_no_harm(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-006"])
-def oversize_headers_are_cut(bench: RoleBench) -> None:
-    """A connection on which a header of more than 64 MiB is announced is closed before its bytes come."""
+def oversized_headers_close_the_connection(bench: RoleBench) -> None:
+    """A connection that announces a header of more than 64 MiB is closed before the header's bytes arrive."""
     for size in (HEADER_LIMIT + 1, (1 << 63) - 1, (1 << 64) - 1):
         connection = bench.raw()
         connection.announce(size, more=False)
-        connection.expect_closed(f"a connection that announces a header of {size} bytes to be closed")
+        connection.expect_closed(f"the connection that announces a header of {size} bytes to be closed")
 
 
 @case(covers=["SCL-SEC-006"])
-def oversize_messages_are_cut(bench: RoleBench) -> None:
-    """A connection is closed on which a payload is announced beyond Limits.maximumMessageBytes with its header."""
+def oversized_messages_close_the_connection(bench: RoleBench) -> None:
+    """A connection is closed when header and announced payload together exceed Limits.maximumMessageBytes."""
     client = bench.raw_client()
     limit = client.greet().limits.maximumMessageBytes
     fields = {"ids": [1], "payloadSizes": [0], "functionName": ECHO}
@@ -111,11 +111,11 @@ def oversize_messages_are_cut(bench: RoleBench) -> None:
     raw.announce(len(header), more=True)
     raw.write(header)
     raw.announce(limit - len(header) + 1, more=False)
-    raw.expect_closed(f"a message of {limit + 1} bytes to be cut")
+    raw.expect_closed(f"the connection that announces a message of {limit + 1} bytes to be closed")
 
 
 def flood(bench: RoleBench, write: Callable[[bytes], None], frame: bytes, while_: Callable[[], None]) -> None:
-    """Send a frame again and again, on a thread, while something else is done."""
+    """Send a frame over and over on a thread while something else is done."""
     is_over = threading.Event()
     framed = b"\x02" + struct.pack(">Q", len(frame)) + frame
 
@@ -124,7 +124,7 @@ def flood(bench: RoleBench, write: Callable[[bytes], None], frame: bytes, while_
             while not is_over.is_set():
                 write(framed * 200)
         except OSError:
-            pass  # it was cut, or does not take more
+            pass  # the connection was closed, or accepts no more
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
@@ -138,8 +138,8 @@ def flood(bench: RoleBench, write: Callable[[bytes], None], frame: bytes, while_
 
 
 @case(covers=["SCL-SEC-008"])
-def flood_of_one_does_not_stop_others(bench: RoleBench) -> None:
-    """While one peer sends Heartbeats without a pause, and reads none of the echoes, others get their work done."""
+def flooding_peer_does_not_block_others(bench: RoleBench) -> None:
+    """While one peer floods the scheduler with Heartbeats and reads none of the echoes, other peers are served."""
     client, worker = bench.client(), bench.worker()
     attacker = bench.raw_client()
     attacker.greet()
@@ -150,14 +150,14 @@ def flood_of_one_does_not_stop_others(bench: RoleBench) -> None:
         for number in range(5):
             client.submit(payload=b"%d" % number)
             worker.succeed(worker.expect_task(b"%d" % number))
-            client.expect_any_outcome("an outcome while one floods")
+            client.expect_any_outcome("an outcome while another peer floods the scheduler")
 
     flood(bench, attacker.raw.write, SCHEMA.encode("Heartbeat", {"sequence": 9}), work)
 
 
 @case(covers=["SCL-SEC-008"])
-def who_does_not_read_does_not_stop_others(bench: RoleBench) -> None:
-    """While a client reads nothing of what it asked for, others get their work done."""
+def peer_that_does_not_read_does_not_block_others(bench: RoleBench) -> None:
+    """While a client reads none of the bytes that it requests, other peers are served."""
     client, worker = bench.client(), bench.worker()
     deaf = bench.raw_client()
     chunk = deaf.greet().limits.chunkBytes
@@ -169,4 +169,4 @@ def who_does_not_read_does_not_stop_others(bench: RoleBench) -> None:
     for number in range(5):
         client.submit(payload=b"%d" % number)
         worker.succeed(worker.expect_task(b"%d" % number))
-        client.expect_any_outcome("an outcome while one does not read")
+        client.expect_any_outcome("an outcome while another peer does not read")

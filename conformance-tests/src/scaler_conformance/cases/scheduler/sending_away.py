@@ -1,4 +1,4 @@
-"""Clients that send single workers away."""
+"""WorkerShutdown: clients that ask for single workers to leave."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from scaler_conformance.playing.scheduler_peers import PlayedClient
 
 
 def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
-    """Ask that a worker leaves; the answer."""
+    """Ask that a worker leaves, and return the answer."""
     client.send("WorkerShutdown", requestId=request, **fields)
     return client.expect("WorkerShutdownResponse", requestId=request)
 
 
 @case(covers=["SCL-SCH-036"])
 def protected_scheduler_asks_no_worker_to_leave(bench: RoleBench) -> None:
-    """A protected scheduler answers accepted = false, and the worker goes on without being asked."""
+    """A protected scheduler answers WorkerShutdown with accepted = false, and the worker is not asked to leave."""
     bench.variant("protected")
     client, worker = bench.client(), bench.worker()
     bench.need(client.welcome.protected, "protection")
     for request, draining in ((1, True), (2, False)):
         answer = ask(client, request, session=worker.number, isDraining=draining)
-        check(not answer.accepted and answer.message, "accepted = false, and why", answer)
+        check(not answer.accepted and answer.message, "accepted = false and a message that says why", answer)
     client.submit()
     worker.succeed(worker.expect_task())
     client.expect_outcome(1, "success")
@@ -34,7 +34,7 @@ def protected_scheduler_asks_no_worker_to_leave(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-037"])
 def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
-    """A session that is none, or a client's, a name that no worker has, and one that two have: accepted = false."""
+    """Unknown sessions and names, clients' sessions, and ambiguous names are answered with accepted = false."""
     bench.variant("unprotected")
     client = bench.client()
     bench.need(not client.welcome.protected, "no protection")
@@ -55,7 +55,7 @@ def unknown_worker_is_not_accepted(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-038"])
 def worker_is_asked_to_drain(bench: RoleBench) -> None:
-    """A worker that drains is asked to, found by session or name, and is sent no more tasks; others are."""
+    """A worker that is to drain, named by session or name, is asked to and sent no more tasks; other workers are."""
     bench.variant("unprotected")
     client = bench.client()
     bench.need(not client.welcome.protected, "no protection")
@@ -67,7 +67,7 @@ def worker_is_asked_to_drain(bench: RoleBench) -> None:
     client.submit(2)
     leaver.succeed(running)
     bench.quiet(client, leaver, other)
-    leaver.expect_nothing_more(expected="no task for a worker that drains")
+    leaver.expect_nothing_more(expected="no task for a draining worker")
     leaver.send("DisconnectResponse")
     other.succeed(last)
     for _ in range(2):
@@ -78,7 +78,7 @@ def worker_is_asked_to_drain(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-038"])
 def worker_is_asked_to_stop(bench: RoleBench) -> None:
-    """A worker that is to stop is sent a DisconnectRequest of reason shutdown; its task runs elsewhere."""
+    """A worker that is to stop gets a DisconnectRequest with reason shutdown, and its task runs elsewhere."""
     bench.variant("unprotected")
     client = bench.client()
     bench.need(not client.welcome.protected, "no protection")

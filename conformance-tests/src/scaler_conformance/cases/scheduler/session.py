@@ -1,4 +1,4 @@
-"""How sessions begin, go on and end."""
+"""How sessions begin, continue and end."""
 
 from __future__ import annotations
 
@@ -13,62 +13,66 @@ NEWEST = 65535
 
 @case(covers=["SCL-SES-002"], smoke=True)
 def hello_is_welcomed(bench: RoleBench) -> None:
-    """A Hello that is accepted is answered with one Welcome, a client's as a worker's."""
+    """A valid Hello of a client or worker is answered with one Welcome."""
     for peer in (bench.client(), bench.worker()):
         peer.expect_nothing_more()
 
 
 @case(covers=["SCL-SES-002"])
 def refusal_says_versions(bench: RoleBench) -> None:
-    """A Refusal carries the major and the minors that the scheduler speaks."""
+    """A Refusal contains the major and minor versions that the scheduler supports."""
     welcome = bench.client().welcome
     unregistered = bench.unregistered()
     unregistered.hello(role="monitor")
     refusal = unregistered.expect("Refusal")
     check(refusal.major == welcome.major, f"major {welcome.major} in the Refusal", refusal)
-    check(refusal.minorMin <= welcome.minor <= refusal.minorMax, f"a range with minor {welcome.minor}", refusal)
-    check(not unregistered.waiting(), "nothing beside one Refusal", unregistered.waiting())
+    check(
+        refusal.minorMin <= welcome.minor <= refusal.minorMax,
+        f"a range of minor versions that includes {welcome.minor}",
+        refusal,
+    )
+    check(not unregistered.waiting(), "no message but one Refusal", unregistered.waiting())
 
 
 @case(covers=["SCL-SES-003"])
 def other_major_is_refused(bench: RoleBench) -> None:
-    """A Hello of another major, older or newer, is refused with versionMismatch, on a connection that stays open."""
+    """A Hello of another major, older or newer, is refused with versionMismatch, and the connection stays open."""
     unregistered = bench.unregistered()
     for major in (0, 2, 65535):
         unregistered.hello(major=major)
-        unregistered.expect_refusal("versionMismatch", f"a Hello of major {major}")
+        unregistered.expect_refusal("versionMismatch", f"a Hello with major {major}")
     unregistered.greet()
 
 
 @case(covers=["SCL-SES-003"])
-def minors_without_a_common_one_are_refused(bench: RoleBench) -> None:
-    """A Hello that speaks only minors that the scheduler does not is refused with versionMismatch."""
+def no_common_minor_is_refused(bench: RoleBench) -> None:
+    """A Hello without a minor version that the scheduler supports is refused with versionMismatch."""
     unregistered = bench.unregistered()
     unregistered.hello(minorMin=NEWEST, minorMax=NEWEST)
-    unregistered.expect_refusal("versionMismatch", f"a Hello of minor {NEWEST}")
+    unregistered.expect_refusal("versionMismatch", f"a Hello with minor {NEWEST} only")
 
 
 @case(covers=["SCL-SES-004"])
 def highest_common_minor_is_chosen(bench: RoleBench) -> None:
-    """A peer that speaks newer minors as well gets the scheduler's newest, and one that speaks just the oldest that."""
+    """The Welcome names the highest minor version that both sides support."""
     unregistered = bench.unregistered()
     unregistered.hello(major=9)
     newest = unregistered.expect("Refusal").minorMax
     newer = bench.unregistered().greet(minorMax=NEWEST)
-    check(newer.minor == newest, f"minor {newest} for a peer that speaks 0 to {NEWEST}", newer)
+    check(newer.minor == newest, f"minor {newest} for a peer that supports 0 to {NEWEST}", newer)
     older = bench.unregistered().greet(minorMax=0)
-    check(older.minor == 0, "minor 0 for a peer that speaks 0 alone", older)
+    check(older.minor == 0, "minor 0 for a peer that supports only 0", older)
 
 
 @case(covers=["SCL-SES-005"])
 def other_roles_are_refused(bench: RoleBench) -> None:
-    """A Hello of a scheduler, of a monitor, or of an unknown role is refused with roleNotServed."""
+    """A Hello with the role scheduler, monitor or an unknown role is refused with roleNotServed."""
     unregistered = bench.unregistered()
     for role in ("scheduler", "monitor"):
         unregistered.hello(role=role)
-        unregistered.expect_refusal("roleNotServed", f"a Hello of a {role}")
+        unregistered.expect_refusal("roleNotServed", f"a Hello with role {role}")
     unregistered.send_frames(tomorrow().encode("Hello", {"major": 1, "role": "unheardOf"}))
-    unregistered.expect_refusal("roleNotServed", "a Hello of an unknown role")
+    unregistered.expect_refusal("roleNotServed", "a Hello with an unknown role")
 
 
 @case(covers=["SCL-SES-006"])
@@ -76,21 +80,21 @@ def worker_without_slots_is_refused(bench: RoleBench) -> None:
     """A worker's Hello without slots is refused with protocolViolation."""
     unregistered = bench.unregistered(make=PlayedWorker)
     unregistered.hello(slots=0)
-    unregistered.expect_refusal("protocolViolation", "a worker without slots")
+    unregistered.expect_refusal("protocolViolation", "a worker's Hello with slots = 0")
 
 
 @case(covers=["SCL-SES-006"])
-def amounts_that_are_none_are_refused(bench: RoleBench) -> None:
+def invalid_amounts_are_refused(bench: RoleBench) -> None:
     """A capability whose amount is negative, infinite or not a number makes a Hello malformed."""
     unregistered = bench.unregistered(make=PlayedWorker)
     for amount in (-1.0, float("inf"), float("nan")):
         unregistered.hello(capabilities=[{"name": "gpu", "amount": amount}])
-        unregistered.expect_refusal("malformed", f"a capability of {amount}")
+        unregistered.expect_refusal("malformed", f"a capability with the amount {amount}")
 
 
 @case(covers=["SCL-SES-022"], features=["signals"])
-def every_hello_is_refused_while_it_stops(bench: RoleBench) -> None:
-    """While a scheduler shuts down, here because a worker does not leave yet, every Hello is refused."""
+def hello_is_refused_while_shutting_down(bench: RoleBench) -> None:
+    """A scheduler that is shutting down, here because a worker has not left yet, refuses every Hello."""
     worker, unregistered = bench.worker(), bench.unregistered()
     unregistered.send("DisconnectRequest", reason="leaving")
     unregistered.expect("DisconnectResponse")
@@ -99,41 +103,41 @@ def every_hello_is_refused_while_it_stops(bench: RoleBench) -> None:
     bench.running.terminate()
     worker.expect("DisconnectRequest", reason="shutdown")
     unregistered.hello()
-    unregistered.expect_refusal("shuttingDown", "a Hello")
+    unregistered.expect_refusal("shuttingDown", "a Hello while the scheduler shuts down")
     worker.send("DisconnectResponse")
     bench.expect_end()
 
 
 @case(covers=["SCL-SES-007"])
-def numbers_are_granted_once(bench: RoleBench) -> None:
-    """Each session has a number of its own, above 0 and below 2^24, also when others have left."""
+def session_numbers_are_unique(bench: RoleBench) -> None:
+    """Each session has a unique number above 0 and below 2^24, also after other sessions have ended."""
     numbers = []
     for _ in range(10):
         peer = bench.client()
         numbers.append(peer.number)
         peer.leave()
     numbers += [bench.client().number for _ in range(5)]
-    check(all(0 < each < 1 << 24 for each in numbers), "numbers above 0 and below 2^24", numbers)
-    check(len(set(numbers)) == len(numbers), "a number of its own for each session", numbers)
+    check(all(0 < each < 1 << 24 for each in numbers), "session numbers above 0 and below 2^24", numbers)
+    check(len(set(numbers)) == len(numbers), "a unique number for each session", numbers)
 
 
 @case(covers=["SCL-SES-010"])
 def hello_begins_a_new_session(bench: RoleBench) -> None:
-    """A Hello within a session begins a new one: another number, and the task of the old one is cancelled."""
+    """A Hello within a session begins a new one with another number, and the tasks of the old one are cancelled."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     task = worker.expect_task()
     before = client.number
     after = client.greet().session
-    check(after != before, f"another number than {before}", after)
+    check(after != before, f"a session number other than {before}", after)
     worker.expect_cancel(task.id)
     worker.confirm(task.id, 0)
     client.expect_nothing_more()
 
 
 @case(covers=["SCL-SES-011"])
-def unregistered_peer_is_told_to_greet(bench: RoleBench) -> None:
-    """Whatever a peer without a session asks is refused with notGreeted."""
+def requests_without_a_session_are_refused(bench: RoleBench) -> None:
+    """Requests of a peer without a session are refused with notGreeted."""
     unregistered = bench.unregistered()
     for type_, fields in (
         ("Heartbeat", {"sequence": 1}),
@@ -158,12 +162,12 @@ def late_answers_without_a_session_are_ignored(bench: RoleBench) -> None:
     unregistered.send("ObjectResponse", id=1)
     unregistered.send("DisconnectRequest")
     unregistered.expect("DisconnectResponse")
-    check(not unregistered.waiting("Refusal"), "no Refusal of an answer", unregistered.waiting())
+    check(not unregistered.waiting("Refusal"), "no Refusal for an answer", unregistered.waiting())
 
 
 @case(covers=["SCL-SES-012"])
-def farewell_is_answered(bench: RoleBench) -> None:
-    """A DisconnectRequest is answered, with a session and without one, and ends the session."""
+def disconnect_request_is_answered(bench: RoleBench) -> None:
+    """A DisconnectRequest is answered with and without a session, and ends the session."""
     for peer in (bench.client(), bench.worker(), bench.unregistered()):
         peer.beats = False
         peer.send("DisconnectRequest", reason="leaving")
@@ -182,42 +186,42 @@ def heartbeat_is_echoed(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-015"])
 def silent_peer_is_refused(bench: RoleBench) -> None:
-    """Who sends nothing for Welcome.timeoutMilliseconds is told notGreeted; who sends anything at all is not."""
+    """A peer that sends nothing for Welcome.timeoutMilliseconds is refused with notGreeted; others are not."""
     bench.variant("short-timeout")
     silent = bench.worker()
     silent.beats = silent.answers_heartbeats = False
     limit = silent.welcome.timeoutMilliseconds / 1000
-    bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short time-out")
+    bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short session timeout")
     client = bench.client()
     client.submit()
     task = silent.expect_task()
     lively = bench.worker()
     silent.expect_refusal("notGreeted", f"silence of {limit:g} s")
-    check(lively.expect_task().payload == task.payload, "its task at the other worker", lively.given)
+    check(lively.expect_task().payload == task.payload, "the silent worker's task at the other worker", lively.given)
     bench.quiet(client, lively)
 
 
 @case(covers=["SCL-SES-015"])
-def any_message_is_a_sign_of_life(bench: RoleBench) -> None:
-    """A peer that sends no Heartbeat, but other messages, keeps its session beyond the time-out."""
+def any_message_keeps_the_session_alive(bench: RoleBench) -> None:
+    """A peer that sends other messages but no Heartbeats keeps its session beyond the timeout."""
     bench.variant("short-timeout")
     lively, silent = bench.client(), bench.worker()
     limit = silent.welcome.timeoutMilliseconds / 1000
-    bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short time-out")
+    bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short session timeout")
     silent.beats = silent.answers_heartbeats = lively.beats = lively.answers_heartbeats = False
 
     def silent_was_refused() -> bool:
         lively.cancel(1)
         return bool(silent.waiting("Refusal"))
 
-    silent.wait_until(silent_was_refused, "the silent one to be refused")
-    check(not lively.waiting("Refusal"), "no Refusal for who sends TaskCancels", lively.waiting("Refusal"))
+    silent.wait_until(silent_was_refused, "the silent peer to be refused")
+    check(not lively.waiting("Refusal"), "no Refusal for a peer that sends TaskCancels", lively.waiting("Refusal"))
     lively.fence()
 
 
 @case(covers=["SCL-SES-017"])
 def end_of_a_connection_ends_the_session(bench: RoleBench) -> None:
-    """A worker whose connection ends is lost at once: its task goes to another."""
+    """A worker whose connection ends is lost at once, and its task is sent to another worker."""
     client, worker = bench.client(), bench.worker()
     client.submit()
     worker.expect_task()
@@ -229,7 +233,7 @@ def end_of_a_connection_ends_the_session(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-024"])
 def messages_of_other_roles_are_refused(bench: RoleBench) -> None:
-    """What the sender's role does not send is refused with protocolViolation, and the session is over."""
+    """A message that the sender's role does not send is refused with protocolViolation and ends the session."""
     for type_ in (
         "TaskResult",
         "TaskCancelConfirm",
@@ -240,10 +244,10 @@ def messages_of_other_roles_are_refused(bench: RoleBench) -> None:
     ):
         client = bench.client()
         client.send(type_)
-        client.expect_refusal("protocolViolation", f"{type_} of a client")
+        client.expect_refusal("protocolViolation", f"{type_} from a client")
         client.expect_no_session()
     for type_ in ("Task", "TaskCancel", "GraphTask", "ClientShutdown", "ExplanationRequest", "Refusal"):
         worker = bench.worker()
         worker.send(type_)
-        worker.expect_refusal("protocolViolation", f"{type_} of a worker")
+        worker.expect_refusal("protocolViolation", f"{type_} from a worker")
         worker.expect_no_session()

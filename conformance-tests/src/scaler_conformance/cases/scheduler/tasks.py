@@ -1,4 +1,4 @@
-"""Tasks that are accepted, and what becomes of them."""
+"""Tasks that are accepted, and their outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_TASKS = 10_000
 
 
 @case(covers=["SCL-SCH-001"], smoke=True)
-def one_task_goes_to_a_worker_and_back(bench: RoleBench) -> None:
+def one_task_is_run(bench: RoleBench) -> None:
     """A task is sent to the worker, and its result to the client, once."""
     client, worker = bench.client(), bench.worker()
     client.submit(payload=b"[1]")
@@ -29,7 +29,7 @@ def one_task_goes_to_a_worker_and_back(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-001"])
 def each_task_has_one_outcome(bench: RoleBench) -> None:
-    """Of many tasks at two workers, that succeed, fail, are lost or are cancelled, each has exactly one outcome."""
+    """Of many tasks at two workers that succeed, fail, are lost or cancelled, each has exactly one outcome."""
     client = bench.client()
     workers = [bench.worker(slots=4, queueSize=5) for _ in range(2)]
     ids = client.submit(60)
@@ -52,8 +52,8 @@ def each_task_has_one_outcome(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SCH-002"])
-def columns_that_disagree_are_malformed(bench: RoleBench) -> None:
-    """Messages whose columns disagree with each other or with the payload are refused, and nothing of them is kept."""
+def inconsistent_columns_are_malformed(bench: RoleBench) -> None:
+    """Messages whose columns are inconsistent with each other or the payload are refused as a whole."""
     worker = bench.worker(slots=9)
     for path in sorted((SPECIFICATION / "invalid").glob("*.json")):
         vector = json.loads(path.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def columns_that_disagree_are_malformed(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-002"])
 def nothing_of_a_malformed_batch_is_kept(bench: RoleBench) -> None:
-    """Of a batch that is whole but for one size, be it the last of many, no task is run."""
+    """No task of a batch with one wrong size runs, even if it is the last size of many."""
     worker, client = bench.worker(slots=9), bench.client()
     for count, sizes, payload in (
         (2, [1, 1], b"abc"),
@@ -90,7 +90,7 @@ def nothing_of_a_malformed_batch_is_kept(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-003"])
 def ids_must_ascend(bench: RoleBench) -> None:
-    """Task ids that do not ascend, within a batch, from batch to batch, or from batch to graph, are refused."""
+    """Task ids that do not ascend within a batch, from batch to batch, or from batch to graph, are refused."""
     client = bench.client()
     for batches in ([[1, 1]], [[3, 2]], [[1, 5], [5]], [[7], [6, 9]]):
         for ids in batches:
@@ -106,7 +106,7 @@ def ids_must_ascend(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-003"], latitude="the first task may or may not run")
 def ids_may_have_gaps_and_begin_anywhere(bench: RoleBench) -> None:
-    """Ids that ascend are taken, from 0 to the largest that there is, and in a new session from the start again."""
+    """Ascending ids from 0 to the largest possible one are accepted, and a new session may start again from 0."""
     client, worker = bench.client(), bench.worker(queueSize=10)
     for _ in range(2):
         ids = [0, 7, (1 << 64) - 1]
@@ -121,7 +121,7 @@ def ids_may_have_gaps_and_begin_anywhere(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-004"])
 def tasks_are_passed_on_unchanged(bench: RoleBench) -> None:
-    """A worker gets what the client said of a task: payload, function, name, codec, options and dependencies."""
+    """A worker gets payload, function, name, codec, options and dependencies of a task as the client sent them."""
     client, worker = bench.client(), bench.worker(slots=9, capabilities=[{"name": "gpu", "amount": 9.0}])
     function, first, second = client.create(b"f", 1), client.create(b"1"), client.create(b"2")
     options = {
@@ -144,34 +144,42 @@ def tasks_are_passed_on_unchanged(bench: RoleBench) -> None:
         message = task.message
         said = SCHEMA.decode([SCHEMA.encode("Task", {"options": options})])[1]["options"]
         check(message.options == said, f"the options {options}", message)
-        check(message.function == function and not message.functionName, "the function object", message)
-        check(message.codec == "example.org/own", "the codec", message)
+        check(
+            message.function == function and not message.functionName,
+            f"function = {function} and no functionName",
+            message,
+        )
+        check(message.codec == "example.org/own", "codec example.org/own", message)
         check(task.dependencies == dependencies, f"the dependencies {dependencies}", task)
-        check(message.client == client.number, f"the client's session {client.number}", message)
+        check(message.client == client.number, f"client = {client.number}, the client's session", message)
     message = worker.expect_task(b"named").message
-    check((message.function, message.functionName) == (0, "example.org/f"), "the name example.org/f", message)
+    check((message.function, message.functionName) == (0, "example.org/f"), "functionName example.org/f", message)
 
 
 @case(covers=["SCL-SCH-004"])
 def results_are_passed_on_unchanged(bench: RoleBench) -> None:
-    """A client gets payload and codec of a result as the worker sent them, and a Failure as it was."""
+    """A client gets payload and codec of a result, and a Failure, as the worker sent them."""
     client, worker = bench.client(), bench.worker(slots=3)
     client.submit(3, codec="json")
     first, second, third = worker.expect_tasks(3)
     worker.succeed(first, payload=b"\x00\xfe\xff", codec="raw")
     outcome = client.expect_outcome(1, "success")
-    check(outcome.payload == b"\x00\xfe\xff", "the payload", outcome.payload)
+    check(outcome.payload == b"\x00\xfe\xff", r"the payload b'\x00\xfe\xff'", outcome.payload)
     check(outcome.message.codec == "raw", "the codec raw", outcome.message)
     worker.succeed(second, payload=b"")
-    check(client.expect_outcome(2, "success").payload == b"", "an empty result", "another")
+    check(client.expect_outcome(2, "success").payload == b"", "an empty result", "another one")
     worker.fail(third, message="a text \u2713")
     failure = client.expect_outcome(3, "failed").failure
-    check((failure.kind, failure.message) == ("taskRaised", "a text \u2713"), "the Failure", failure)
+    check(
+        (failure.kind, failure.message) == ("taskRaised", "a text \u2713"),
+        "a Failure of kind taskRaised with the worker's message",
+        failure,
+    )
 
 
 @case(covers=["SCL-SCH-007"])
-def missing_objects_lose_their_tasks_alone(bench: RoleBench) -> None:
-    """A task that names an object which does not exist is lost with objectMissing; the rest of its batch runs."""
+def only_tasks_with_missing_objects_are_lost(bench: RoleBench) -> None:
+    """A task that names a missing object is lost with objectMissing, and the rest of its batch runs."""
     client, worker = bench.client(), bench.worker(slots=5)
     there = client.create(b"there")
     nowhere = client.new_object()
@@ -190,7 +198,7 @@ def missing_objects_lose_their_tasks_alone(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-008"])
 def tasks_beyond_the_limit_are_rejected(bench: RoleBench) -> None:
-    """Tasks with which a client exceeds Limits.tasksInFlight are lost as rejected; those before them run."""
+    """Tasks that exceed Limits.tasksInFlight are lost with rejected, and the tasks before them run."""
     bench.variant("small-limits")
     client = bench.client()
     limit = client.welcome.limits.tasksInFlight
@@ -210,7 +218,7 @@ def tasks_beyond_the_limit_are_rejected(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SCH-008"])
 def bytes_beyond_the_limit_are_rejected(bench: RoleBench) -> None:
-    """A task is taken while less than Limits.bytesInFlight are in flight, however large it is, and not beyond."""
+    """A task of any size is accepted while less than Limits.bytesInFlight are in flight, and rejected otherwise."""
     bench.variant("small-limits")
     client = bench.client()
     limit = client.welcome.limits.bytesInFlight
@@ -228,7 +236,7 @@ def bytes_beyond_the_limit_are_rejected(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-011"])
 def all_bits_of_ids_are_kept(bench: RoleBench) -> None:
-    """Task ids that need all of their 64 bits are those of the results and of the answers to cancels."""
+    """Task ids that need all 64 bits are returned unchanged in results and in answers to cancels."""
     client, worker = bench.client(), bench.worker()
     ids = [2**63 + 1, 2**63 + 2, 2**64 - 2]
     for id_ in ids:

@@ -12,8 +12,8 @@ from scaler_conformance.playing.scheduler_peers import ECHO
 
 
 @case(covers=["SCL-TRN-001"])
-def zmtp_3_0_and_3_1_are_spoken(bench: RoleBench) -> None:
-    """A DEALER is served that greets with ZMTP 3.0, and one with 3.1."""
+def zmtp_3_0_and_3_1_are_supported(bench: RoleBench) -> None:
+    """A DEALER is served whether it greets with ZMTP 3.0 or 3.1."""
     for minor in (0, 1):
         client = bench.raw_client(minor=minor)
         client.greet()
@@ -21,17 +21,17 @@ def zmtp_3_0_and_3_1_are_spoken(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-TRN-002"])
-def other_mechanisms_are_cut(bench: RoleBench) -> None:
-    """A connection that asks for another mechanism than NULL is closed."""
+def other_mechanisms_close_the_connection(bench: RoleBench) -> None:
+    """A connection with a security mechanism other than NULL is closed."""
     for mechanism in (b"PLAIN", b"CURVE", b"NULLS"):
-        bench.raw(mechanism=mechanism).expect_closed(f"the connection with mechanism {mechanism!r} to be closed")
+        bench.raw(mechanism=mechanism).expect_closed(f"the connection with the mechanism {mechanism!r} to be closed")
 
 
 @case(covers=["SCL-TRN-002"])
-def sockets_that_do_not_go_with_router_are_cut(bench: RoleBench) -> None:
-    """A connection whose READY names a socket type that does not go with ROUTER is closed."""
+def incompatible_sockets_close_the_connection(bench: RoleBench) -> None:
+    """A connection whose READY names a socket type that is incompatible with ROUTER is closed."""
     for kind in (b"PUB", b"SUB", b"PULL", b"DEALERS", b""):
-        bench.raw(kind=kind).expect_closed(f"the connection of a {kind!r} to be closed")
+        bench.raw(kind=kind).expect_closed(f"the connection with the socket type {kind!r} to be closed")
 
 
 @case(covers=["SCL-TRN-008"])
@@ -43,28 +43,28 @@ def ping_is_answered(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-TRN-003"])
-def messages_have_one_frame_or_two(bench: RoleBench) -> None:
-    """All that a scheduler sends is a header, and behind it the payload if there is one, whatever it has to say."""
+def messages_have_one_or_two_frames(bench: RoleBench) -> None:
+    """Each message of a scheduler is a header, followed by a payload frame if there is a payload."""
     client, worker = bench.client(), bench.worker()
     value = client.create(b"value")
     client.submit(payload=b"[1]", dependencyCounts=[1], dependencies=[value])
     client.send("ExplanationRequest", requestId=5, taskId=1)
-    check(not client.expect("Explanation", requestId=5).payload, "no payload", "one")
+    check(not client.expect("Explanation", requestId=5).payload, "no payload frame", "one")
     task = worker.expect_task(b"[1]")
-    check(worker.fetch(value) == b"value", "the object's content", "another")
+    check(worker.fetch(value) == b"value", "the object's content", "other bytes")
     worker.send("TaskLog", id=task.id, stream=1, text="on the way")
-    check(not client.expect("TaskLog", id=1).payload, "no payload", "one")
+    check(not client.expect("TaskLog", id=1).payload, "no payload frame", "one")
     client.cancel(1)
     worker.expect_cancel(task.id)
     worker.confirm(task.id, 1)
     client.expect_confirmation(1, "running")
     worker.succeed(task, payload=b"1")
-    check(client.expect_outcome(1, "success").payload == b"1", "the result as payload", "another")
+    check(client.expect_outcome(1, "success").payload == b"1", "the result as the payload", "other bytes")
 
 
 @case(covers=["SCL-TRN-004"])
-def empty_payload_frame_is_none(bench: RoleBench) -> None:
-    """A batch of empty payloads is taken with an empty second frame and without one."""
+def empty_payload_frame_equals_no_frame(bench: RoleBench) -> None:
+    """A batch of empty payloads is accepted with an empty payload frame and without one."""
     client, worker = bench.client(), bench.worker(queueSize=5)
     fields: Dict[str, Any] = {"payloadSizes": [0], "functionName": ECHO, "codec": "json"}
     client.send("Task", None, ids=[1], **fields)
@@ -76,8 +76,8 @@ def empty_payload_frame_is_none(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-TRN-005"])
-def headers_of_many_segments_are_read(bench: RoleBench) -> None:
-    """Headers are read whose every pointer leads to another segment, with single and double far pointers."""
+def segmented_headers_are_read(bench: RoleBench) -> None:
+    """Headers with many segments are read, with single and double far pointers."""
     worker, client = bench.worker(), bench.unregistered()
     client.send("Hello", segmented=True, major=1, role="client", name="many segments", features=["a", "b"])
     client.welcomed()
@@ -95,7 +95,7 @@ def headers_of_many_segments_are_read(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-006"])
 def structs_may_be_longer_and_shorter(bench: RoleBench) -> None:
-    """Fields beyond the schema are ignored, and those that an older peer does not have get their defaults."""
+    """Unknown fields are ignored, and fields that an older peer does not send have their defaults."""
     worker, client = bench.worker(queueSize=5), bench.unregistered()
     client.send_frames(tomorrow().encode("Hello", {"major": 1, "addedText": "new", "addedNumber": 7}))
     client.welcomed()
@@ -107,12 +107,16 @@ def structs_may_be_longer_and_shorter(bench: RoleBench) -> None:
     for payload in (b"[1]", b"[2]"):
         task = worker.expect_task(payload)
         check(task.message.options.priority == -3, "the priority -3", task.message)
-        check(not task.message.options.atMostOnce, "a field that was not sent to have its default", task.message)
+        check(
+            not task.message.options.atMostOnce,
+            "atMostOnce = false, the default, in a Task that was sent without it",
+            task.message,
+        )
 
 
 @case(covers=["SCL-TRN-007"])
-def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
-    """Two connections that announce the same ZeroMQ identity are two peers, and neither gets what is the other's."""
+def peers_with_the_same_identity_are_served(bench: RoleBench) -> None:
+    """Two connections with the same ZeroMQ identity are separate peers, and each gets only its own results."""
     first, second = bench.unregistered(identity=b"twin"), bench.unregistered(identity=b"twin")
     first.greet()
     second.greet()
@@ -123,12 +127,12 @@ def two_peers_of_one_identity_are_served(bench: RoleBench) -> None:
     for payload in (b"[2]", b"[1]"):
         worker.succeed(worker.expect_task(payload), payload=payload)
     for client, payload in ((first, b"[1]"), (second, b"[2]")):
-        check(client.expect_outcome(1).payload == payload, f"the result {payload!r}", "the other's")
+        check(client.expect_outcome(1).payload == payload, f"the result {payload!r}", "the other client's")
 
 
 @case(covers=["SCL-VER-001"])
 def unknown_messages_are_ignored(bench: RoleBench) -> None:
-    """A Message with an unknown union member is ignored, and the session goes on."""
+    """A Message with an unknown union member is ignored, and the session continues."""
     for peer in (bench.client(), bench.worker()):
         peer.send_frames(tomorrow().encode(UNHEARD_OF, {"text": "what is this"}))
         peer.send_frames(tomorrow().encode(UNHEARD_OF, {}), b"with a payload")

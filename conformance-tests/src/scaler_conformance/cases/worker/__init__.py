@@ -1,1 +1,1 @@
-"""Cases for workers. Rule: a module is an area; see the package above for what a case is."""
+"""Cases for workers. Rule: each module is an area; see the package `cases` for what a case is."""

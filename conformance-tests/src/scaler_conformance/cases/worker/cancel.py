@@ -1,4 +1,4 @@
-"""Cancels: of tasks that wait, run, have ended or never were, with force and without."""
+"""Cancels of tasks that wait, run, have ended or are unknown, with and without force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scaler_conformance.playing.worker_session import CLIENT_SESSION
 
 @case(covers=["SCL-WRK-020"])
 def held_task_is_cancelled(bench: RoleBench) -> None:
-    """A task that has not started is cancelled at once, although all slots are busy."""
+    """A task that has not started is cancelled at once, even if all slots are busy."""
     worker = bench.welcomed()
     worker.occupy([bench.hold() for _ in range(worker.hello.slots)])
     task = worker.submit("echo", 1)
@@ -21,7 +21,7 @@ def held_task_is_cancelled(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-020"])
 def held_task_is_cancelled_by_force(bench: RoleBench) -> None:
-    """Force changes nothing for a task that has not started: it is cancelled, and those that run run on."""
+    """Force makes no difference for a task that has not started: it is cancelled, and running tasks continue."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
@@ -36,7 +36,7 @@ def held_task_is_cancelled_by_force(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-020"])
 def task_that_waits_for_an_object_is_cancelled(bench: RoleBench) -> None:
-    """A task whose object is still being fetched has not started, and is cancelled."""
+    """A task whose object is still being fetched has not started, so it is cancelled."""
     worker = bench.welcomed()
     wanted = worker.announce(b"[1]", is_served=False)
     task = worker.submit_payloads("echo", [b""], dependencyCounts=[1], dependencies=[wanted])[0]
@@ -48,7 +48,7 @@ def task_that_waits_for_an_object_is_cancelled(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-021"])
 def cancelled_task_does_not_start(bench: RoleBench) -> None:
-    """After the answer cancelled a task neither starts nor has a result, when slots are free again."""
+    """After the answer cancelled, a task neither starts nor has a result, even when slots become free."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
@@ -65,13 +65,13 @@ def cancelled_task_does_not_start(bench: RoleBench) -> None:
         hold.release()
         worker.expect_value(each, "go")
     started = [hold.tag for hold in victims if hold.starts]
-    check(not started, "no cancelled task to start", f"{', '.join(started)} did")
+    check(not started, "no start of a cancelled task", f"starts of {', '.join(started)}")
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-WRK-022"])
-def running_task_runs_on(bench: RoleBench) -> None:
-    """A task that runs and is cancelled without force runs on: the answer is running, and its result follows."""
+def running_task_continues(bench: RoleBench) -> None:
+    """A running task that is cancelled without force continues: the answer is running, and its result follows."""
     worker = bench.welcomed()
     hold = bench.hold()
     (task,) = worker.occupy([hold])
@@ -79,13 +79,13 @@ def running_task_runs_on(bench: RoleBench) -> None:
     answer = worker.expect_confirmation(task, "running")
     hold.release()
     outcome = worker.expect_value(task, "go")
-    check(answer.position < outcome.position, "the answer running before the outcome", "it came after it")
+    check(answer.position < outcome.position, "the answer running before the outcome", "the outcome first")
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-WRK-024"])
 def finished_task_is_not_found(bench: RoleBench) -> None:
-    """The cancel of a task whose result has come is answered notFound."""
+    """The cancel of a task whose result has been sent is answered with notFound."""
     worker = bench.welcomed()
     task = worker.submit("echo", 1)
     worker.expect_value(task, 1)
@@ -96,10 +96,10 @@ def finished_task_is_not_found(bench: RoleBench) -> None:
 
 @case(
     covers=["SCL-WRK-024", "SCL-WRK-002"],
-    latitude="running before the result, notFound behind it, or cancelled and no result",
+    latitude="running before the result, notFound after it, or cancelled and no result",
 )
 def result_crosses_cancel(bench: RoleBench) -> None:
-    """A task that ends while its cancel is on the way has one end, and the answer fits it, whichever was first."""
+    """A task that ends while its cancel is in transit ends once, and the answer matches the order of the messages."""
     worker = bench.welcomed()
     for round_ in range(bench.times(20)):
         hold = bench.hold()
@@ -115,14 +115,18 @@ def result_crosses_cancel(bench: RoleBench) -> None:
             continue
         outcome = worker.expect_outcome(task, "SCL-WRK-002")
         after = answer.position > outcome.position
-        expected = "notFound behind the result, or running before it"
-        check(after == (answer.outcome == "notFound"), expected, f"{answer.outcome} at the wrong place")
+        expected = "notFound after the result, or running before it"
+        check(
+            after == (answer.outcome == "notFound"),
+            expected,
+            f"{answer.outcome} {'after' if after else 'before'} the result",
+        )
     worker.expect_nothing_more(requirement="SCL-WRK-002")
 
 
 @case(covers=["SCL-WRK-019"])
 def each_id_is_answered(bench: RoleBench) -> None:
-    """Each id of each cancel gets one answer: of tasks that run, wait, have ended, and of one that never was."""
+    """Each id of each cancel gets one answer, whether its task runs, waits, has ended or never existed."""
     worker = bench.welcomed()
     finished = worker.submit("echo", 1)
     worker.expect_value(finished, 1)
@@ -145,7 +149,7 @@ def each_id_is_answered(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-023", "SCL-WRK-021"], features=["force-cancel"])
 def force_stops_a_running_task(bench: RoleBench) -> None:
-    """A task that runs and is cancelled with force is stopped, and answered cancelled; it has no result."""
+    """A running task that is cancelled with force is stopped, answered with cancelled, and has no result."""
     worker = bench.welcomed()
     hold = bench.hold()
     (task,) = worker.occupy([hold])
@@ -157,8 +161,8 @@ def force_stops_a_running_task(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-WRK-023", "SCL-WRK-002"], features=["force-cancel"])
-def force_spares_the_others(bench: RoleBench) -> None:
-    """Only the task that is cancelled is stopped: those beside it and behind it end as they would have."""
+def force_stops_only_the_cancelled_task(bench: RoleBench) -> None:
+    """A forced cancel stops only its own task: other running and queued tasks end as usual."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
@@ -174,8 +178,8 @@ def force_spares_the_others(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-WRK-019"])
-def force_on_a_deaf_task_is_answered(bench: RoleBench) -> None:
-    """A forced cancel of a task that hangs is answered, cancelled or running, and the worker goes on answering."""
+def forced_cancel_of_a_hung_task_is_answered(bench: RoleBench) -> None:
+    """A forced cancel of a hung task is answered with cancelled or running, and the worker stays responsive."""
     worker = bench.welcomed()
     task = worker.submit("hang", client=CLIENT_SESSION)
     worker.fence()

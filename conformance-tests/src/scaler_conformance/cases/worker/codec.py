@@ -13,7 +13,7 @@ from scaler_conformance.playing.worker_session import PREFIX, WorkerSession
 
 @case(covers=["SCL-COD-002"], smoke=True)
 def lists_what_it_serves(bench: RoleBench) -> None:
-    """A worker that serves a named function lists it in its Hello, and the codecs that it understands."""
+    """A worker that serves a named function lists it in its Hello, together with the codecs that it supports."""
     worker = bench.welcomed()
     outcome = worker.expect_outcome(worker.submit("echo", 1))
     if outcome.status != "success":
@@ -24,8 +24,8 @@ def lists_what_it_serves(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-COD-004"])
-def unknown_name_fails(bench: RoleBench) -> None:
-    """A task with a name that the worker does not serve is failed, functionNotLoaded."""
+def unknown_function_fails(bench: RoleBench) -> None:
+    """A task with a function name that the worker does not serve ends as failed with functionNotLoaded."""
     worker = bench.welcomed()
     for name in ("unknown.example/function", PREFIX + "echo2", PREFIX.rstrip("/"), "echo"):
         task = worker.submit_payloads("echo", [b"[1]"], functionName=name)[0]
@@ -35,7 +35,7 @@ def unknown_name_fails(bench: RoleBench) -> None:
 
 @case(covers=["SCL-COD-004"], latitude="lost or failed")
 def unknown_codec_is_not_run(bench: RoleBench) -> None:
-    """A task in a codec that the worker does not understand, or its function does not take, ends with codecUnknown."""
+    """A task in a codec that the worker or its function does not support ends with codecUnknown."""
     worker = bench.welcomed()
     for codec in ("codec.example/none", "JSON"):
         task = worker.submit_payloads("echo", [b"[1]"], codec=codec)[0]
@@ -47,7 +47,7 @@ def unknown_codec_is_not_run(bench: RoleBench) -> None:
 
 @case(covers=["SCL-COD-005"])
 def result_is_in_the_codec_of_the_task(bench: RoleBench) -> None:
-    """A result has the codec in which its task was asked, and says so, also when tasks of several codecs mix."""
+    """A TaskResult has the codec of its tasks, also when tasks in several codecs are in flight."""
     worker = bench.welcomed()
     tasks = []
     for number in range(5):
@@ -57,14 +57,14 @@ def result_is_in_the_codec_of_the_task(bench: RoleBench) -> None:
     for task, codec, content in tasks:
         outcome = worker.expect_outcome(task)
         check(outcome.status == "success", "the task to succeed", outcome)
-        check(outcome.message.codec == codec, f"the codec {codec} in TaskResult", outcome.message.codec)
+        check(outcome.message.codec == codec, f"codec {codec} in the TaskResult", outcome.message.codec)
         check(outcome.payload.strip() == content, f"the result {content!r}", outcome)
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-COD-005"])
 def raw_is_bytes_to_bytes(bench: RoleBench) -> None:
-    """In the codec raw the payload is the argument and the result is bytes, none of them too."""
+    """In the codec raw, the payload is the argument and the result is bytes; both may be empty."""
     worker = bench.welcomed()
     contents = [b"", b"\x00\xff[]", bytes(range(256)) * 40]
     for content, task in zip(contents, worker.submit_payloads("echo", contents, codec="raw")):
@@ -72,13 +72,13 @@ def raw_is_bytes_to_bytes(bench: RoleBench) -> None:
         check(outcome.status == "success", "the task to succeed", outcome)
         check(outcome.payload == content, f"the bytes {content[:20]!r}", outcome)
     outcome = worker.expect_outcome(worker.submit_payloads("size", [b"1000"], codec="raw")[0])
-    check(outcome.payload == b"x" * 1000, "1000 times x", outcome)
+    check(outcome.payload == b"x" * 1000, "1000 bytes x", outcome)
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-COD-006"])
 def arguments_are_the_first_dependency(bench: RoleBench) -> None:
-    """The content of the first dependency is the arguments of a task whose payload is empty."""
+    """A task with an empty payload takes its arguments from its first dependency."""
     worker = bench.welcomed()
     first, second = worker.create_object(b"[1, 2]"), worker.create_object(b"[100]")
     tasks = worker.submit_payloads(
@@ -90,8 +90,8 @@ def arguments_are_the_first_dependency(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-COD-006"])
-def payload_comes_before_dependencies(bench: RoleBench) -> None:
-    """A payload that is not empty is the arguments, whatever dependencies the task has."""
+def payload_takes_precedence_over_dependencies(bench: RoleBench) -> None:
+    """A payload that is not empty holds the arguments, even if the task has dependencies."""
     worker = bench.welcomed()
     other = worker.create_object(b"[100]")
     task = worker.submit_payloads("sum", [b"[1]"], dependencyCounts=[1], dependencies=[other])[0]
@@ -104,7 +104,7 @@ def payload_comes_before_dependencies(bench: RoleBench) -> None:
 
 @case(covers=["SCL-COD-007"])
 def results_are_json(bench: RoleBench) -> None:
-    """Every result in json is one JSON text in UTF-8, of all kinds of values, null too."""
+    """Each result in the codec json is one JSON text in UTF-8, for all kinds of values including null."""
     worker = bench.welcomed()
     values: List[Any] = [None, True, "", 'ä€😀\u0000\n"\\', 0, -1, 2**53 - 1, 0.1, 1e300, [], {}, [[{"": [None]}]]]
     tasks = worker.submit_many("echo", [[value] for value in values])
@@ -114,8 +114,8 @@ def results_are_json(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-COD-008"])
-def arguments_that_cannot_be_read(bench: RoleBench) -> None:
-    """Arguments that are no JSON, no array, too few or of the wrong type make their task fail, argumentNotLoaded."""
+def unreadable_arguments_fail_the_task(bench: RoleBench) -> None:
+    """Arguments that are not JSON, not an array, too few or of a wrong type fail their task with argumentNotLoaded."""
     worker = bench.welcomed()
     wrong = [
         ("echo", b"[1"),
@@ -142,7 +142,7 @@ def expect_values(worker: WorkerSession, function: str, pairs: List[Any]) -> Non
 
 @case(covers=["SCL-COD-009"])
 def functions_that_compute(bench: RoleBench) -> None:
-    """echo, sum, size, sleep and busy return what their table says."""
+    """echo, sum, size, sleep and busy return what the specification says."""
     worker = bench.welcomed()
     expect_values(worker, "echo", [([{"b": [1, None]}], {"b": [1, None]}), (["x"], "x")])
     expect_values(worker, "sum", [([1, 2, 39], 42), ([], 0), ([0.5, 1], 1.5), ([-(2**40), 2**40, 1], 1)])
@@ -154,25 +154,25 @@ def functions_that_compute(bench: RoleBench) -> None:
 
 @case(covers=["SCL-COD-009"])
 def sum_of_integers_is_an_integer(bench: RoleBench) -> None:
-    """The sum of integers is written as one: 3, not 3.0."""
+    """The sum of integers is written as an integer: 3, not 3.0."""
     worker = bench.welcomed()
     outcome = worker.expect_value(worker.submit("sum", 1, 2), 3)
     check(isinstance(outcome.value, int), "an integer", outcome)
 
 
 @case(covers=["SCL-COD-009"])
-def fail_says_what_it_was_told(bench: RoleBench) -> None:
-    """The Failure of `fail` has the message of its argument and the name of its type."""
+def fail_reports_its_message(bench: RoleBench) -> None:
+    """The Failure of `fail` has its argument as the message, and the type name of the specification."""
     worker = bench.welcomed()
     failure = worker.expect_failure(worker.submit("fail", "ä: no such luck"), "taskRaised")
-    check(failure.message == "ä: no such luck", "the message of the argument", failure)
-    check(failure.typeName == f"{PREFIX}".rstrip("/") + ".Failure", "scaler.conformance.Failure", failure)
-    check(not failure.exception, "no exception of a codec that only one language can read", failure)
+    check(failure.message == "ä: no such luck", "the argument as the message", failure)
+    check(failure.typeName == f"{PREFIX}".rstrip("/") + ".Failure", "the typeName scaler.conformance.Failure", failure)
+    check(not failure.exception, "no exception, which only one language could read", failure)
 
 
 @case(covers=["SCL-COD-009"])
-def wait_returns_what_it_hears(bench: RoleBench) -> None:
-    """`wait` says its tag, and returns the line that it hears; it fails when its connection ends."""
+def wait_returns_the_line_it_receives(bench: RoleBench) -> None:
+    """`wait` sends its tag and returns the line that it receives; it fails when its connection ends."""
     worker = bench.welcomed()
     hold, cut = bench.hold(), bench.hold()
     (task,) = worker.occupy([hold])
@@ -181,13 +181,13 @@ def wait_returns_what_it_hears(bench: RoleBench) -> None:
     (task,) = worker.occupy([cut])
     cut.cut()
     failure = worker.expect_failure(task, "taskRaised")
-    check(failure.message == "the connection ended", "the message the connection ended", failure)
+    check(failure.message == "the connection ended", "the message 'the connection ended'", failure)
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-WRK-014"], latitude="lost with kind objectMissing, or the result")
-def further_dependency_is_missing(bench: RoleBench) -> None:
-    """A task in json whose second dependency cannot be had is run, since it does not need that, or lost."""
+def missing_second_dependency_has_an_outcome(bench: RoleBench) -> None:
+    """A json task whose second dependency is missing either runs, since it does not need it, or is lost."""
     worker = bench.welcomed()
     first, second = worker.create_object(b"[1, 2]"), worker.announce(b"[100]", is_served=False)
     task = worker.submit_payloads("sum", [b""], dependencyCounts=[2], dependencies=[first, second])[0]
@@ -195,7 +195,7 @@ def further_dependency_is_missing(bench: RoleBench) -> None:
     for request in worker.waiting("ObjectRequest"):
         worker.send("ObjectResponse", id=second, offset=request.offset, status="missing")
     outcome = worker.expect_outcome(task)
-    check(outcome.status in ("success", "lost"), "a task that succeeds or is lost", outcome)
+    check(outcome.status in ("success", "lost"), "the task to succeed or be lost", outcome)
     if outcome.status == "success":
         check(outcome.value == 3, "the result 3", outcome)
     else:
@@ -204,8 +204,8 @@ def further_dependency_is_missing(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-COD-006"])
-def empty_object_is_no_arguments(bench: RoleBench) -> None:
-    """A first dependency of no bytes stands for no arguments, as an empty payload does."""
+def empty_object_means_no_arguments(bench: RoleBench) -> None:
+    """An empty first dependency means no arguments, as an empty payload does."""
     worker = bench.welcomed()
     empty = worker.create_object(b"")
     task = worker.submit_payloads("sum", [b""], dependencyCounts=[1], dependencies=[empty])[0]

@@ -13,24 +13,24 @@ def text_of(size: int) -> str:
 
 
 def arguments_task(worker: WorkerSession, object_id: int, function: str = "echo") -> int:
-    """A task whose arguments are an object."""
+    """A task whose arguments are in an object."""
     return worker.submit_payloads(function, [b""], dependencyCounts=[1], dependencies=[object_id])[0]
 
 
 @case(covers=["SCL-OBJ-017"])
 def remote_object_is_fetched(bench: RoleBench) -> None:
-    """An object that was announced as remote is fetched, chunk by chunk, before its task runs."""
+    """An object that was announced as remote is fetched chunk by chunk before its task runs."""
     worker = bench.welcomed()
     text = text_of(5 * CHUNK_BYTES + 123)
     wanted = worker.announce(worker.json([text]))
     worker.expect_value(arguments_task(worker, wanted), text)
-    check(worker.requests >= 6, "requests for all chunks", f"{worker.requests} of them")
+    check(worker.requests >= 6, "at least 6 ObjectRequests, one for each chunk", worker.requests)
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-OBJ-017"])
-def object_of_a_directory_it_does_not_share_is_fetched(bench: RoleBench) -> None:
-    """An object that was announced as shared is fetched by a worker that does not see the directory."""
+def object_in_an_unshared_directory_is_fetched(bench: RoleBench) -> None:
+    """A worker that does not share the object directory fetches an object that was announced as shared."""
     worker = bench.welcomed()
     wanted = worker.announce(b'["somewhere else"]', storage="shared")
     worker.expect_value(arguments_task(worker, wanted), "somewhere else")
@@ -38,8 +38,8 @@ def object_of_a_directory_it_does_not_share_is_fetched(bench: RoleBench) -> None
 
 
 @case(covers=["SCL-OBJ-017"])
-def object_is_shared_by_tasks(bench: RoleBench) -> None:
-    """Many tasks that need one object all get it."""
+def object_is_used_by_many_tasks(bench: RoleBench) -> None:
+    """Many tasks that need the same object all get it."""
     worker = bench.welcomed()
     wanted = worker.announce(b"[20, 22]")
     count = min(30, worker.capacity)
@@ -50,8 +50,8 @@ def object_is_shared_by_tasks(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-OBJ-011"])
-def few_requests_are_open(bench: RoleBench) -> None:
-    """A worker that fetches a large object has no more than four requests unanswered."""
+def at_most_four_requests_are_unanswered(bench: RoleBench) -> None:
+    """A worker that fetches a large object has at most four unanswered requests."""
     worker = bench.welcomed()
     content = worker.json([text_of(12 * CHUNK_BYTES)])
     wanted = worker.announce(content, is_served=False)
@@ -61,15 +61,15 @@ def few_requests_are_open(bench: RoleBench) -> None:
         request = worker.expect("ObjectRequest", id=wanted)
         worker.fence()
         unanswered = 1 + len(worker.waiting("ObjectRequest"))
-        check(unanswered <= 4, "at most 4 requests unanswered", f"{unanswered}")
+        check(unanswered <= 4, "at most 4 unanswered ObjectRequests", unanswered)
         worker.answer(request, content)
         answered = max(answered, request.offset + min(request.length, CHUNK_BYTES))
     worker.expect_outcome(task)
 
 
 @case(covers=["SCL-WRK-014"])
-def missing_object_loses_the_task(bench: RoleBench) -> None:
-    """A task whose object the scheduler does not have is lost, objectMissing; others are run."""
+def task_with_a_missing_object_is_lost(bench: RoleBench) -> None:
+    """A task whose object the scheduler does not have is lost with objectMissing; other tasks run."""
     worker = bench.welcomed()
     there, missing = worker.create_object(b"[1]"), worker.announce(b"[2]", is_served=False)
     tasks = worker.submit_payloads(
@@ -84,8 +84,8 @@ def missing_object_loses_the_task(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-WRK-014"])
-def deleted_object_loses_the_task(bench: RoleBench) -> None:
-    """A task that waits for an object is lost, objectMissing, when the object is deleted."""
+def task_with_a_deleted_object_is_lost(bench: RoleBench) -> None:
+    """A task that waits for an object is lost with objectMissing when the object is deleted."""
     worker = bench.welcomed()
     wanted = worker.announce(b"[1]", is_served=False)
     task = arguments_task(worker, wanted)
@@ -100,20 +100,20 @@ def deleted_object_loses_the_task(bench: RoleBench) -> None:
     latitude="failed with functionNotLoaded, lost with codecUnknown, or lost with objectMissing",
 )
 def function_that_is_an_object_has_an_outcome(bench: RoleBench) -> None:
-    """A task in json whose function is an object, which no such worker can load, gets an outcome that says so."""
+    """A json task whose function is an object, which no such worker can load, gets an outcome that says so."""
     worker = bench.welcomed()
     function = worker.create_object(b"no function of any language", kind=1)
     task = worker.submit_payloads("echo", [b"[1]"], functionName="", function=function)[0]
     outcome = worker.expect_outcome(task)
     allowed = ("functionNotLoaded", "codecUnknown", "objectMissing")
     check(outcome.status in ("failed", "lost"), "the task to fail or be lost", outcome)
-    check(outcome.failure.kind in allowed, f"one of {', '.join(allowed)}", outcome.failure)
+    check(outcome.failure.kind in allowed, f"a Failure of kind {' or '.join(allowed)}", outcome.failure)
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-OBJ-018"])
-def deleted_object_is_forgotten(bench: RoleBench) -> None:
-    """The content of a deleted object is freed: who names it afterwards does not get it from the worker's memory."""
+def deleted_object_is_freed(bench: RoleBench) -> None:
+    """The worker frees the content of a deleted object: a later task that names the object does not get it."""
     worker = bench.welcomed()
     wanted = worker.create_object(b"[1]")
     worker.expect_value(arguments_task(worker, wanted), 1)
@@ -125,12 +125,12 @@ def deleted_object_is_forgotten(bench: RoleBench) -> None:
     if worker.waiting("ObjectRequest"):
         worker.send("ObjectResponse", id=wanted, status="missing")
     outcome = worker.expect_outcome(task)
-    check(outcome.status == "lost", "the content to be freed", outcome)
+    check(outcome.status == "lost", "the task to be lost, since its object was deleted", outcome)
 
 
 @case(covers=["SCL-OBJ-016"])
 def spill_is_ignored(bench: RoleBench) -> None:
-    """An ObjectInstruction of action spill changes nothing."""
+    """An ObjectInstruction with the action spill is ignored."""
     worker = bench.welcomed()
     wanted = worker.create_object(b"[1]")
     worker.send("ObjectInstruction", action="spill", ids=[wanted])

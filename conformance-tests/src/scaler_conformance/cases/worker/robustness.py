@@ -1,4 +1,4 @@
-"""What a worker must survive: it serves its scheduler, but that may be at fault."""
+"""Invalid input: a worker must survive the mistakes of its scheduler."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scaler_conformance.playing.worker_session import PREFIX, WorkerSession
 
 FRAMES = 10_000
 AT_A_TIME = 50
-"""A worker that gives up its session for one of them does not see those behind it."""
+"""A worker may end its session after any of these frames, and then does not see the ones that follow."""
 FAREWELLS = ("DisconnectRequest", "Refusal", "Welcome")
-"""What a mutated frame must not be: a worker may end its session for it."""
+"""Types that a mutated frame must not have, since a worker may end its session for them."""
 
 
 def samples() -> List[bytes]:
-    """Headers of messages that a scheduler sends, of one segment each and of several."""
+    """Headers of messages that a scheduler sends, each in a single segment and in several."""
     task = {
         "ids": [90_001, 90_002],
         "payloadSizes": [0, 0],
@@ -50,8 +50,8 @@ def serves(bench: RoleBench, session: WorkerSession) -> WorkerSession:
 
 
 @case(covers=["SCL-SEC-010"])
-def faulty_headers_do_not_end_it(bench: RoleBench) -> None:
-    """Bytes that are no message, each at fault in another way, are ignored, or cost the session at most."""
+def survives_faulty_headers(bench: RoleBench) -> None:
+    """Invalid headers, each with another fault, are ignored or end the session, but not the worker."""
     worker = serves(bench, bench.welcomed())
     for header in faulty_headers(SCHEMA.encode("Heartbeat", {"sequence": 1})):
         worker.send_frames(header)
@@ -59,8 +59,8 @@ def faulty_headers_do_not_end_it(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def too_many_frames_do_not_end_it(bench: RoleBench) -> None:
-    """Messages of more than two frames are ignored, or cost the session at most."""
+def survives_too_many_frames(bench: RoleBench) -> None:
+    """Messages of more than two frames are ignored or end the session, but not the worker."""
     worker = bench.welcomed()
     header = SCHEMA.encode("Heartbeat", {"sequence": 1})
     for frames in ([b"", header], [header, b"", b""], [header] * 7, [b""] * 3):
@@ -69,8 +69,8 @@ def too_many_frames_do_not_end_it(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def mutated_frames_do_not_end_it(bench: RoleBench) -> None:
-    """10 000 mutated and truncated messages on a live session: the worker serves all the time, if need be anew."""
+def survives_mutated_frames(bench: RoleBench) -> None:
+    """The worker keeps serving while it gets 10 000 mutated and truncated messages, if need be in a new session."""
     worker = bench.welcomed()
     messages = mutated(samples(), bench.random)
     left = bench.times(FRAMES)
@@ -84,8 +84,8 @@ def mutated_frames_do_not_end_it(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def messages_of_others_do_not_end_it(bench: RoleBench) -> None:
-    """Well-formed messages that have no place at a worker are ignored, or cost the session at most."""
+def survives_messages_of_other_roles(bench: RoleBench) -> None:
+    """Well-formed messages that a scheduler does not send are ignored or end the session, but not the worker."""
     worker = bench.welcomed()
     for type_ in ("TaskEcho", "TaskResult", "GraphTask", "ClientShutdown", "SchedulerStatus", "Explanation", "Hello"):
         worker.send(type_)
@@ -99,8 +99,8 @@ def messages_of_others_do_not_end_it(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def empty_messages_do_not_end_it(bench: RoleBench) -> None:
-    """Messages without entries say nothing and are ignored."""
+def survives_empty_messages(bench: RoleBench) -> None:
+    """Messages without entries are ignored."""
     worker = bench.welcomed()
     worker.send("Task")
     worker.send("TaskCancel")

@@ -1,4 +1,4 @@
-"""Joining, staying and leaving."""
+"""Joining, heartbeats and leaving."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from scaler_conformance.playing.conversation import check
 
 @case(covers=["SCL-SES-001"], smoke=True)
 def says_hello_first(bench: RoleBench) -> None:
-    """The first message on a new connection is Hello, with the role and the versions that the worker speaks."""
+    """The first message on a new connection is Hello, with the worker's role and versions."""
     hello = bench.greeted().hello
     check(hello.role == "worker", "the role worker in Hello", hello.role)
     check(hello.major == MAJOR, f"major version {MAJOR} in Hello", hello.major)
-    check(hello.minorMin <= hello.minorMax, "a range of minor versions", hello)
-    check(hello.slots > 0, "slots in Hello", hello.slots)
+    check(hello.minorMin <= hello.minorMax, "minorMin <= minorMax in Hello", hello)
+    check(hello.slots > 0, "at least one slot in Hello", hello.slots)
 
 
 @case(covers=["SCL-SES-001"])
-def waits_for_its_welcome(bench: RoleBench) -> None:
-    """Between its Hello and the answer a worker says nothing.
+def sends_nothing_before_the_welcome(bench: RoleBench) -> None:
+    """A worker sends nothing between its Hello and the answer.
 
-    The answer is a DisconnectRequest here: what the worker had said before its reply to that would be seen.
+    The answer here is a DisconnectRequest: whatever the worker sent before its reply would arrive before that reply.
     """
     worker = bench.greeted()
     worker.send("DisconnectRequest", reason="shutdown", message="not today")
     worker.expect("DisconnectResponse", "DisconnectRequest", requirement="SCL-SES-018")
-    check(not worker.heartbeats, "no Heartbeat before Welcome", "one came")
+    check(not worker.heartbeats, "no Heartbeat before Welcome", "one")
     bench.is_meant_to_end = True
     left = worker.waiting()
-    check(not left, "nothing but Hello before Welcome", left)
+    check(not left, "no message but Hello before Welcome", left)
 
 
 @case(covers=["SCL-SES-014"], smoke=True)
@@ -40,61 +40,61 @@ def answers_heartbeats(bench: RoleBench) -> None:
     wanted = [7, 2**63 + 1, 8]
     for sequence in wanted:
         worker.send("Heartbeat", sequence=sequence)
-    worker.wait_until(lambda: len(worker.echoes) >= len(wanted), "three HeartbeatEchos")
+    worker.wait_until(lambda: len(worker.echoes) >= len(wanted), "three HeartbeatEcho messages")
     came = [echo.sequence for echo in worker.echoes]
-    check(came == wanted, f"echoes of the sequences {wanted}", came)
+    check(came == wanted, f"HeartbeatEcho messages with the sequences {wanted}", came)
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-SES-013"])
 def sends_heartbeats(bench: RoleBench) -> None:
-    """A worker sends Heartbeats again and again, at the interval of the Welcome or of its Hello."""
+    """A worker sends Heartbeats periodically, at the interval of the Welcome or of its Hello."""
     worker = bench.welcomed()
     worker.wait_until(lambda: len(worker.heartbeats) >= 3, "three Heartbeats")
 
 
 @case(covers=["SCL-SES-018"], smoke=True)
 def leaves_when_asked_to(bench: RoleBench) -> None:
-    """A DisconnectRequest of reason shutdown is answered with a DisconnectResponse, and the worker ends."""
+    """A DisconnectRequest with reason shutdown is answered with a DisconnectResponse, and the worker ends."""
     worker = bench.welcomed()
     worker.send("DisconnectRequest", reason="shutdown", message="that was all")
     worker.expect("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-SES-018"])
-def leaves_although_tasks_run(bench: RoleBench) -> None:
+def leaves_while_tasks_run(bench: RoleBench) -> None:
     """A worker that is asked to leave does not wait for its tasks."""
     worker = bench.welcomed()
     worker.occupy([bench.hold() for _ in range(worker.hello.slots)])
     worker.send("DisconnectRequest", reason="shutdown")
     worker.expect("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-VER-004"])
-def leaves_for_reasons_unheard_of(bench: RoleBench) -> None:
-    """A DisconnectRequest whose reason the worker does not know is one of reason shutdown."""
+def leaves_for_unknown_reasons(bench: RoleBench) -> None:
+    """A DisconnectRequest with an unknown reason is treated as one with reason shutdown."""
     worker = bench.welcomed()
     worker.send("DisconnectRequest", schema=tomorrow(), reason="unheardOf", message="for a reason of tomorrow")
     worker.expect("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-SES-019"], features=["signals"])
-def says_goodbye(bench: RoleBench) -> None:
-    """A worker that is told to end by SIGTERM says so to its scheduler, and ends when that has answered."""
+def announces_that_it_leaves(bench: RoleBench) -> None:
+    """A worker that gets SIGTERM sends a DisconnectRequest, and ends once the scheduler has answered."""
     worker = bench.welcomed()
     assert bench.running is not None
     bench.running.terminate()
     worker.expect("DisconnectRequest")
     worker.send("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-SES-020"])
 def drains(bench: RoleBench) -> None:
-    """A worker that drains finishes what runs, finishes or gives back what waits, and only then answers."""
+    """A draining worker finishes its running tasks, finishes or gives back its queued ones, and only then answers."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     running = worker.occupy(holds)
@@ -105,47 +105,47 @@ def drains(bench: RoleBench) -> None:
         hold.release()
     response = worker.expect("DisconnectResponse")
     given_back = [task for message in worker.waiting("BalanceResponse") for task in message.ids]
-    check(set(given_back) <= {queued}, "nothing given back but the task that had not started", given_back)
+    check(set(given_back) <= {queued}, "only the task that had not started to be given back", given_back)
     for task in [*running, *({queued} - set(given_back))]:
         outcome = worker.expect_outcome(task)
-        check(outcome.status == "success", "the task to be finished", outcome)
-        check(outcome.message.position < response.position, "outcomes before DisconnectResponse", outcome)
-    bench.expect_exit("the worker to end")
+        check(outcome.status == "success", "the task to succeed", outcome)
+        check(outcome.message.position < response.position, "all outcomes before the DisconnectResponse", outcome)
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-SES-008"])
-def other_major_ends_it(bench: RoleBench) -> None:
-    """A worker that is refused for its version ends, with an error, and does not say Hello again."""
+def ends_when_its_version_is_refused(bench: RoleBench) -> None:
+    """A worker that is refused with versionMismatch ends with an error and does not send Hello again."""
     worker = bench.greeted()
     worker.send(
         "Refusal", reason="versionMismatch", message="this scheduler speaks 2.0", major=2, minorMin=0, minorMax=0
     )
-    code = bench.expect_exit("a worker that is refused to end")
-    check(code != 0, "an exit code that tells of an error", code)
-    check(not worker.waiting("Hello"), "no other Hello", worker.waiting())
+    code = bench.expect_exit("the refused worker to exit")
+    check(code != 0, "a nonzero exit code", code)
+    check(not worker.waiting("Hello"), "no second Hello", worker.waiting())
 
 
 @case(covers=["SCL-SES-008"])
-def refusal_in_a_session_ends_it(bench: RoleBench) -> None:
-    """A worker that is refused within its session for a fault of its own does not say Hello again: it ends."""
+def ends_when_refused_in_a_session(bench: RoleBench) -> None:
+    """A worker that is refused within its session for its own fault ends and does not send Hello again."""
     worker = bench.welcomed()
     worker.send("Refusal", reason="protocolViolation", message="that was not allowed")
-    bench.expect_exit("a worker that is refused to end")
-    check(not worker.waiting("Hello"), "no other Hello", worker.waiting())
+    bench.expect_exit("the refused worker to exit")
+    check(not worker.waiting("Hello"), "no second Hello", worker.waiting())
 
 
 @case(covers=["SCL-VER-004"])
-def refusal_unheard_of_ends_it(bench: RoleBench) -> None:
-    """A Refusal whose reason the worker does not know is final."""
+def ends_after_an_unknown_refusal(bench: RoleBench) -> None:
+    """A Refusal with an unknown reason is final."""
     worker = bench.greeted()
     worker.send("Refusal", schema=tomorrow(), reason="unheardOf", message="for a reason of tomorrow")
-    bench.expect_exit("a worker that is refused to end")
-    check(not worker.waiting("Hello"), "no other Hello", worker.waiting())
+    bench.expect_exit("the refused worker to exit")
+    check(not worker.waiting("Hello"), "no second Hello", worker.waiting())
 
 
 @case(covers=["SCL-SES-009"])
-def greets_again_when_unknown(bench: RoleBench) -> None:
-    """A worker that its scheduler does not know any more begins a new session, with a Hello."""
+def says_hello_again_when_not_greeted(bench: RoleBench) -> None:
+    """A worker whose session the scheduler no longer knows begins a new one with a Hello."""
     worker = bench.welcomed()
     worker.send("Refusal", reason="notGreeted", message="who are you?")
     again = bench.rejoined(worker)
@@ -154,7 +154,7 @@ def greets_again_when_unknown(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SES-023"])
-def comes_back_to_a_new_scheduler(bench: RoleBench) -> None:
+def reconnects_to_a_new_scheduler(bench: RoleBench) -> None:
     """When its connection ends and another scheduler listens at the address, the worker serves that one."""
     bench.welcomed()
     bench.restart_scheduler()
@@ -164,8 +164,8 @@ def comes_back_to_a_new_scheduler(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SES-023"])
-def comes_back_after_a_shutdown(bench: RoleBench) -> None:
-    """A worker whose Hello is refused because the scheduler shuts down greets the next one."""
+def reconnects_after_a_shutdown(bench: RoleBench) -> None:
+    """A worker whose Hello is refused with shuttingDown says Hello to the next scheduler at the address."""
     worker = bench.greeted()
     worker.send("Refusal", reason="shuttingDown", message="try later")
     bench.restart_scheduler()
@@ -173,8 +173,8 @@ def comes_back_after_a_shutdown(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SES-016"])
-def gives_up_a_silent_scheduler(bench: RoleBench) -> None:
-    """A worker that has heard nothing for Welcome.timeoutMilliseconds takes its session for ended."""
+def ends_the_session_of_a_silent_scheduler(bench: RoleBench) -> None:
+    """A worker that has received nothing for Welcome.timeoutMilliseconds considers its session ended."""
     interval = bench.heartbeat_milliseconds
     worker = bench.greeted()
     worker.answers_heartbeats = False
@@ -183,10 +183,11 @@ def gives_up_a_silent_scheduler(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SES-021"])
-def new_session_has_nothing_old(bench: RoleBench) -> None:
-    """What a task of an earlier session does is not reported in a new one.
+def new_session_reports_nothing_old(bench: RoleBench) -> None:
+    """The outcome of a task of an earlier session is not reported in a new one.
 
-    The task is let go only after the new Welcome. A task of the new session shows that the worker has had its say.
+    The old task is released only after the new Welcome. Tasks of the new session show that the worker has had time to
+    report it.
     """
     hold = bench.hold()
     worker = bench.welcomed()
@@ -199,4 +200,4 @@ def new_session_has_nothing_old(bench: RoleBench) -> None:
     for task, each in zip(again.occupy(holds), holds):
         each.release()
         again.expect_value(task, "go")
-    again.expect_nothing_more(expected="nothing of the earlier session")
+    again.expect_nothing_more(expected="no report on the earlier session")

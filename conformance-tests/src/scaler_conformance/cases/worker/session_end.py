@@ -1,4 +1,4 @@
-"""What becomes of tasks when their session ends."""
+"""What happens to tasks when their session ends."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def drops_what_has_not_started(bench: RoleBench) -> None:
             hold.release()
             again.expect_value(task, "go")
     started = [hold.tag for hold in queued if hold.starts]
-    check(not started, "no task of the old session to start", f"{', '.join(started)} did")
+    check(not started, "no start of a task of the old session", f"starts of {', '.join(started)}")
     again.expect_nothing_more()
 
 
 @case(covers=["SCL-WRK-029"])
 def stops_what_runs(bench: RoleBench) -> None:
-    """Tasks that run when the session ends are stopped: their results are not needed."""
+    """Tasks that run when the session ends are stopped, since their results are no longer needed."""
     hold = bench.hold()
     worker = bench.welcomed()
     worker.occupy([hold])
@@ -45,31 +45,31 @@ def stops_what_runs(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-018"], features=["signals"])
 def answers_while_it_leaves(bench: RoleBench) -> None:
-    """A worker that has said that it leaves, and is asked to in the same moment, answers and ends."""
+    """A worker that is leaving and receives a DisconnectRequest at the same time answers it and ends."""
     worker = bench.welcomed()
     assert bench.running is not None
     bench.running.terminate()
     worker.expect("DisconnectRequest", requirement="SCL-SES-019")
-    worker.send("DisconnectRequest", reason="shutdown", message="everybody leaves")
+    worker.send("DisconnectRequest", reason="shutdown", message="the cluster stops")
     worker.expect("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-SES-018"])
-def is_asked_to_leave_by_another_reason(bench: RoleBench) -> None:
-    """A scheduler that says leaving, as peers do, means shutdown."""
+def leaving_means_shutdown(bench: RoleBench) -> None:
+    """A DisconnectRequest with reason leaving, which peers send, means shutdown when a scheduler sends it."""
     worker = bench.welcomed()
     worker.send("DisconnectRequest", reason="leaving")
     worker.expect("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")
 
 
 @case(covers=["SCL-SES-018"])
-def stops_while_it_drains(bench: RoleBench) -> None:
-    """A worker that drains, and is then asked to leave at once, does not wait for its tasks any longer."""
+def shutdown_ends_draining(bench: RoleBench) -> None:
+    """A draining worker that is asked to shut down no longer waits for its tasks."""
     worker = bench.welcomed()
     worker.occupy([bench.hold() for _ in range(worker.hello.slots)])
     worker.send("DisconnectRequest", reason="draining")
     worker.send("DisconnectRequest", reason="shutdown", message="it took too long")
     worker.expect("DisconnectResponse")
-    bench.expect_exit("the worker to end")
+    bench.expect_exit("the worker to exit")

@@ -1,4 +1,4 @@
-"""Tasks that are run: one and many, how many at once, and in which order."""
+"""Running tasks: one and many, how many at once, and in which order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_TASKS = 5000
 
 @case(covers=["SCL-WRK-002"], smoke=True)
 def one_task_is_run(bench: RoleBench) -> None:
-    """A task gets one outcome, its result."""
+    """A task has one outcome, its result."""
     worker = bench.welcomed()
     task = worker.submit("echo", {"a": [1, None]})
     worker.expect_value(task, {"a": [1, None]})
@@ -20,7 +20,7 @@ def one_task_is_run(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-002"])
 def each_of_a_batch_has_one_outcome(bench: RoleBench) -> None:
-    """Every task of a batch gets its own result, once, whatever messages they come in."""
+    """Each task of a batch has its own result, once, however the results are batched."""
     worker = bench.welcomed()
     count = min(100, worker.capacity)
     tasks = worker.submit_many("sum", [[index, 1] for index in range(count)])
@@ -31,8 +31,8 @@ def each_of_a_batch_has_one_outcome(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-WRK-002"])
-def payloads_are_cut_by_their_sizes(bench: RoleBench) -> None:
-    """The payload frame is cut into the tasks' payloads by their sizes, those of zero bytes too."""
+def payloads_are_split_by_their_sizes(bench: RoleBench) -> None:
+    """The payload frame is split into the tasks' payloads by payloadSizes, including payloads of zero bytes."""
     worker = bench.welcomed()
     tasks = worker.submit_payloads("sum", [b"[1, 2]", b"", b"[40,2]", b"", b"[]"])
     for task, value in zip(tasks, [3, 0, 42, 0, 0]):
@@ -42,7 +42,7 @@ def payloads_are_cut_by_their_sizes(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-002"])
 def many_batches_of_several_functions(bench: RoleBench) -> None:
-    """Batches of several functions that are under way at once do not get mixed up."""
+    """Batches of several functions that are in flight at once are not mixed up."""
     worker = bench.welcomed()
     batches = []
     for number in range(min(20, worker.capacity // 4)):
@@ -56,7 +56,7 @@ def many_batches_of_several_functions(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-001"])
 def takes_as_many_as_it_offers(bench: RoleBench) -> None:
-    """A worker takes slots times queueSize tasks at a time, and runs them all."""
+    """A worker takes slots × queueSize tasks at a time, and runs them all."""
     worker = bench.welcomed()
     slots = worker.hello.slots
     holds = [bench.hold() for _ in range(slots)]
@@ -75,9 +75,9 @@ def takes_as_many_as_it_offers(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-003"])
 def runs_as_many_at_once_as_it_has_slots(bench: RoleBench) -> None:
-    """All slots run tasks at once, and no task more than there are slots: one that comes then has not started.
+    """All slots run tasks at once, and no more tasks run than there are slots: the next task has not started.
 
-    That is what the answer to its cancel says, and nothing has started by the end of the case.
+    The answer to its cancel says so, and it has not started by the end of the case.
     """
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
@@ -91,13 +91,13 @@ def runs_as_many_at_once_as_it_has_slots(bench: RoleBench) -> None:
         hold.release()
         worker.expect_value(task, "go")
     worker.expect_value(worker.submit("echo", "next"), "next")
-    check(one_more.starts == 0, "no task to start beyond the slots", "one did")
+    check(one_more.starts == 0, "no more running tasks than slots", "a start of one more")
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-WRK-003"])
 def next_task_starts_when_one_has_ended(bench: RoleBench) -> None:
-    """When a task ends its slot takes the next one, while the other slots go on."""
+    """When a task ends, its slot takes the next task while the other slots continue."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     tasks = worker.occupy(holds)
@@ -113,7 +113,7 @@ def next_task_starts_when_one_has_ended(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-003"])
 def batch_fills_all_slots(bench: RoleBench) -> None:
-    """The tasks of one batch run in all slots, not one after the other in one of them."""
+    """The tasks of one batch run in all slots, not one after the other in a single slot."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     tasks = worker.submit_many("wait", [hold.arguments for hold in holds])
@@ -127,7 +127,7 @@ def batch_fills_all_slots(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-004"])
 def higher_priority_starts_first(bench: RoleBench) -> None:
-    """Of the tasks that wait, one of higher priority starts before one that came earlier."""
+    """A queued task of higher priority starts before one that was sent earlier."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     tasks = worker.occupy(holds)
@@ -138,7 +138,7 @@ def higher_priority_starts_first(bench: RoleBench) -> None:
     holds[0].release()
     high.expect_started()
     worker.fence()
-    check(low.starts == 0, "the task of lower priority to wait", "it started")
+    check(low.starts == 0, "the task of lower priority to wait", "its start")
     for task, hold in [*zip(tasks[1:], holds[1:]), (high_task, high)]:
         hold.release()
         worker.expect_outcome(task)
@@ -149,7 +149,7 @@ def higher_priority_starts_first(bench: RoleBench) -> None:
 
 @case(covers=["SCL-WRK-004"])
 def first_come_first_served(bench: RoleBench) -> None:
-    """Of the tasks that wait and have one priority, the one that came first starts first."""
+    """Of queued tasks with the same priority, the one that was sent first starts first."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     worker.occupy(holds)
@@ -159,23 +159,23 @@ def first_come_first_served(bench: RoleBench) -> None:
     holds[0].release()
     first.expect_started()
     worker.fence()
-    check(second.starts == 0, "the task that came second to wait", "it started")
+    check(second.starts == 0, "the second task to wait", "its start")
 
 
 @case(covers=["SCL-WRK-030"])
 def answers_while_tasks_run(bench: RoleBench) -> None:
-    """A worker whose slots are all busy sends heartbeats, and answers those of its scheduler."""
+    """A worker whose slots are all busy sends Heartbeats, and answers those of its scheduler."""
     worker = bench.welcomed()
     holds = [bench.hold() for _ in range(worker.hello.slots)]
     worker.occupy(holds)
     worker.fence()
     beats = len(worker.heartbeats)
-    worker.wait_until(lambda: len(worker.heartbeats) >= beats + 2, "Heartbeats while all slots are busy")
+    worker.wait_until(lambda: len(worker.heartbeats) >= beats + 2, "two Heartbeats while all slots are busy")
 
 
 @case(covers=["SCL-WRK-030"])
 def answers_while_tasks_compute(bench: RoleBench) -> None:
-    """A worker whose slots all compute without a pause, for longer than anybody waits, answers nevertheless."""
+    """A worker all of whose slots compute without a pause, for longer than the deadline, still answers."""
     worker = bench.welcomed()
     milliseconds = 100_000 * bench.settings.deadline_seconds
     tasks = worker.submit_many("busy", [[milliseconds]] * worker.hello.slots)
@@ -186,8 +186,8 @@ def answers_while_tasks_compute(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-WRK-015"])
-def contradictory_batch_is_not_run(bench: RoleBench) -> None:
-    """No task of a Task message is run whose columns do not agree with each other or with the payload."""
+def inconsistent_batch_is_not_run(bench: RoleBench) -> None:
+    """No task runs of a Task message whose columns are inconsistent with each other or with the payload."""
     worker = bench.welcomed()
     worker.need_function("wait")
     hold = bench.hold()
@@ -204,4 +204,4 @@ def contradictory_batch_is_not_run(bench: RoleBench) -> None:
         worker.submit_payloads("wait", [payload, b""], **fields)
         worker = bench.still_serving(worker)
         worker.expect_value(worker.submit("echo", 1), 1)
-    check(hold.starts == 0, "no task of a contradictory batch to start", f"{hold.starts} did")
+    check(hold.starts == 0, "no start of a task of an inconsistent batch", f"{hold.starts} starts")

@@ -1,4 +1,4 @@
-"""Frames and their encoding: what every correct encoder may write must be understood."""
+"""Frames and their encoding: a worker must understand whatever a correct encoder may write."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scaler_conformance.playing.worker_session import PREFIX
 
 
 @case(covers=["SCL-TRN-003"])
-def all_messages_can_be_read(bench: RoleBench) -> None:
-    """Whatever a worker sends is a well-formed header and at most one payload frame: results, failures, answers."""
+def messages_are_well_formed(bench: RoleBench) -> None:
+    """Each message of a worker (results, failures, answers) is a well-formed header and at most one payload frame."""
     worker = bench.welcomed()
     tasks = worker.submit_many("echo", [["tour"], [None], [[1, 2, 3]]])
     for task in tasks:
@@ -30,8 +30,8 @@ def all_messages_can_be_read(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-TRN-004"])
-def empty_payload_frame_is_none(bench: RoleBench) -> None:
-    """A payload frame without bytes and no payload frame are the same."""
+def empty_payload_frame_equals_no_frame(bench: RoleBench) -> None:
+    """An empty payload frame and no payload frame mean the same."""
     worker = bench.welcomed()
     worker.need_function("sum")
     for payload in (None, b""):
@@ -39,13 +39,13 @@ def empty_payload_frame_is_none(bench: RoleBench) -> None:
         worker.send("Task", payload, ids=[task], payloadSizes=[0], functionName=PREFIX + "sum", codec="json", attempt=1)
         worker.expect_value(task, 0)
     worker.send("Heartbeat", b"", sequence=5)
-    worker.wait_until(lambda: any(echo.sequence == 5 for echo in worker.echoes), "an echo")
+    worker.wait_until(lambda: any(echo.sequence == 5 for echo in worker.echoes), "HeartbeatEcho(sequence=5)")
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-TRN-005"])
-def segments_are_followed(bench: RoleBench) -> None:
-    """A header may have many segments, with far pointers from one to the other, single and double."""
+def segmented_headers_are_read(bench: RoleBench) -> None:
+    """A header may have many segments, linked by single and double far pointers."""
     worker = bench.welcomed()
     one = worker.submit("echo", "in segments", segmented=True)
     worker.expect_value(one, "in segments")
@@ -59,8 +59,8 @@ def segments_are_followed(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-TRN-005"])
-def segmented_welcome(bench: RoleBench) -> None:
-    """Also the Welcome may come in segments."""
+def segmented_welcome_is_read(bench: RoleBench) -> None:
+    """The Welcome, too, may have many segments."""
     worker = bench.greeted()
     bench.welcome(worker, segmented=True)
     worker.expect_value(worker.submit("echo", 1), 1)
@@ -69,7 +69,7 @@ def segmented_welcome(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-006"])
 def newer_fields_are_ignored(bench: RoleBench) -> None:
-    """A scheduler of tomorrow, whose structs have fields that the worker does not know, is served all the same."""
+    """A worker serves a newer scheduler, and ignores the fields that it does not know."""
     worker = bench.greeted()
     bench.welcome(worker, schema=tomorrow(), addedText="news", addedNumber=7)
     options = {"priority": 1, "addedText": "news", "addedNumber": 9}
@@ -82,7 +82,7 @@ def newer_fields_are_ignored(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-006"])
 def missing_fields_have_their_defaults(bench: RoleBench) -> None:
-    """A scheduler of yesterday, whose structs were shorter, is served: what is missing has its default."""
+    """A worker serves an older scheduler with shorter structs: missing fields have their defaults."""
     worker = bench.greeted()
     limits = {"maximumMessageBytes": 1 << 30, "maximumObjectBytes": 1 << 40, "chunkBytes": 65536}
     bench.welcome_as(worker, yesterday(), major=1, minor=0, schedulerId=bytes(16), limits=limits)
@@ -100,13 +100,13 @@ def missing_fields_have_their_defaults(bench: RoleBench) -> None:
     )
     worker.expect_value(task, 1)
     worker.send("Heartbeat", schema=yesterday(), sequence=5)
-    worker.wait_until(lambda: any(echo.sequence == 5 for echo in worker.echoes), "an echo")
+    worker.wait_until(lambda: any(echo.sequence == 5 for echo in worker.echoes), "HeartbeatEcho(sequence=5)")
     worker.expect_nothing_more()
 
 
 @case(covers=["SCL-VER-001"])
-def messages_unheard_of_are_ignored(bench: RoleBench) -> None:
-    """A message whose type the worker does not know is ignored; the session goes on."""
+def unknown_messages_are_ignored(bench: RoleBench) -> None:
+    """A message of an unknown type is ignored, and the session continues."""
     worker = bench.welcomed()
     for payload in (None, b"with a payload"):
         worker.send("UnheardOf", payload, schema=tomorrow(), text="of tomorrow")
@@ -115,8 +115,8 @@ def messages_unheard_of_are_ignored(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-OBJ-016"])
-def actions_unheard_of_are_ignored(bench: RoleBench) -> None:
-    """An ObjectInstruction whose action the worker does not know is ignored."""
+def unknown_actions_are_ignored(bench: RoleBench) -> None:
+    """An ObjectInstruction with an unknown action is ignored."""
     worker = bench.welcomed()
     wanted = worker.create_object(b"[1]")
     worker.send("ObjectInstruction", schema=tomorrow(), action="unheardOf", ids=[wanted])
@@ -127,7 +127,7 @@ def actions_unheard_of_are_ignored(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-001"])
 def says_hello_again_to_each_scheduler(bench: RoleBench) -> None:
-    """Each new connection begins with a complete Hello, also the third."""
+    """Each new connection begins with a complete Hello, including the third."""
     worker = bench.welcomed()
     before = worker.hello
     for _ in range(2):
@@ -141,7 +141,7 @@ def says_hello_again_to_each_scheduler(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-009"])
 def waits_longer_between_attempts(bench: RoleBench) -> None:
-    """While no scheduler answers at the address, the pauses between attempts to connect grow; then it is back."""
+    """While no scheduler listens at the address, the pauses between attempts to connect grow; then it reconnects."""
     bench.welcomed()
     check_growing_pauses(bench.router, bench.settings.deadline_seconds)
     bench.rejoined().fence()
@@ -149,7 +149,7 @@ def waits_longer_between_attempts(bench: RoleBench) -> None:
 
 @case(covers=["SCL-TRN-011"])
 def all_bits_of_ids_are_kept(bench: RoleBench) -> None:
-    """Ids that need all of their 64 bits come back as they were sent."""
+    """Ids that need all 64 bits are returned unchanged."""
     worker = bench.welcomed()
     worker.instances = itertools.count(2**63 + 1)
     holds = [bench.hold() for _ in range(worker.hello.slots)]
