@@ -1,16 +1,16 @@
-"""The implementations that this tree tests: one TOML file each, and the page that shows what came out.
+"""The implementations that this tree tests: one TOML file each, and the page with the results.
 
     role = "worker"
     command = ["{tree}/path/to/program", "{address}"]  # {tree} is the root of the tree
-    needs = ["{tree}/path/to/program"]                 # files without which it cannot be tested; default: the program
+    needs = ["{tree}/path/to/program"]                 # files that it needs; default: the program
     options = ["--config", "{tree}/..."]               # of scaler-conformance
 
 `python -m implementations FOLDER` runs the suite against all of them and writes FOLDER/index.html; that is what
 `make conformance` does.
 
 Rules:
-- One that is not built is left out, with a word that says so.
-- The reports are written whatever comes out; the exit code is the worst.
+- An implementation that is not built is skipped, with a message.
+- The reports are written whatever the verdicts are; the exit code is the worst one.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Implementation(NamedTuple):
 
     @property
     def missing(self) -> List[str]:
-        """Files without which it cannot be tested and that are not there."""
+        """Files that it needs and that do not exist."""
         return [each for each in self.needs if not Path(each).exists()]
 
     def run(self, *options: str) -> int:
-        """Run the suite; its exit code."""
+        """Run the suite, and return its exit code."""
         return run_suite([self.role, *self.options, *options, "--", *self.command])
 
 
 def implementations() -> List[Implementation]:
-    """All of them, by name."""
+    """All implementations, ordered by name."""
     return [_read(path) for path in sorted(FOLDER.glob("*.toml"))]
 
 
@@ -61,12 +61,12 @@ def _read(path: Path) -> Implementation:
 
 
 def main(folder: Path) -> int:
-    """Test all that are there, and write their reports; the worst exit code."""
+    """Test all that are built, write their reports, and return the worst exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     codes, reports = [0], []
     for each in implementations():
         if each.missing:
-            print(f"left out: {each.name}, for there is no {each.missing[0]}")
+            print(f"skipped {each.name}: {each.missing[0]} does not exist; build it first")
             continue
         report = folder / f"{each.name}.json"
         print(f"{each.name}:", flush=True)
