@@ -156,7 +156,7 @@ class System:
         assert not self._what_clients_keep(), f"clients that hold nothing keep {self._what_clients_keep()}"
 
     def _what_clients_keep(self) -> List[str]:
-        """By name. Tasks of clients that were killed may still run, and use their client anew."""
+        """By name. Tasks of clients that were killed may still run, and submit more."""
         kept = []
         for user in self._live_hosts():
             if user.is_done:
@@ -172,7 +172,7 @@ class System:
         world, scheduler = self.world, self.scheduler
         for user in self._live_hosts():
             user.host.leave()
-        world.run(world.now + 120.0, self._is_empty)  # by then, whoever hung is back, too
+        world.run(world.now + 120.0, self._is_empty)  # by then, workers that hung are back, too
         state = scheduler.core.state
         state.check_invariants()
         assert not state.clients, f"clients are left: {[each.label for each in state.clients.values()]}"
