@@ -6,7 +6,8 @@
 PYTHON ?= python3
 PYPY ?= pypy3
 ARGS ?=
-JOBS ?= 2
+# Tests run at a time: one more than processors, since many wait for programs that they have started.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 FIRST ?= 0
 SEEDS ?=
 SEEDS_IN_TURN := 1000
@@ -32,7 +33,8 @@ demo: .venv/.packages  ## start a cluster on this machine and run tasks on it
 	@$(IN_VENV) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser  ## run all tests
+test:  ## run all tests
+	@$(MAKE) -j3 .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check

@@ -5,7 +5,7 @@ scheduler listens, or while it is restarted: by any program on this machine, eve
 the scheduler, which then is connected to itself.
 
 A scheduler takes a while until it listens, and other tests choose addresses meanwhile. So a port is reserved by a UDP
-socket with the same number, which nobody else needs.
+socket with the same number, which no other program needs.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import struct
 from array import array
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from whole_system.futures import Asker, Future
 from whole_system.network import Peer
@@ -390,14 +390,16 @@ class ClientHost(Peer):
 
     # In the end -----------------------------------------------------------------------------------------------------
 
-    def check_all_is_free(self) -> None:
-        """Once all futures have ended and everything was let go, nothing is kept."""
+    def what_is_kept(self) -> List[str]:
+        """What it keeps; nothing, once all futures have ended and everything was let go."""
         core = self.core
         assert core is not None
-        assert not core.futures, f"{self.name} has unfinished futures {list(core.futures)}"
-        assert not core.pending.needs, f"{self.name} keeps objects for tasks that have ended"
-        assert not core.pending.deferring.waiting, f"{self.name} has deferred tasks"
-        assert not core._waiting, f"{self.name} has tasks that wait for credit"
-        assert not core.objects._fetching, f"{self.name} fetches results of tasks that have ended"
-        kept = [each for each in core.objects.kept() if not each.is_held]
-        assert not kept, f"{self.name} keeps objects that no task needs: {[hex(each.object_id) for each in kept]}"
+        tables: Dict[str, Iterable[object]] = {
+            "unfinished futures": core.futures,
+            "objects for tasks that have ended": core.pending.needs,
+            "deferred tasks": core.pending.deferring.waiting,
+            "tasks that wait for credit": core._waiting,
+            "results of tasks that have ended": core.objects._fetching,
+            "objects that no task needs": [hex(each.object_id) for each in core.objects.kept() if not each.is_held],
+        }
+        return [f"{name} {list(table)}" for name, table in tables.items() if table]

@@ -1,10 +1,12 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-Here are the first seeds; `make simulate` runs any number. A seed that fails is cut to its shortest form, and reported
-as a command that repeats it.
+`make check` runs the first seeds, `make test` all that are here, and `make simulate` any number. A seed that fails is
+cut to its shortest form, and reported as a command that repeats it.
 """
 
 from __future__ import annotations
+
+from typing import List
 
 import pytest
 from whole_system.planted_bugs import PLANTED_BUGS, planted
@@ -13,8 +15,9 @@ from whole_system.shrink import shrink
 from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
 
-SEEDS = 100
-SEEDS_OF_A_TEST = 20
+SEEDS = 10_000
+SEEDS_OF_A_CHECK = 250
+SEEDS_OF_A_TEST = 250
 
 SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
@@ -25,7 +28,14 @@ SOON_CAUGHT = {
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_OF_A_TEST))
+def _parts() -> List[object]:
+    return [
+        pytest.param(first, marks=[] if first < SEEDS_OF_A_CHECK else [pytest.mark.slow])
+        for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+    ]
+
+
+@pytest.mark.parametrize("first", _parts())
 def test_every_future_ends_once_and_as_it_may(first: int) -> None:
     outcomes = check_seeds(first, SEEDS_OF_A_TEST)
     assert outcomes > 10 * SEEDS_OF_A_TEST, "a simulation in which little happens proves little"

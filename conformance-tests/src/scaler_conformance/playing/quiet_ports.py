@@ -5,7 +5,7 @@ there: by any program on this machine, even by the connection that tries to reac
 to itself.
 
 A scheduler takes a while until it listens, and other runs choose ports meanwhile. So a port is reserved by a UDP socket
-with the same number, which no other program needs, and which the system frees if this process is killed.
+with the same number. No other program needs that one, and the system frees it if this process is killed.
 """
 
 from __future__ import annotations

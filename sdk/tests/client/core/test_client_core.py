@@ -141,7 +141,7 @@ def test_arguments_count_when_they_are_deleted_though_their_task_has_ended_befor
     core = ClientCore(m.Welcome(session=1), itertools.count(1))
     place = object_id_of(1, 1)
     first: ScalerFuture[Any] = ScalerFuture(None)  # type: ignore[arg-type]  # of no client
-    # Nobody else has the object: it is gone with its task.
+    # Only the core refers to the object, which is gone with its task.
     core.apply([c.HoldObject(KeptObject(1, place, "", m.ObjectKind.ARGUMENTS, 1000, "", bytes(1000)))])
     core.apply([c.SubmitTask(first, ECHO, b"", None, [place], (), 1000)])
     (second,) = submitted(core, 1)
