@@ -29,10 +29,6 @@ SKIPPED_FILES = {
 
 _KEYS = r"appliance/(?:src/scaler_appliance|tests)/(?:top|ui|browser)|docs/monitoring"
 
-# The record of mutants has fingerprints of the sources of cases and mutants, prose included: a case whose prose is
-# mended has to be run against all mutants again.
-_CASES = r"conformance-tests/"
-
 
 class Replaced(NamedTuple):
     """A word or phrase, and what to say instead."""
@@ -70,19 +66,19 @@ REPLACED: List[Replaced] = [
     Replaced(r"gets? no new ones made", "is throttled"),
     Replaced(r"acknowledged to", "is not acknowledged"),
     Replaced(r"simulator bites|rules? bites?(?![a-z])", "mutation testing"),
-    Replaced(r"whoever", "name it: a thread that, a peer that, users who", _CASES),
-    Replaced(r"somebody", "name it: a monitor, another user, a caller", _CASES),
-    Replaced(r"everybody", "name them: all peers, all users", _CASES),
-    Replaced(r"anybody", "name it: any peer, any thread", _CASES),
-    Replaced(r"in[ _]vain(?![a-z])", "times out, without a result", _CASES),
-    Replaced(r"anew(?![a-z])", "again, or reload, restart, rewrite", _CASES),
-    Replaced(r"look_on(?![a-z])|look_away(?![a-z])", "subscribe, unsubscribe", _CASES),
-    Replaced(r"now[ _]and[ _]then(?![a-z])", "periodically, sometimes", _CASES),
+    Replaced(r"whoever", "name it: a thread that, a peer that, users who"),
+    Replaced(r"somebody", "name it: a monitor, another user, a caller"),
+    Replaced(r"everybody", "name them: all peers, all users"),
+    Replaced(r"anybody", "name it: any peer, any thread"),
+    Replaced(r"in[ _]vain(?![a-z])", "times out, without a result"),
+    Replaced(r"anew(?![a-z])", "again, or reload, restart, rewrite"),
+    Replaced(r"look_on(?![a-z])|look_away(?![a-z])", "subscribe, unsubscribe"),
+    Replaced(r"now[ _]and[ _]then(?![a-z])", "periodically, sometimes"),
     Replaced(r"(?:its|their|all)[ _]like(?![a-z])", "siblings, others of its kind"),
-    Replaced(r"bec(?:omes?|ame)[ _]of(?![a-z])", "the outcome of, what happens to", _CASES),
-    Replaced(r"(?:tells?|told)[ _]of(?![a-z])", "reports, publishes, announces", _CASES),
-    Replaced(r"makes?[ _]no[ _]sense", "is malformed, invalid", _CASES),
-    Replaced(r"(?:is|are|of)[ _]no[ _]interest", "is ignored, not needed", _CASES),
+    Replaced(r"bec(?:omes?|ame)[ _]of(?![a-z])", "the outcome of, what happens to"),
+    Replaced(r"(?:tells?|told)[ _]of(?![a-z])", "reports, publishes, announces"),
+    Replaced(r"makes?[ _]no[ _]sense", "is malformed, invalid"),
+    Replaced(r"(?:is|are|of)[ _]no[ _]interest", "is ignored, not needed"),
 ]
 
 # A word begins where no letter precedes it, or with an upper-case letter after a lower-case one (as in FedWorker).

@@ -1,6 +1,7 @@
 """What users read is plain English: texts in the code, which errors, logs and help are made of, and the pages in docs.
 
-Rules: a text is a string of three words or more that is not a docstring; comments and docstrings are not read here.
+Rules: a text is a string of three words or more that is not a docstring. Comments and docstrings are not read here,
+except the docstrings of conformance cases: reports show them to authors of other implementations.
 """
 
 from __future__ import annotations
@@ -19,12 +20,32 @@ SOURCES = (
     "protocol-spec/python/src",
     "appliance/src/scaler_appliance/core",
     "appliance/src/scaler_appliance/shell",
+    "conformance-tests/src",
+    "conformance-tests/implementations",
 )
-PAGES = ("README.md", "docs/quickstart.md", "docs/client.md", "docs/cluster.md")
+CASES = "conformance-tests/src/scaler_conformance/cases"
+PAGES = (
+    "README.md",
+    "docs/quickstart.md",
+    "docs/client.md",
+    "docs/cluster.md",
+    "conformance-tests/README.md",
+    "conformance-tests/client-adapter.md",
+    "conformance-tests/implementations/cpp-worker/README.md",
+)
 
 RIDDLES = re.compile(
     r"\bnobody\b|(?<!there )\b(?:is|are) none\b|\bno amount\b|\blooks? on\b|\bstands? still\b|\bhis\b|\bhim\b"
     r"|\bdeceives\b|\bits like\b|\banew\b|\bworker (?:hosts?|processes)\b",
+    re.IGNORECASE,
+)
+
+
+# What a reader of case descriptions stumbled over: "who does not read is cut", "what is no message is malformed".
+TRANSLATED = re.compile(
+    r"^(?:Who|What) (?:is|has|does|comes|was|sends|begins)\b|, and who\b|\bwho (?:does|is|has|lists|leaves)\b"
+    r"|\b(?:is|are|was|were) no (?:message|outcome|loss|fault|feature|event|number)\b|\b(?:has|have|had) its say\b"
+    r"|\b(?:says? goodbye|farewells?|unasked|unheard)\b|\bgoes on\b",
     re.IGNORECASE,
 )
 
@@ -39,6 +60,13 @@ def texts_in(source: str) -> Iterator[Tuple[int, str]]:
                 yield node.lineno, node.value
 
 
+def docstrings_in(source: str) -> Iterator[str]:
+    """The docstrings of a module and of its functions and classes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            yield ast.get_docstring(node) or ""
+
+
 @pytest.mark.parametrize("folder", SOURCES)
 def test_texts_in_the_code_are_plain(folder: str) -> None:
     found = [
@@ -46,6 +74,16 @@ def test_texts_in_the_code_are_plain(folder: str) -> None:
         for path in (TREE / folder).rglob("*.py")
         for line, text in texts_in(path.read_text(encoding="utf-8"))
         if RIDDLES.search(text)
+    ]
+    assert found == []
+
+
+def test_expectations_of_conformance_cases_are_plain() -> None:
+    found = [
+        f"{path.relative_to(TREE)}: {docstring!r}"
+        for path in (TREE / CASES).rglob("*.py")
+        for docstring in docstrings_in(path.read_text(encoding="utf-8"))
+        if RIDDLES.search(docstring) or TRANSLATED.search(docstring)
     ]
     assert found == []
 
@@ -59,3 +97,17 @@ def test_pages_are_plain(page: str) -> None:
 def test_a_riddle_is_found() -> None:
     source = '"""nobody reads this here"""\nraise ValueError(f"{x}: the option is none")\nlog("while nobody is here")'
     assert sorted(line for line, text in texts_in(source) if RIDDLES.search(text)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Who sends nothing is refused.",
+        "Bytes that are no message are ignored.",
+        "A DisconnectRequest goes out as a farewell.",
+        "A worker that lists codecs gets these; who lists none gets any.",
+    ],
+)
+def test_a_translated_phrase_is_found(docstring: str) -> None:
+    (found,) = (each for each in docstrings_in(f'def a_case(bench):\n    """{docstring}"""') if each)
+    assert TRANSLATED.search(found)

@@ -1,11 +1,11 @@
-"""The adapter of scaler's Client for the conformance suite: ../../client-adapter.md is what it speaks.
+"""The adapter of scaler's Client for the conformance suite; it implements ../../client-adapter.md.
 
     python adapter.py
 
 Rules:
-- Only what every user has: Client, NamedFunction, futures.
-- Commands are read all the time; what may wait has a thread of its own: one for the client and its submissions in
-  order, one for each cancel.
+- It uses only the public API: Client, NamedFunction, futures.
+- Commands are read all the time; what may block runs on other threads: one for the client and its submissions, in
+  order, and one for each cancel.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ CANCEL_TIMEOUT_SECONDS = 60.0
 
 
 def use(*objects: Any) -> int:
-    """What tasks are that need objects."""
+    """The function of tasks that depend on objects."""
     return len(objects)
 
 
 class Adapter:
-    """One client, and what it is told to do."""
+    """One client, and the commands for it."""
 
     def __init__(self) -> None:
         self.client: Optional[Client] = None
         self.futures: Dict[int, ScalerFuture[Any]] = {}
         self.objects: Dict[int, ObjectReference] = {}
-        self._output, sys.stdout = sys.stdout, sys.stderr  # what tasks print goes there, and is no event
+        self._output, sys.stdout = sys.stdout, sys.stderr  # so that other output is not taken for events
         self._output_lock = threading.Lock()
         self._in_order: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
         self._in_background(self._work)
 
     def run(self) -> None:
-        """Do what standard input says until it ends."""
+        """Execute the commands from standard input until it ends."""
         for line in sys.stdin:
             command = json.loads(line)
             getattr(self, f"do_{command['do']}")(command)
@@ -116,7 +116,7 @@ class Adapter:
 
     def _submitted(self, submitter: Any, function: NamedFunction, arguments: List[Any]) -> ScalerFuture[Any]:
         if submitter is None:
-            raise ConnectionError("the client has no session, and will not get one")
+            raise ConnectionError("the client has no session and has given up")
         future: ScalerFuture[Any] = submitter.submit(function, *arguments)
         return future
 

@@ -11,7 +11,7 @@ MOST_TASKS = 10_000
 
 @case(covers=["SCL-SCH-026"])
 def releases_are_reported_to_a_client_at_its_limit(bench: RoleBench) -> None:
-    """A client that stays within its limit of tasks is told of releases, and so can submit five times as many."""
+    """A client that stays within its limit of tasks gets TaskEchos in time to submit five times as many."""
     bench.variant("small-limits")
     client = bench.client()
     limit = client.welcome.limits.tasksInFlight
