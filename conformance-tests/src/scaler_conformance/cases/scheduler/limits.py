@@ -40,9 +40,8 @@ def connections_with_too_much_unread_are_closed(bench: RoleBench) -> None:
     value = deaf.create(bytes(chunk))
     request = SCHEMA.encode("ObjectRequest", {"id": value, "offset": 0, "length": chunk})
     heartbeat = SCHEMA.encode("Heartbeat", {"sequence": 1})
-    with contextlib.suppress(
-        socket.timeout
-    ):  # the scheduler stopped reading from this client, so no more replies queue up
+    # A scheduler may stop reading from this client, so that no more replies queue up.
+    with contextlib.suppress(socket.timeout):
         for number in range(most // chunk * 5 // 4):
             if number % 100 == 0:
                 other.fence()
