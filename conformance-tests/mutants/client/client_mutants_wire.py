@@ -209,7 +209,7 @@ class BelievesColumns(ReferenceClient):
         super().on_task_result(message)
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/survives-mutated-frames")
+@mutant(breaks="SCL-SEC-010", caught_by="client/robustness/survives-corrupted-frames")
 class TrustsObjectRequests(ReferenceClient):
     def on_object_request(self, message: Message) -> None:
         if message.length not in (100, 10) and message.id >> 50 and message.id != 0:

@@ -98,7 +98,7 @@ class EndsForVeryManyFrames(ReferenceWorker):
             self.exit_code = 1
 
 
-@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-mutated-frames")
+@mutant(breaks="SCL-SEC-010", caught_by="worker/robustness/survives-corrupted-frames")
 class EndsForFaultsOfTwoKinds(ReferenceWorker):
     """Invalid headers and inconsistent columns."""
 

@@ -120,7 +120,8 @@ def page(outcomes: Dict[str, Dict[str, Outcome]]) -> str:
     wrong = [sum(each.kind == WRONG for each in of_engine.values()) for of_engine in outcomes.values()]
     lines.append("| **wrong without an error** | " + " | ".join(f"**{n}**" for n in wrong) + " |\n")
     group = ""
-    for situation in SITUATIONS:
+    groups = list(dict.fromkeys(each.group for each in SITUATIONS))  # some have situations in several modules
+    for situation in sorted(SITUATIONS, key=lambda each: groups.index(each.group)):
         if situation.group != group:
             group = situation.group
             lines.append(f"\n## {group}\n\n| | {' | '.join(outcomes)} |\n| --- |{' --- |' * len(outcomes)}\n")

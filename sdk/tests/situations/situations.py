@@ -209,10 +209,10 @@ def _(engine: Engine) -> Any:
     return engine.run(cell("@twice\ndef add(x):\n    return x + 3").add, 2)
 
 
-# Functions that hold something ----------------------------------------------------------------------------------------
+# Functions with state ----------------------------------------------------------------------------------------
 
 
-@situation("Functions that hold something", [1, 2])
+@situation("Functions with state", [1, 2])
 def _(engine: Engine) -> Any:
     """a variable that a closure captures was changed between two calls"""
     value = 1
@@ -225,7 +225,7 @@ def _(engine: Engine) -> Any:
     return [first, engine.run(get)]
 
 
-@situation("Functions that hold something", [1, 3])
+@situation("Functions with state", [1, 3])
 def _(engine: Engine) -> Any:
     """a list that a closure captures has grown"""
     numbers = [1]
@@ -235,7 +235,7 @@ def _(engine: Engine) -> Any:
     return [first, engine.run(total)]
 
 
-@situation("Functions that hold something", [1, 2])
+@situation("Functions with state", [1, 2])
 def _(engine: Engine) -> Any:
     """a default value was rebound"""
     get = cell("def get(x=1):\n    return x").get
@@ -263,7 +263,7 @@ class Scale:
         return -x
 
 
-@situation("Functions that hold something", [20, 30])
+@situation("Functions with state", [20, 30])
 def _(engine: Engine) -> Any:
     """an attribute of a callable object was changed"""
     scale = Scale(2)
@@ -272,7 +272,7 @@ def _(engine: Engine) -> Any:
     return [first, engine.run(scale, 10)]
 
 
-@situation("Functions that hold something", [20, 30])
+@situation("Functions with state", [20, 30])
 def _(engine: Engine) -> Any:
     """an attribute of the object of a bound method was changed"""
     scale = Scale(2)
@@ -285,7 +285,7 @@ def look_up(table: Dict[str, int], key: str) -> int:
     return table[key]
 
 
-@situation("Functions that hold something", [1, 2])
+@situation("Functions with state", [1, 2])
 def _(engine: Engine) -> Any:
     """a dictionary in a `partial` was changed"""
     table = {"a": 1}
@@ -295,25 +295,25 @@ def _(engine: Engine) -> Any:
     return [first, engine.run(find, "a")]
 
 
-@situation("Functions that hold something", ["Scale 1", -1])
+@situation("Functions with state", ["Scale 1", -1])
 def _(engine: Engine) -> Any:
     """a class method and a static method"""
     return [engine.run(Scale.named, 1), engine.run(Scale.plain, 1)]
 
 
-@situation("Functions that hold something", [2, 2, 2])
+@situation("Functions with state", [2, 2, 2])
 def _(engine: Engine) -> Any:
-    """lambdas made in a loop see its last value, as ever"""
+    """lambdas made in a loop see its last value, as in Python"""
     return [engine.run(function) for function in [lambda: number for number in range(3)]]  # noqa: B023
 
 
-@situation("Functions that hold something", 8)
+@situation("Functions with state", 8)
 def _(engine: Engine) -> Any:
     """a function with a `functools.lru_cache`"""
     return engine.run(cell("import functools\n@functools.lru_cache\ndef cube(x):\n    return x ** 3").cube, 2)
 
 
-@situation("Functions that hold something", [1, 0])
+@situation("Functions with state", [1, 0])
 def _(engine: Engine) -> Any:
     """what a task assigns to a captured variable stays in the task"""
     count = 0
@@ -356,7 +356,7 @@ def count(*arguments: Any) -> int:
 
 @situation("Arguments", [[1], [1, 2]])
 def _(engine: Engine) -> Any:
-    """a task changes its argument, which stays as it was here"""
+    """a task changes its argument, and the caller's object is unchanged"""
     numbers = [1]
     result = engine.run(append, numbers, 2)
     return [numbers, result]
@@ -370,14 +370,14 @@ def _(engine: Engine) -> Any:
 
 @situation("Arguments", True)
 def _(engine: Engine) -> Any:
-    """one object that is given twice is one object there"""
+    """an object that is passed twice is one object in the task"""
     value = [1]
     return engine.run(is_same, value, value)
 
 
 @situation("Arguments", [True, True, True])
 def _(engine: Engine) -> Any:
-    """`None`, `...` and `NotImplemented` stay what they are"""
+    """`None`, `...` and `NotImplemented` keep their identity"""
     return [engine.run(give, value) is value for value in (None, ..., NotImplemented)]
 
 
@@ -456,7 +456,7 @@ def _(engine: Engine) -> Any:
 
 @situation("`map`", [2, 2], ours="TypeError")
 def _(engine: Engine) -> Any:
-    """`map(len, [(1, 2), (3, 4)])`: tuples are values, too; ours takes them for arguments, and says so"""
+    """`map(len, [(1, 2), (3, 4)])`: tuples are values, too; Scaler takes them as arguments, and its error says so"""
     return engine.map(len, [(1, 2), (3, 4)])
 
 

@@ -32,7 +32,10 @@ def _array_result(engine: Engine, size_bytes: int) -> Any:
 
 
 for _size_bytes in (1_000, 8_000, 10_000_000):
-    for _way, _what in ((_array_argument, "a task writes into its array"), (_array_result, "we write into an array")):
+    for _way, _what in (
+        (_array_argument, "a task writes into its array"),
+        (_array_result, "the caller writes into an array"),
+    ):
         _run: Any = functools.partial(_way, size_bytes=_size_bytes)
         _run.__doc__ = f"{_what} of {_size_bytes:,} bytes".replace(",", " ")
         situation("NumPy, pandas, Polars", 5.0, needs="numpy")(_run)

@@ -95,7 +95,7 @@ def _(engine: Engine) -> Any:
 
 @situation("Exceptions", "no user me")
 def _(engine: Engine) -> Any:
-    """a class whose constructor makes a text of its argument"""
+    """a class whose constructor builds its message from its argument"""
     return str(_raised(engine, UserError, fail_with_user))
 
 
@@ -230,7 +230,7 @@ def _(engine: Engine) -> Any:
 
 @situation("Threads, processes, modules", [True, 3])
 def _(engine: Engine) -> Any:
-    """this process forks, and goes on"""
+    """this process forks and continues"""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -245,7 +245,7 @@ def draw_plainly(_: int) -> float:
 
 @situation("Threads, processes, modules", 8)
 def _(engine: Engine) -> Any:
-    """random numbers of Python's own differ: how many of 8"""
+    """random numbers of the module `random` differ: how many of 8"""
     return len(set(engine.map(draw_plainly, range(8))))
 
 

@@ -99,8 +99,8 @@ def survives_inconsistent_columns(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def survives_mutated_frames(bench: RoleBench) -> None:
-    """The client keeps serving its user while it gets 10 000 mutated and truncated messages."""
+def survives_corrupted_frames(bench: RoleBench) -> None:
+    """The client keeps serving its user while it gets 10 000 corrupted messages."""
     session = bench.welcomed()
     originals = samples(bench)
     left = bench.times(10_000)

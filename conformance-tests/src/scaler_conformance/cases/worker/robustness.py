@@ -69,8 +69,8 @@ def survives_too_many_frames(bench: RoleBench) -> None:
 
 
 @case(covers=["SCL-SEC-010"])
-def survives_mutated_frames(bench: RoleBench) -> None:
-    """The worker keeps serving while it gets 10 000 mutated and truncated messages, if need be in a new session."""
+def survives_corrupted_frames(bench: RoleBench) -> None:
+    """The worker keeps serving while it gets 10 000 corrupted messages, if need be in a new session."""
     worker = bench.welcomed()
     messages = mutated(samples(), bench.random)
     left = bench.times(FRAMES)
