@@ -226,9 +226,9 @@ class RoleBench(PlayedScheduler):
     def expect_outcome(self, task: int, is_: str, requirement: Optional[str] = None) -> Event:
         """Wait for the outcome of a task, which must be `result`, `error` or `cancelled` as given."""
         found: Event = self.any_session.wait_until(
-            lambda: self.outcome(task), f"the outcome {is_} of task {task}", requirement
+            lambda: self.outcome(task), f"task {task} to have the outcome {is_}", requirement
         )
-        check(found["is"] == is_, f"the outcome {is_} of task {task}", found, requirement)
+        check(found["is"] == is_, f"task {task} to have the outcome {is_}", found, requirement)
         return found
 
     def expect_result(self, task: int, value: Any = None, requirement: Optional[str] = None) -> None:

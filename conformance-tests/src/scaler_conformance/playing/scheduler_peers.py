@@ -240,7 +240,7 @@ class Outcome(NamedTuple):
             raise Violation("a Failure as the payload", f"got one that cannot be read: {error}") from None
 
     def __repr__(self) -> str:
-        text = f"the outcome {self.status} of task {self.id}"
+        text = f"outcome {self.status} of task {self.id}"
         return f"{text}: {self.failure!r}" if self.status in ("failed", "lost") else text
 
 
@@ -250,6 +250,9 @@ class Confirmation(NamedTuple):
     id: int
     outcome: str
     position: int
+
+    def __repr__(self) -> str:
+        return f"TaskCancelConfirm for task {self.id} with {self.outcome}"
 
 
 class PlayedClient(PlayedPeer):
@@ -302,7 +305,7 @@ class PlayedClient(PlayedPeer):
         """Wait for the outcome of a task and take it; it must have this status unless that is empty."""
         found: Outcome = self.wait_until(lambda: _find(self.outcomes, id_), f"the outcome of task {id_}", requirement)
         self.outcomes.remove(found)
-        check(status in ("", found.status), f"the outcome {status} of task {id_}", found, requirement)
+        check(status in ("", found.status), f"task {id_} to have the outcome {status}", found, requirement)
         return found
 
     def expect_loss(self, id_: int, kind: str, requirement: Optional[str] = None) -> Outcome:
@@ -366,6 +369,9 @@ class Given(NamedTuple):
     dependencies: List[int]
     message: Message
     position: int
+
+    def __repr__(self) -> str:
+        return f"instance {self.id} in {self.message!r}"
 
 
 class PlayedWorker(PlayedPeer):

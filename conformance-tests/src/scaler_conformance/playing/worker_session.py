@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
             raise Violation("a Failure as the payload", came, STATUS_AND_FAILURE) from None
 
     def __repr__(self) -> str:
-        return f"the outcome {self.status} of task {self.id} with {self.payload[:80]!r}"
+        return f"outcome {self.status} of instance {self.id} with the payload {self.payload[:80]!r}"
 
 
 class Confirmation(NamedTuple):
@@ -70,6 +70,9 @@ class Confirmation(NamedTuple):
     id: int
     outcome: str  # of CancelOutcome
     position: int
+
+    def __repr__(self) -> str:
+        return f"TaskCancelConfirm for instance {self.id} with {self.outcome}"
 
 
 class WorkerSession(Conversation):
@@ -176,7 +179,10 @@ class WorkerSession(Conversation):
         """Wait for the outcome of a task that must succeed with this JSON value."""
         outcome = self.expect_outcome(instance, requirement)
         check(
-            outcome.status == "success", f"the outcome success of instance {instance}", _explained(outcome), requirement
+            outcome.status == "success",
+            f"instance {instance} to have the outcome success",
+            _explained(outcome),
+            requirement,
         )
         check(outcome.value == value, f"the result {value!r}", outcome.value, requirement)
         return outcome
@@ -186,7 +192,7 @@ class WorkerSession(Conversation):
     ) -> Struct:
         """The Failure of a task that must end with this kind and status; several are given as "failed or lost"."""
         outcome = self.expect_outcome(instance, requirement)
-        expected = f"the outcome {status} of instance {instance}"
+        expected = f"instance {instance} to have the outcome {status}"
         check(outcome.status in status.split(" or "), expected, _explained(outcome), requirement)
         failure = outcome.failure
         check(failure.kind == kind, f"a Failure of kind {kind}", failure, requirement)

@@ -33,7 +33,8 @@ def nodes_wait_for_all_their_predecessors(bench: RoleBench) -> None:
     check(len(worker.given) == 1, "the last node to wait for both its predecessors", worker.given)
     worker.succeed(worker.expect_task(with_results([b"a"], b"2")), payload=b"c")
     worker.succeed(worker.expect_task(with_results([b"c", b"b"], b"3")), payload=b"d")
-    check(client.expect_outcome(ids[3], "success").payload == b"d", "the target's result b'd'", "another")
+    target = client.expect_outcome(ids[3], "success")
+    check(target.payload == b"d", "the target's result b'd'", target.payload)
 
 
 @case(covers=["SCL-SCH-029"])
@@ -125,7 +126,8 @@ def failure_of_a_target_is_its_own(bench: RoleBench) -> None:
     client, worker = bench.client(), bench.worker()
     ids = client.graph([[]], [0])
     worker.fail(worker.expect_task())
-    check(client.expect_outcome(ids[0], "failed").cause == 0, "the cause 0", "another")
+    cause = client.expect_outcome(ids[0], "failed").cause
+    check(cause == 0, "the cause 0", cause)
 
 
 @case(covers=["SCL-SCH-031"])

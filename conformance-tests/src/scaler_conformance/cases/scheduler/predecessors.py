@@ -41,7 +41,8 @@ def tasks_wait_for_all_predecessors(bench: RoleBench) -> None:
     worker.succeed(other, payload=b"")
     client.expect_outcome(second, "success")
     worker.succeed(worker.expect_task(with_results([b"", b"a"], b"2")), payload=b"c")
-    check(client.expect_outcome(last, "success").payload == b"c", "the task's own result b'c'", "another")
+    outcome = client.expect_outcome(last, "success")
+    check(outcome.payload == b"c", "the task's own result b'c'", outcome.payload)
 
 
 @case(covers=["SCL-SCH-039"], features=[FEATURE])

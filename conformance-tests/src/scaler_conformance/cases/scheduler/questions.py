@@ -29,7 +29,7 @@ def info(client: PlayedClient, request: int, maximum_workers: int = 10) -> Messa
 
 def check_count(name: str, now: Message, before: Message, more: int) -> None:
     expected = getattr(before, name) + more
-    check(getattr(now, name) == expected, f"{name} of {expected}", now)
+    check(getattr(now, name) == expected, f"{name} = {expected}", now)
 
 
 @case(covers=["SCL-SCH-034"])

@@ -23,7 +23,8 @@ def late_reports_are_ignored(bench: RoleBench) -> None:
     client.submit()
     task = worker.expect_task()
     worker.succeed(task, payload=b"first")
-    check(client.expect_outcome(1).payload == b"first", "the first result", "another one")
+    result = client.expect_outcome(1).payload
+    check(result == b"first", "the first result, b'first'", result)
     worker.succeed(task, payload=b"second")
     worker.fail(task)
     worker.confirm(task.id, 0)
@@ -66,7 +67,8 @@ def reports_of_other_workers_instances_are_refused(bench: RoleBench) -> None:
         thief.succeed(task, payload=b"stolen") if report == "outcome" else thief.confirm(task.id, 0)
         thief.expect_refusal("protocolViolation", f"the {report} of another worker's instance")
     worker.succeed(task, payload=b"own")
-    check(client.expect_outcome(1, "success").payload == b"own", "the result of the task's worker", "another one")
+    result = client.expect_outcome(1, "success").payload
+    check(result == b"own", "the result of the task's worker, b'own'", result)
 
 
 @case(covers=["SCL-SCH-015"])
@@ -86,7 +88,8 @@ def reports_reach_the_right_client(bench: RoleBench) -> None:
         worker.confirm(cancelled.id, 0)
         client.expect_confirmation(41, "cancelled")
         worker.succeed(task, payload=b"result %d" % index)
-        check(client.expect_outcome(40).payload == b"result %d" % index, f"the result of client {index}", "another one")
+        result = client.expect_outcome(40).payload
+        check(result == b"result %d" % index, f"the client's result, b'result {index}'", result)
     for client in clients:
         client.expect_nothing_more()
 
@@ -180,7 +183,8 @@ def reports_of_an_earlier_session_are_ignored(bench: RoleBench) -> None:
     worker.succeed(task, payload=b"old")
     worker.expect_nothing_more(expected="no Refusal for an outcome of an earlier session")
     other.succeed(again, payload=b"new")
-    check(client.expect_outcome(1, "success").payload == b"new", "the result of the task's worker", "another one")
+    result = client.expect_outcome(1, "success").payload
+    check(result == b"new", "the result of the task's worker, b'new'", result)
     bench.quiet(client)
     client.expect_nothing_more()
 

@@ -59,7 +59,8 @@ def messages_have_one_or_two_frames(bench: RoleBench) -> None:
     worker.confirm(task.id, 1)
     client.expect_confirmation(1, "running")
     worker.succeed(task, payload=b"1")
-    check(client.expect_outcome(1, "success").payload == b"1", "the result as the payload", "other bytes")
+    result = client.expect_outcome(1, "success").payload
+    check(result == b"1", "the result b'1' as the payload", result)
 
 
 @case(covers=["SCL-TRN-004"])
@@ -127,7 +128,8 @@ def peers_with_the_same_identity_are_served(bench: RoleBench) -> None:
     for payload in (b"[2]", b"[1]"):
         worker.succeed(worker.expect_task(payload), payload=payload)
     for client, payload in ((first, b"[1]"), (second, b"[2]")):
-        check(client.expect_outcome(1).payload == payload, f"the result {payload!r}", "the other client's")
+        result = client.expect_outcome(1).payload
+        check(result == payload, f"the client's result, {payload!r}", result)
 
 
 @case(covers=["SCL-VER-001"])

@@ -157,7 +157,7 @@ def sum_of_integers_is_an_integer(bench: RoleBench) -> None:
     """The sum of integers is written as an integer: 3, not 3.0."""
     worker = bench.welcomed()
     outcome = worker.expect_value(worker.submit("sum", 1, 2), 3)
-    check(isinstance(outcome.value, int), "an integer", outcome)
+    check(isinstance(outcome.value, int), "an integer, 3", outcome)
 
 
 @case(covers=["SCL-COD-009"])
