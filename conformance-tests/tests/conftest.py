@@ -1,4 +1,4 @@
-"""What tests tell at the end of a run, wherever they ran: `told` lines stand in the terminal's summary."""
+"""Results that tests report at the end of a run: lines of the property `told` appear in the terminal's summary."""
 
 from __future__ import annotations
 

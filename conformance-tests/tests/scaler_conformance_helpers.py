@@ -1,4 +1,4 @@
-"""What the suite's own tests share: cases made up for a test, and runs against the reference worker."""
+"""Helpers of the suite's own tests: made-up cases, and runs against the reference worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters of clients that speak an older version of their protocol, or none that there is."""
+"""Adapters of clients with an older or an unknown version of the adapter protocol."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_an_adapter_of_version_1_is_served() -> None:
 
 
 @pytest.mark.parametrize("name", ["objects-serve-many-tasks", "map-is-batched", "wait-ends-with-the-last-outcome"])
-def test_what_it_has_no_command_for_does_not_apply(name: str) -> None:
+def test_cases_that_need_a_missing_command_do_not_apply(name: str) -> None:
     assert result_of(AdapterOfVersion1, f"client/user-objects/{name}").verdict == Verdict.NOT_APPLICABLE
 
 
-def test_a_version_that_there_is_not_is_told() -> None:
+def test_an_unknown_version_is_reported() -> None:
     result = result_of(AdapterOfTomorrow, "client/tasks/one-task-is-sent-and-its-result-reported")
 
     assert result.verdict == Verdict.FAIL

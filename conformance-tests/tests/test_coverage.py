@@ -1,4 +1,4 @@
-"""Requirements, cases and mutants fit together: nothing is spoken of that is not there, no MUST is forgotten."""
+"""Requirements, cases and mutants match: each id that they mention exists, and each MUST has a case."""
 
 from __future__ import annotations
 

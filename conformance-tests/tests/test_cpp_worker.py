@@ -1,7 +1,7 @@
-"""The worker in C++ runs what a Python client calls by name: results, failures, cancels, large data, restarts, its end.
+"""The worker in C++ runs functions that a Python client calls by name: results, failures, cancels, restarts.
 
-Rules: a real scheduler, our client, and the program that `make cpp-worker` builds. A task that a test holds in its hand
-is `scaler.conformance/wait`: it connects to the test, says its tag, and returns the line that it is told.
+Rules: a real scheduler, our client, and the program that `make cpp-worker` builds. A task that a test controls is
+`scaler.conformance/wait`: it connects to the test, sends its tag, and returns the line that it receives.
 """
 
 from __future__ import annotations

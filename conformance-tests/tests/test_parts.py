@@ -1,4 +1,4 @@
-"""The parts of the suite import downwards only, and a part is no longer than a reader can keep in view."""
+"""Parts of the suite import only the parts below them, and no part has too many modules."""
 
 from __future__ import annotations
 

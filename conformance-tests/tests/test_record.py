@@ -1,4 +1,4 @@
-"""The record is as new as the mutants and cases, and each case has a mutant that no other case catches."""
+"""The record is up to date, and each case has a mutant that no other case catches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVICE = "run `make mutants`, and commit conformance-tests/mutants/record.json"
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_record_is_not_older_than_mutants_and_cases(role: str) -> None:
+def test_the_record_is_up_to_date(role: str) -> None:
     lines = read()[role]
 
     assert [(row.mutant, list(row.cases)[:3]) for row in missing(role, lines)] == [], ADVICE
@@ -37,7 +37,7 @@ def test_each_mutant_is_caught_by_its_own_case(role: str) -> None:
     assert [each.name for each in mutants_of(role) if each.caught_by not in lines[each.name].caught_by] == []
 
 
-def test_what_has_changed_is_run_again_and_nothing_else(tmp_path: Path) -> None:
+def test_only_what_has_changed_is_run_again(tmp_path: Path) -> None:
     lines = read()["worker"]
     first, second, *_ = sorted(lines)
     case_id = cases_of("worker")[3].id
@@ -51,6 +51,6 @@ def test_what_has_changed_is_run_again_and_nothing_else(tmp_path: Path) -> None:
     assert rows == {first: [case_id], second: [each.id for each in cases_of("worker")]}
 
 
-def test_how_sources_are_laid_out_does_not_matter() -> None:
+def test_the_layout_of_sources_does_not_matter() -> None:
     assert _fingerprint("def a(b,\n      c): pass") == _fingerprint("def a(b, c):\n    pass")
     assert _fingerprint("def a(b): pass") != _fingerprint("def a(c): pass")

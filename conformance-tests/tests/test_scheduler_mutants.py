@@ -1,4 +1,4 @@
-"""The cases for schedulers: the reference passes all, and each mutant is caught by its own."""
+"""The cases for schedulers: the reference passes all of them, and each mutant is caught by its own case."""
 
 from __future__ import annotations
 

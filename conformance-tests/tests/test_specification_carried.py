@@ -1,4 +1,4 @@
-"""What the suite carries of the specification is the specification's."""
+"""The copy of the specification in the suite is up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite's codec: what it writes and reads, yesterday's and tomorrow's schema, and frames that are none."""
+"""The suite's codec: encoding, decoding, newer and older schemas, and invalid frames."""
 
 from __future__ import annotations
 

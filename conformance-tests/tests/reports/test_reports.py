@@ -1,4 +1,4 @@
-"""The reports: each form says what the model says, and none lets an implementation's words out of their place."""
+"""The reports: each format shows the model correctly, and escapes text of implementations."""
 
 from __future__ import annotations
 

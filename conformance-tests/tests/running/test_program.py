@@ -1,4 +1,4 @@
-"""The command line: what is run, what is said, and the exit codes."""
+"""The command line: which cases run, the output, and the exit codes."""
 
 from __future__ import annotations
 
