@@ -85,6 +85,8 @@ def read_small_lines(layout: Layout) -> List[str]:
             lines += [f"        read_{name} = {known} if {name} else {each.default()}"]
             lines += [f"        if read_{name} is None:", "            return None"]
             lines += [f"        self.{name} = read_{name}"]
+        elif each.is_always_there:  # not `array(code, bytes)`, which costs half as much again
+            lines += [f"        self.{name} = filled = {each.default()}", f"        filled.frombytes({name})"]
         elif each.kind == "column":
             lines += [f'        self.{name} = array("{each.item[0]}", {name}) if {name} else {each.default()}']
         else:

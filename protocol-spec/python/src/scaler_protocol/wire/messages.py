@@ -3205,8 +3205,10 @@ class Task(SmallMessage):
             predecessor_counts,
             predecessors,
         ) = values
-        self.ids = array("Q", ids) if ids else _empty_uint64()
-        self.payload_sizes = array("I", payload_sizes) if payload_sizes else _empty_uint32()
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
         read_function_name = DECODED_TEXTS[function_name] if function_name else ""
         if read_function_name is None:
             return None
@@ -3501,9 +3503,11 @@ class TaskResult(SmallMessage):
             causes,
             runs,
         ) = values
-        self.ids = array("Q", ids) if ids else _empty_uint64()
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
         self.statuses = statuses
-        self.payload_sizes = array("I", payload_sizes) if payload_sizes else _empty_uint32()
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
         read_codec = DECODED_TEXTS[codec] if codec else ""
         if read_codec is None:
             return None
@@ -3922,8 +3926,10 @@ class GraphTask(SmallMessage):
             dependency_counts,
             dependencies,
         ) = values
-        self.ids = array("Q", ids) if ids else _empty_uint64()
-        self.payload_sizes = array("I", payload_sizes) if payload_sizes else _empty_uint32()
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
         self.functions = array("Q", functions) if functions else _empty_uint64()
         self.predecessor_offsets = array("I", predecessor_offsets) if predecessor_offsets else _empty_uint32()
         self.predecessors = array("I", predecessors) if predecessors else _empty_uint32()
@@ -4074,9 +4080,11 @@ class GraphTaskResult(SmallMessage):
             codec,
             objects,
         ) = values
-        self.ids = array("Q", ids) if ids else _empty_uint64()
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
         self.statuses = statuses
-        self.payload_sizes = array("I", payload_sizes) if payload_sizes else _empty_uint32()
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
         read_codec = DECODED_TEXTS[codec] if codec else ""
         if read_codec is None:
             return None
