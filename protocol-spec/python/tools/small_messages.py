@@ -49,8 +49,9 @@ def _content_kind(each: Field) -> str:
 def write_small_lines(layout: Layout) -> List[str]:
     entries = layout.marks["entries"]
     lines = ["", "    def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:"]
-    lines += [f"        {each.name} = self.{each.name}" for each in layout.pointers]
+    lines += [f"        {entries} = self.{entries}"]
     lines += [f"        if {entries} and len({entries}) > LARGEST_COUNT:", "            return None"]
+    lines += [f"        {each.name} = self.{each.name}" for each in layout.pointers if each.name != entries]
     for each in layout.pointers:
         if each.kind == "struct":
             lines += [f"        flat_{each.name} = {each.name}.write_flat()"]

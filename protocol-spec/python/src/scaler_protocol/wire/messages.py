@@ -3146,6 +3146,8 @@ class Task(SmallMessage):
 
     def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
         ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
         payload_sizes = self.payload_sizes
         function_name = self.function_name
         codec = self.codec
@@ -3154,8 +3156,6 @@ class Task(SmallMessage):
         dependencies = self.dependencies
         predecessor_counts = self.predecessor_counts
         predecessors = self.predecessors
-        if ids and len(ids) > LARGEST_COUNT:
-            return None
         flat_options = options.write_flat()
         if flat_options is None:
             return None
@@ -3452,6 +3452,8 @@ class TaskResult(SmallMessage):
 
     def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
         ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
         statuses = self.statuses
         payload_sizes = self.payload_sizes
         codec = self.codec
@@ -3461,8 +3463,6 @@ class TaskResult(SmallMessage):
         peak_memory_bytes = self.peak_memory_bytes
         causes = self.causes
         runs = self.runs
-        if ids and len(ids) > LARGEST_COUNT:
-            return None
         return (
             (self.busy_microseconds,),
             (
@@ -3873,6 +3873,8 @@ class GraphTask(SmallMessage):
 
     def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
         ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
         payload_sizes = self.payload_sizes
         functions = self.functions
         predecessor_offsets = self.predecessor_offsets
@@ -3882,8 +3884,6 @@ class GraphTask(SmallMessage):
         options = self.options
         dependency_counts = self.dependency_counts
         dependencies = self.dependencies
-        if ids and len(ids) > LARGEST_COUNT:
-            return None
         flat_options = options.write_flat()
         if flat_options is None:
             return None
@@ -4045,12 +4045,12 @@ class GraphTaskResult(SmallMessage):
 
     def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
         ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
         statuses = self.statuses
         payload_sizes = self.payload_sizes
         codec = self.codec
         objects = self.objects
-        if ids and len(ids) > LARGEST_COUNT:
-            return None
         return (
             (),
             (
