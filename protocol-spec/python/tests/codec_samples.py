@@ -24,7 +24,7 @@ INTEGER_RANGES = [(-(2**31), 2**31 - 1), (0, 2**64 - 1), (0, 2**32 - 1), (0, 2**
 ALL_CLASSES: Tuple[Type[Struct], ...] = tuple(
     each
     for each in vars(m).values()
-    if isinstance(each, type) and issubclass(each, Struct) and each not in (Struct, m.UnknownMessage)
+    if isinstance(each, type) and issubclass(each, Struct) and hasattr(each, "DATA_WORDS")
 )
 
 

@@ -25,6 +25,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import capnp
 from column_checks import check_lines
+from small_messages import constant_lines, flat_lines, flat_structs, is_small, read_small_lines, write_small_lines
+from struct_methods import read_lines, write_lines
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = HERE.parents[1] / "schema"
@@ -59,10 +61,15 @@ from __future__ import annotations
 import struct
 from array import array
 from enum import IntEnum
-from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
 
-from scaler_protocol.wire.capnproto import NOTHING, Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire.capnproto import (
+    COLUMN_KINDS, NOTHING, Column, Reader, Struct, Writer, column, octets, struct_pointer,
+)
 from scaler_protocol.wire.columns import check_lengths, columns_differ, sum_differs
+from scaler_protocol.wire.small_frames import DECODED_TEXTS, ENCODED_TEXTS, LARGEST_COUNT, SmallMessage
+
+# Copying an empty column costs a third of making one.
 '''
 
 # Schema type -> (format character, bytes). Bool is apart: its offset counts bits.
@@ -113,6 +120,7 @@ class Field:
     element: str = ""  # a key of NUMBERS, for a column
     enum_default: str = ""  # the member with the value 0
     marks: Dict[str, str] = field(default_factory=dict)  # annotations of columns.capnp, with their texts
+    is_always_there: bool = False  # a column that no task and no result leaves out
 
     @property
     def is_pointer(self) -> bool:
@@ -160,13 +168,27 @@ class Field:
         return {
             "data": f"{name} if type({name}) is bytes else octets({name})",
             "bytes": f"{name} if type({name}) is bytes else octets({name})",
-            "column": f'array("{self.item[0]}") if {name} is NOTHING else column("{self.item[0]}", {name})'
-            if self.element
-            else "",
+            "column": f"{self.default()} if {name} is NOTHING else {self.as_column()}" if self.element else "",
             "texts": f"list({name})",
             "structs": f"list({name})",
             "struct": f"{self.type_name}() if {name} is None else {name}",
         }.get(self.kind, name)
+
+    def as_column(self) -> str:
+        """The expression for a column made of the local variable of the field's name."""
+        converted = f'column("{self.item[0]}", {self.name})'
+        if not self.is_always_there:
+            return converted
+        # Without a call, as it mostly is an array: tasks and results are many.
+        return (
+            f'{self.name} if type({self.name}) is array and {self.name}.typecode == "{self.item[0]}" else {converted}'
+        )
+
+    def default(self) -> str:
+        """The expression for the value of a null pointer."""
+        if self.kind == "column":
+            return f"_empty_{self.element}()"
+        return {"text": '""', "data": 'b""', "bytes": 'b""', "struct": f"{self.type_name}()"}.get(self.kind, "[]")
 
     def written(self) -> str:
         """The expression for the pointer that Writer stores."""
@@ -190,17 +212,10 @@ class Field:
         where = f"{self.name}, segment, {at}"
         code, size = self.item if self.element else ("", 0)
         if self.kind == "column":
-            return f'reader.column({where}, "{code}", {size}) if {self.name} else array("{code}")'
-        method, default = {
-            "text": ("text", '""'),
-            "data": ("octets", 'b""'),
-            "bytes": ("octets", 'b""'),
-            "texts": ("texts", "[]"),
-            "structs": ("structs", "[]"),
-            "struct": ("struct", f"{self.type_name}()"),
-        }[self.kind]
+            return f'reader.column({where}, "{code}", {size}) if {self.name} else {self.default()}'
+        method = {"data": "octets", "bytes": "octets"}.get(self.kind, self.kind)
         extra = f", {self.type_name}.read" if self.kind in ("structs", "struct") else ""
-        return f"reader.{method}({where}{extra}) if {self.name} else {default}"
+        return f"reader.{method}({where}{extra}) if {self.name} else {self.default()}"
 
 
 @dataclass
@@ -215,6 +230,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         ordered = sorted(self.fields, key=lambda each: each.offset)
+        has_payload = any("payload" in each.marks for each in self.fields)
+        for each in self.fields:
+            each.is_always_there = has_payload and (each.name == self.marks["entries"] or "payload" in each.marks)
         self.data = [each for each in ordered if not each.is_pointer]
         self.pointers = [each for each in ordered if each.is_pointer]
         if [each.offset for each in self.pointers] != list(range(self.pointer_words)):
@@ -239,16 +257,50 @@ class Layout:
                 result.append((byte, [each]))
         return result
 
+    def data_values(self) -> List[str]:
+        """The expressions for the values in the data words."""
+        values = []
+        for byte, fields in self.slots():
+            if fields[0].kind == "bool":
+                values.append(" | ".join(bool_bit(each, byte) for each in fields))
+            else:
+                values.append(f"self.{fields[0].name}")
+        return values
+
+    def data_targets(self) -> Tuple[List[str], List[str]]:
+        """Where these values go when read, and the statements that convert some of them."""
+        targets, conversions = [], []
+        for byte, fields in self.slots():
+            first = fields[0]
+            if first.kind == "bool":
+                targets.append(f"flags_{byte}")
+                for each in fields:
+                    conversions.append(f"self.{each.name} = flags_{byte} & {1 << each.offset - 8 * byte} != 0")
+            elif first.kind == "enum":
+                targets.append(first.name)
+                table = f"_{upper_snake(first.type_name)}"
+                conversions.append(f"self.{first.name} = {table}.get({first.name}, {first.name})")
+            else:
+                targets.append(f"self.{first.name}")
+        return targets, conversions
+
     def format(self) -> str:
         """The `struct` format of the whole struct, data and pointers."""
-        text, position = "<", 0
+        return "<" + shortened(self.data_format() + "Q" * self.pointer_words)
+
+    def data_format(self) -> str:
+        """The format of the data words."""
+        text, position = "", 0
         for byte, fields in self.slots():
             code, size = ("B", 1) if fields[0].kind == "bool" else NUMBERS[fields[0].kind]
             text += "x" * (byte - position) + code
             position = byte + size
-        text += "x" * (self.data_words * 8 - position)
-        text += "Q" * self.pointer_words
-        return re.sub(r"(.)\1{2,}", lambda run: f"{len(run.group(0))}{run.group(1)}", text)
+        return text + "x" * (self.data_words * 8 - position)
+
+
+def shortened(text: str) -> str:
+    """A format with counts in place of repetitions."""
+    return re.sub(r"(.)\1{2,}", lambda run: f"{len(run.group(0))}{run.group(1)}", text)
 
 
 # --- reflection ---
@@ -385,74 +437,30 @@ def enum_lines(layout: EnumLayout) -> List[str]:
     return lines
 
 
-def class_lines(layout: Layout) -> List[str]:
+def class_lines(layout: Layout, is_flat: bool) -> List[str]:
+    """The class; with the methods of a struct that small messages contain, if `is_flat`."""
     lines = ["", "", f"{layout.constant} = struct.Struct({layout.format()!r})"]
-    lines += ["", "", f"class {layout.name}(Struct):"]
+    small = is_small(layout)
+    lines += ["", "", f"class {layout.name}({'SmallMessage' if small else 'Struct'}):"]
     slots = ", ".join(repr(each.name) for each in layout.fields)
     lines += [f"    __slots__ = ({slots}{',' if len(layout.fields) == 1 else ''})"]
-    lines += [f"    DATA_WORDS = {layout.data_words}", f"    POINTER_WORDS = {layout.pointer_words}", ""]
+    lines += [f"    DATA_WORDS = {layout.data_words}", f"    POINTER_WORDS = {layout.pointer_words}"]
+    lines += constant_lines(layout) if small else []
+    lines += [""]
     if layout.fields:
         lines += [f"    {each.name}: {each.annotation}" for each in layout.fields]
         parameters = ", ".join(each.parameter for each in layout.fields)
         lines += ["", f"    def __init__(self, *, {parameters}) -> None:"]
         lines += [f"        self.{each.name} = {each.initial}" for each in layout.fields]
-    return lines + write_lines(layout) + read_lines(layout) + check_lines(layout.name, layout.marks, layout.columns())
-
-
-def write_lines(layout: Layout) -> List[str]:
-    lines = ["", "    def write(self, writer: Writer, at: int) -> bytes:"]
-    if not layout.fields:
-        return [*lines, '        return b""']
-    values = []
-    for byte, fields in layout.slots():
-        if fields[0].kind == "bool":
-            values.append(" | ".join(bool_bit(each, byte) for each in fields))
-        else:
-            values.append(f"self.{fields[0].name}")
-    values += [each.written() for each in layout.pointers]
-    return [*lines, f"        return {layout.constant}.pack({', '.join(values)},)"]
+    lines += write_lines(layout) + read_lines(layout)
+    lines += write_small_lines(layout) + read_small_lines(layout) if small else []
+    lines += flat_lines(layout) if is_flat else []
+    return lines + check_lines(layout.name, layout.marks, layout.columns())
 
 
 def bool_bit(each: Field, byte: int) -> str:
     bit = 1 << each.offset - 8 * byte
     return f"({bit} if self.{each.name} else 0)"
-
-
-def read_lines(layout: Layout) -> List[str]:
-    name = layout.name
-    lines = ["", "    @classmethod", "    def read(cls, reader: Reader, segment: int, start: int,"]
-    lines += [f"        data_words: int, pointer_words: int) -> {name}:"]
-    if not layout.fields:
-        return [*lines, "        return cls.__new__(cls)"]
-    lines += ["        self = cls.__new__(cls)"]
-    targets, conversions = [], []
-    for byte, fields in layout.slots():
-        first = fields[0]
-        if first.kind == "bool":
-            targets.append(f"flags_{byte}")
-            for each in fields:
-                conversions.append(f"self.{each.name} = flags_{byte} & {1 << each.offset - 8 * byte} != 0")
-        elif first.kind == "enum":
-            targets.append(first.name)
-            conversions.append(f"self.{first.name} = _{upper_snake(first.type_name)}.get({first.name}, {first.name})")
-        else:
-            targets.append(f"self.{first.name}")
-    targets += [each.name for each in layout.pointers]
-    unpacking = f"({', '.join(targets)},) ="
-    sizes = f"{layout.data_words}, {layout.pointer_words}"
-    lines += [
-        f"        if data_words == {layout.data_words} and pointer_words == {layout.pointer_words}:",
-        f"            words = {layout.constant}.unpack_from(reader.data, start)",
-        "        else:",
-        f"            words = {layout.constant}.unpack(",
-        f"                reader.resized(start, data_words, pointer_words, {sizes}))",
-        f"        {unpacking} words",
-    ]
-    lines += [f"        {line}" for line in conversions]
-    if layout.pointers:
-        lines += ["        at = start + data_words * 8"]
-        lines += [f"        self.{each.name} = {each.read()}" for each in layout.pointers]
-    return [*lines, "        return self"]
 
 
 def unknown_lines() -> List[str]:
@@ -483,10 +491,13 @@ def generate(folder: Path = SCHEMA) -> str:
     """The text of messages.py."""
     enums, structs, members = read_schema(folder)
     lines = HEADER.splitlines()
+    elements = {each.element: each for layout in structs for each in layout.fields if each.element}
+    lines += [f'_empty_{name} = array("{elements[name].item[0]}").__copy__' for name in sorted(elements)]
     for enum in enums:
         lines += enum_lines(enum)
+    flat = flat_structs(structs)
     for layout in structs:
-        lines += class_lines(layout)
+        lines += class_lines(layout, layout.name in flat)
     lines += unknown_lines()
     lines += ["", "", f"Member = Union[{', '.join(members)}]", "Message = Union[Member, UnknownMessage]"]
     lines += union_lines(members)

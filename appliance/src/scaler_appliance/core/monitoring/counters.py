@@ -50,7 +50,10 @@ class FunctionCounters:
 
 def bucket_of(microseconds: float) -> int:
     """The quarter octave of a duration."""
-    return min(LAST_BUCKET, int(4 * log2(microseconds))) if microseconds > 1.0 else 0
+    if microseconds <= 1.0:
+        return 0
+    bucket = int(4 * log2(microseconds))
+    return bucket if bucket < LAST_BUCKET else LAST_BUCKET
 
 
 class GraphCounters:

@@ -54,7 +54,10 @@ class ClientFlow:
         """
         if self.bytes_limit and self.bytes_in_flight + bytes_before_last >= self.bytes_limit:
             return 0
-        return min(tasks, self.tasks_limit - self.tasks_in_flight) if self.tasks_limit else tasks
+        if not self.tasks_limit:
+            return tasks
+        left = self.tasks_limit - self.tasks_in_flight
+        return tasks if tasks < left else left
 
     def submit(self, tasks: int, size: int) -> None:
         """The client submitted tasks, or made an object, of `size` bytes."""

@@ -269,7 +269,7 @@ class WorkerSession(Session):
             # Otherwise the quotient is not needed, and may overflow.
             if amount and free < amount * room:
                 room = min(room, int(free / amount + _ROUNDING))
-        return max(0, room)
+        return room if room > 0 else 0
 
     def count_as_urgent(self, requirement: Requirement) -> int:
         """How many tasks it holds that are at least as urgent as those of a class."""
@@ -292,7 +292,9 @@ class WorkerSession(Session):
     def unassign(self, dispatch: Dispatch, count: int) -> None:
         """`count` instances of a dispatch were closed."""
         self.assigned -= count
-        self.load_microseconds = max(0.0, self.load_microseconds - dispatch.estimate_microseconds * count)
+        self.load_microseconds -= dispatch.estimate_microseconds * count
+        if self.load_microseconds < 0.0:
+            self.load_microseconds = 0.0
         for name, amount in dispatch.batch.requirement.needs.capabilities:
             self._free[name] += amount * count
         if dispatch.open_count == 0:

@@ -133,17 +133,20 @@ def _count(spans: Iterable[TaskSpan]) -> int:
 
 def _take_from(spans: Deque[TaskSpan], limit: int) -> Optional[TaskSpan]:
     while spans:
-        batch, start, stop = spans[0]
+        span = spans[0]
+        batch, start, stop = span
         run = first_run(batch.states, start, stop, TaskState.QUEUED)
         if run is None:
             spans.popleft()
             continue
-        first, end = run[0], min(run[1], run[0] + limit)
+        first, end = run
+        if end - first > limit:
+            end = first + limit
         if end < stop:
             spans[0] = TaskSpan(batch, end, stop)
         else:
             spans.popleft()
-        return TaskSpan(batch, first, end)
+        return span if first == start and end == stop else TaskSpan(batch, first, end)
     return None
 
 

@@ -63,18 +63,19 @@ class Acceptance:
 
     def _accept(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
         batch = TaskBatch(client.number, message, payload)
+        count = len(batch)
         client.add_batch(batch)
-        client.unfinished += len(batch)
+        client.unfinished += count
         function = self._state.objects.find(batch.function)
         self._state.changes.begin(batch, function.name if function is not None else "")
         self._state.touch_session(client)
-        allowed = client.flow.allowed(len(batch), len(payload) - message.payload_sizes[-1])
-        client.flow.submit(len(batch), len(payload))
+        allowed = client.flow.allowed(count, len(payload) - message.payload_sizes[-1])
+        client.flow.submit(count, len(payload))
         batch.is_charged = True
         missing = self._reference_objects(batch)
         reason = self._reason_to_reject(batch)
         if reason is not None:
-            self._outcomes.lose(TaskSpan(batch, 0, len(batch)), reason[0], reason[1])
+            self._outcomes.lose(TaskSpan(batch, 0, count), reason[0], reason[1])
             return
         # SCL-SCH-007
         for index, object_id in missing.items():
@@ -107,11 +108,12 @@ class Acceptance:
 
     def _queue(self, batch: TaskBatch, allowed: int) -> None:
         """Queue the tasks that have no outcome yet, as many as may wait and as their client may have in flight."""
-        queued = runs(batch.states, 0, len(batch), TaskState.QUEUED)
-        waiting_room = self._room(len(batch))
-        room = min(waiting_room, allowed)
+        count = len(batch)
+        queued = runs(batch.states, 0, count, TaskState.QUEUED)
+        waiting_room = self._room(count)
+        room = waiting_room if waiting_room < allowed else allowed
         for start, stop in queued:
-            accepted = min(stop, start + room)
+            accepted = stop if stop - start < room else start + room
             room -= accepted - start
             if accepted > start:
                 self._state.ready.add(TaskSpan(batch, start, accepted))
@@ -140,7 +142,7 @@ def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> Non
     message.check_columns(len(payload))
     _check_predecessors(message)
     check_capabilities(message.options.capabilities)
-    ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
+    ascending = count == 1 or consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
     if not ascending or ids[0] <= client.last_task_id:
         # SCL-SCH-003
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "Task: ids must ascend within a session")

@@ -24,6 +24,8 @@ MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
 WORTH_COMPACTING = 4  # a batch with this many times more payloads than unfinished tasks is compacted
 _POSITION_MASK = MAXIMUM_TASKS_PER_DISPATCH - 1
 _FIRST_STEP = 256  # of looking for a run
+_PLAIN_LIMIT = 256  # requirements to be remembered
+_PLAIN_TEXT_LIMIT = 100  # characters that such a one may keep alive
 
 
 class Needs(NamedTuple):
@@ -42,10 +44,27 @@ class Requirement(NamedTuple):
 
     @staticmethod
     def of(options: m.TaskOptions, codec: str = "", function_name: str = "") -> Requirement:
+        if not options.capabilities:
+            return _PLAIN.get((options.priority, codec, function_name)) or _plain(
+                options.priority, codec, function_name
+            )
         amounts: Dict[str, float] = {}
         for capability in options.capabilities:
             amounts[capability.name] = amounts.get(capability.name, 0.0) + capability.amount
         return Requirement(-options.priority, Needs(tuple(sorted(amounts.items())), codec, function_name))
+
+
+# Those without capabilities, by priority, codec and function's name: nearly every task has one of few.
+_PLAIN: Dict[Tuple[int, str, str], Requirement] = {}
+
+
+def _plain(priority: int, codec: str, function_name: str) -> Requirement:
+    requirement = Requirement(-priority, Needs((), codec, function_name))
+    if len(codec) + len(function_name) <= _PLAIN_TEXT_LIMIT:
+        if len(_PLAIN) >= _PLAIN_LIMIT:
+            _PLAIN.clear()
+        _PLAIN[priority, codec, function_name] = requirement
+    return requirement
 
 
 class TaskBatch:
@@ -188,10 +207,11 @@ class Dispatch:
 
     def run_of(self, ids: array[int], position: int) -> int:
         """How many instances of the dispatch, one after the other, the column has from `position` on."""
-        low = position_in_dispatch(ids[position])
-        count = min(len(ids) - position, len(self.ids) - low)
+        count = len(ids) - position
         if count == 1:
             return 1
+        low = position_in_dispatch(ids[position])
+        count = min(count, len(self.ids) - low)
         if ids[position + count - 1] == self.ids[low + count - 1]:
             # Usually a worker reports exactly what it was sent. PyPy compares bytes faster than arrays.
             if ids[position : position + count].tobytes() == self.ids[low : low + count].tobytes():

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from operator import attrgetter
 from typing import Dict, List, Set
 
 from scaler_appliance.core.effects import Buffer, PeerError
@@ -31,6 +32,7 @@ _EVENT_OF_STATUS = {
     m.TaskStatus.LOST: TaskEvent.LOSE,
 }
 _KNOWN_STATUSES = bytes(_EVENT_OF_STATUS)
+_optional_columns = attrgetter(*OPTIONAL_COLUMNS)
 _DURATION_WEIGHT = 0.3  # of the newest measurement
 _SHORTEST_MICROSECONDS = 0.5
 
@@ -55,7 +57,7 @@ class WorkerReports:
         """A worker reports outcomes."""
         ids = message.ids
         optional = _checked_columns(message, payload)
-        mean_microseconds = message.busy_microseconds / max(1, len(ids))
+        mean_microseconds = message.busy_microseconds / (len(ids) or 1)
         view = memoryview(payload)
         offset = position = 0
         functions: Set[object] = set()
@@ -174,7 +176,8 @@ def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[
         len(reported) != NUMBERS_OF_A_RUN or reported[0] != len(message.ids)
     ):  # under load there is one run
         check_runs(message)
-    return {name: getattr(message, name) for name in OPTIONAL_COLUMNS if getattr(message, name)}
+    optional = _optional_columns(message)
+    return {name: column for name, column in zip(OPTIONAL_COLUMNS, optional) if column} if any(optional) else {}
 
 
 def _slice(

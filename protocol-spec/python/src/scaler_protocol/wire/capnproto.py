@@ -56,7 +56,7 @@ _CODE_COMPOSITE = 7
 _KIND_NAMES = ("struct", "list", "far", "capability")
 _LIST_BITS = (0, 1, 8, 16, 32, 64, 64, 64)  # element code -> bits of an element
 _LIST_CODES = {1: 2, 2: 3, 4: 4, 8: 5}  # bytes of an element -> element code
-_COLUMN_KINDS = {  # by typecode: what pointers to columns have in common, and the bytes of an element
+COLUMN_KINDS = {  # by typecode: what pointers to columns have in common, and the bytes of an element
     typecode: (_KIND_LIST | _LIST_CODES[array(typecode).itemsize] << 32, array(typecode).itemsize)
     for typecode in "bBhHiIqQ"
 }
@@ -162,6 +162,16 @@ def octets(values: Column) -> bytes:
 # --- writing ---
 
 
+def utf8(text: str) -> bytes:
+    """The text as it travels, with the NUL at its end."""
+    try:
+        return text.encode() + b"\0"
+    except UnicodeEncodeError:
+        # Lone surrogates (undecodable file names, a task's output) have no UTF-8 form. Text is for people to read:
+        # escape them rather than lose the message.
+        return text.encode("utf-8", "backslashreplace") + b"\0"
+
+
 def struct_pointer(offset: int, data_words: int, pointer_words: int) -> int:
     """The pointer to a struct, which is `offset` words behind it."""
     if not data_words and not pointer_words:
@@ -202,7 +212,7 @@ class Writer:
         if type(values) is not array or values.typecode != typecode:
             values = column(typecode, values)
         count = len(values)
-        kind, item_bytes = _COLUMN_KINDS[typecode]
+        kind, item_bytes = COLUMN_KINDS[typecode]
         size = count * item_bytes
         if _BIG_ENDIAN:
             values = values[:]
@@ -226,17 +236,14 @@ class Writer:
         return (start - at - 1) << 2 | _KIND_LIST | _CODE_BYTE << 32 | size << 35
 
     def text(self, value: str, at: int) -> int:
-        try:
-            encoded = value.encode()
-        except UnicodeEncodeError:
-            # Lone surrogates (undecodable file names, a task's output) have no UTF-8 form. Text is for people to read:
-            # escape them rather than lose the message.
-            encoded = value.encode("utf-8", "backslashreplace")
-        size = len(encoded)
-        self.parts.append(encoded + _NULS[8 - (size & 7)])
+        content = utf8(value)
+        size = len(content)
+        self.parts.append(content)
+        if size & 7:
+            self.parts.append(_NULS[-size & 7])
         start = self.end
-        self.end = start + (size >> 3) + 1
-        return (start - at - 1) << 2 | _KIND_LIST | _CODE_BYTE << 32 | size + 1 << 35
+        self.end = start + (size + 7 >> 3)
+        return (start - at - 1) << 2 | _KIND_LIST | _CODE_BYTE << 32 | size << 35
 
     def texts(self, values: Sequence[str], at: int) -> int:
         count = len(values)

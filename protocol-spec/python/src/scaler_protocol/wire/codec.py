@@ -1,10 +1,13 @@
 """The codec: message objects to frames and back.
 
 Rules of this module:
-- Four functions, no state. The encoding lives in `capnproto`, the structs in the generated `messages`.
+- Four functions, no state but the tables of layouts. The encoding lives in `capnproto`, the structs in the generated
+  `messages`.
 - Decoding a frame gives one message or one `MalformedMessageError`, whatever its bytes are.
 
     m.Task(...) ── encode ──▶ frame 0 (bytes) ── ZeroMQ ──▶ frame 0 ── decode ──▶ m.Task(...)
+                   │    └─ a lone task or result, of a known layout: one step (small_frames) ─┘    │
+                   └───────── any other: word by word, with Writer and Reader (capnproto) ─────────┘
 
 The root of a frame is the schema's `Message`, a struct with only a union. Python needs no object of that class: the
 member's own class identifies it.
@@ -13,7 +16,7 @@ member's own class identifies it.
 from __future__ import annotations
 
 import struct
-from typing import Dict, Tuple, Type, Union
+from typing import Dict, NamedTuple, Optional, Tuple, Type, Union
 
 from scaler_protocol.wire.capnproto import (
     WORD_BYTES,
@@ -27,6 +30,14 @@ from scaler_protocol.wire.capnproto import (
 )
 from scaler_protocol.wire.errors import InvalidFieldError
 from scaler_protocol.wire.messages import MEMBERS, Member, Message, UnknownMessage
+from scaler_protocol.wire.small_frames import (
+    ARE_USED,
+    LARGEST_BYTES,
+    LayoutsBySizes,
+    SmallMessage,
+    WriteSmall,
+    small_reads,
+)
 
 Frame = Union[bytes, bytearray, memoryview]
 
@@ -34,24 +45,39 @@ _UNION_WORDS = 2  # the struct `Message`: one word of data (the discriminant), o
 _UNION_POINTER = 1 << 32 | 1 << 48
 _UNION = struct.Struct("<HxxxxxxQ")
 _UNION_POINTER_AT = 24  # in a frame with the layout of ours
+_DISCRIMINANT_AT = 16  # its lower byte
 _HEAD = struct.Struct("<IIQHxxxxxxQ")  # of such a frame: segments - 1, words, root pointer, `_UNION`
+_HEAD_BYTES = _HEAD.size
 
 
-def _layout(discriminant: int, member: Type[Struct]) -> Tuple[bytes, int, int]:
-    """How frames with such a member begin: the union, and at which words the member's pointers are and it ends."""
+class _Form(NamedTuple):
+    """How frames with a member of the union are written.
+
+    Parameters:
+        union: the words of the union.
+        pointers_at, end: at which words of the segment the member's pointers are, and it ends.
+        small: the member's `write_small`, and its layouts; None: this member has no small frames.
+    """
+
+    union: bytes
+    pointers_at: int
+    end: int
+    small: Optional[Tuple[WriteSmall, LayoutsBySizes]]
+
+
+def _form(discriminant: int, member: Type[Struct]) -> _Form:
     start = 1 + _UNION_WORDS
-    pointer = struct_pointer(start - 3, member.DATA_WORDS, member.POINTER_WORDS)
-    return (
-        _UNION.pack(discriminant, pointer),
-        start + member.DATA_WORDS,
-        start + member.DATA_WORDS + member.POINTER_WORDS,
-    )
+    pointers_at = start + member.DATA_WORDS
+    union = _UNION.pack(discriminant, struct_pointer(start - 3, member.DATA_WORDS, member.POINTER_WORDS))
+    small = None
+    if ARE_USED and issubclass(member, SmallMessage):
+        small = member.write_small, LayoutsBySizes(discriminant, member)
+    return _Form(union, pointers_at, pointers_at + member.POINTER_WORDS, small)
 
 
-_LAYOUTS: Dict[Type[Struct], Tuple[bytes, int, int]] = {
-    member: _layout(discriminant, member) for discriminant, member in enumerate(MEMBERS)
-}
+_FORMS: Dict[Type[Struct], _Form] = {member: _form(discriminant, member) for discriminant, member in enumerate(MEMBERS)}
 _READS: Tuple[ReadStruct[Member], ...] = tuple(member.read for member in MEMBERS)
+_SMALL_READS = small_reads(form.small[1] for form in _FORMS.values() if form.small is not None)
 _ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
 
@@ -60,16 +86,28 @@ def encode(message: Message) -> bytes:
 
     Raises `InvalidFieldError` if the object is not such a member, or a field holds a value that it cannot carry.
     """
-    layout = _LAYOUTS.get(type(message))
-    if layout is None:
+    form = _FORMS.get(type(message))
+    if form is None:
         raise InvalidFieldError(f"{type(message).__name__} is not a member of Message and cannot be sent")
-    union, pointers_at, end = layout
-    writer = Writer(end)
     try:
-        content = message.write(writer, pointers_at)  # which appends what it points to
-        return writer.frame(_UNION_POINTER, union, content)
+        if form.small is not None:
+            write_small, layouts = form.small
+            parts = write_small(message)
+            if parts is not None:
+                values, contents = parts
+                layout = layouts[tuple(map(len, contents))]
+                if layout is not None:
+                    return layout.pack(layout.head, *values, layout.pointers, *contents)
+        return _encode_any(message, form)
     except _ENCODING_ERRORS as error:
         raise _blamed(message, error) from error
+
+
+def _encode_any(message: Struct, form: _Form) -> bytes:
+    """The general way: messages of any size."""
+    writer = Writer(form.end)
+    content = message.write(writer, form.pointers_at)  # which appends what it points to
+    return writer.frame(_UNION_POINTER, form.union, content)
 
 
 def decode(frame: Frame) -> Message:
@@ -78,6 +116,22 @@ def decode(frame: Frame) -> Message:
     Raises `MalformedMessageError` if the bytes are malformed.
     """
     data = frame if type(frame) is bytes else bytes(frame)
+    if len(data) <= LARGEST_BYTES and len(data) > _HEAD_BYTES:
+        small = _SMALL_READS[data[_DISCRIMINANT_AT]]
+        if small is not None:
+            pointers, layouts, read_small = small
+            layout = layouts[data[pointers]]
+            if layout is not None and layout.size == len(data):
+                values = layout.unpack(data)
+                if values[0] == layout.head:
+                    message: Optional[Message] = read_small(values)
+                    if message is not None:
+                        return message
+    return _decode_any(data)
+
+
+def _decode_any(data: bytes) -> Message:
+    """The general way: any layout, and the errors."""
     if len(data) >= _HEAD.size:
         last_segment, words, root, discriminant, pointer = _HEAD.unpack_from(data)
         # One segment that begins with the union: the way to the member is known, since latency depends on it.

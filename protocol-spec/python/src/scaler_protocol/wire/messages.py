@@ -24,10 +24,26 @@ from __future__ import annotations
 import struct
 from array import array
 from enum import IntEnum
-from typing import Dict, Iterable, List, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, Union
 
-from scaler_protocol.wire.capnproto import NOTHING, Column, Reader, Struct, Writer, column, octets
+from scaler_protocol.wire.capnproto import (
+    COLUMN_KINDS,
+    NOTHING,
+    Column,
+    Reader,
+    Struct,
+    Writer,
+    column,
+    octets,
+    struct_pointer,
+)
 from scaler_protocol.wire.columns import check_lengths, columns_differ, sum_differs
+from scaler_protocol.wire.small_frames import DECODED_TEXTS, ENCODED_TEXTS, LARGEST_COUNT, SmallMessage
+
+# Copying an empty column costs a third of making one.
+_empty_uint16 = array("H").__copy__
+_empty_uint32 = array("I").__copy__
+_empty_uint64 = array("Q").__copy__
 
 
 class Role(IntEnum):
@@ -297,6 +313,39 @@ class TaskOptions(Struct):
         self.capabilities = reader.structs(capabilities, segment, at, Capability.read) if capabilities else []
         return self
 
+    def write_flat(self) -> Optional[bytes]:
+        """The words of the struct; None if it points to anything."""
+        if self.capabilities:
+            return None
+        return _TASK_OPTIONS_WORDS.pack(
+            self.priority,
+            self.retries,
+            (1 if self.profiling else 0) | (2 if self.at_most_once else 0) | (4 if self.stream_output else 0),
+            self.time_limit_milliseconds,
+            self.memory_limit_bytes,
+            0,
+        )
+
+    @classmethod
+    def read_flat(cls, words: bytes) -> Optional[TaskOptions]:
+        """The struct with these words; None if it points to anything."""
+        self = cls.__new__(cls)
+        (
+            self.priority,
+            self.retries,
+            flags_6,
+            self.time_limit_milliseconds,
+            self.memory_limit_bytes,
+            capabilities,
+        ) = _TASK_OPTIONS_WORDS.unpack(words)
+        if capabilities:
+            return None
+        self.profiling = flags_6 & 1 != 0
+        self.at_most_once = flags_6 & 2 != 0
+        self.stream_output = flags_6 & 4 != 0
+        self.capabilities = []
+        return self
+
 
 _FAILURE_WORDS = struct.Struct("<HxxI6Q")
 
@@ -404,8 +453,8 @@ class ObjectInstruction(Struct):
         codec: str = "",
     ) -> None:
         self.action = action
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
-        self.sizes = array("Q") if sizes is NOTHING else column("Q", sizes)
+        self.ids = _empty_uint64() if ids is NOTHING else column("Q", ids)
+        self.sizes = _empty_uint64() if sizes is NOTHING else column("Q", sizes)
         self.storages = storages if type(storages) is bytes else octets(storages)
         self.kinds = kinds if type(kinds) is bytes else octets(kinds)
         self.names = list(names)
@@ -440,8 +489,8 @@ class ObjectInstruction(Struct):
         ) = words
         self.action = _OBJECT_ACTION.get(action, action)
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
-        self.sizes = reader.column(sizes, segment, at + 8, "Q", 8) if sizes else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
+        self.sizes = reader.column(sizes, segment, at + 8, "Q", 8) if sizes else _empty_uint64()
         self.storages = reader.octets(storages, segment, at + 16) if storages else b""
         self.kinds = reader.octets(kinds, segment, at + 24) if kinds else b""
         self.names = reader.texts(names, segment, at + 32) if names else []
@@ -1724,11 +1773,11 @@ class SchedulerStatus(Struct):
         self.new_clients = list(new_clients)
         self.new_functions = list(new_functions)
         self.new_objects = list(new_objects)
-        self.workers_gone = array("I") if workers_gone is NOTHING else column("I", workers_gone)
-        self.clients_gone = array("I") if clients_gone is NOTHING else column("I", clients_gone)
-        self.functions_gone = array("I") if functions_gone is NOTHING else column("I", functions_gone)
-        self.graphs_gone = array("Q") if graphs_gone is NOTHING else column("Q", graphs_gone)
-        self.objects_gone = array("Q") if objects_gone is NOTHING else column("Q", objects_gone)
+        self.workers_gone = _empty_uint32() if workers_gone is NOTHING else column("I", workers_gone)
+        self.clients_gone = _empty_uint32() if clients_gone is NOTHING else column("I", clients_gone)
+        self.functions_gone = _empty_uint32() if functions_gone is NOTHING else column("I", functions_gone)
+        self.graphs_gone = _empty_uint64() if graphs_gone is NOTHING else column("Q", graphs_gone)
+        self.objects_gone = _empty_uint64() if objects_gone is NOTHING else column("Q", objects_gone)
         self.waiting_reasons = list(waiting_reasons)
 
     def write(self, writer: Writer, at: int) -> bytes:
@@ -1844,11 +1893,13 @@ class SchedulerStatus(Struct):
             reader.structs(new_functions, segment, at + 120, FunctionIdentity.read) if new_functions else []
         )
         self.new_objects = reader.structs(new_objects, segment, at + 128, ObjectIdentity.read) if new_objects else []
-        self.workers_gone = reader.column(workers_gone, segment, at + 136, "I", 4) if workers_gone else array("I")
-        self.clients_gone = reader.column(clients_gone, segment, at + 144, "I", 4) if clients_gone else array("I")
-        self.functions_gone = reader.column(functions_gone, segment, at + 152, "I", 4) if functions_gone else array("I")
-        self.graphs_gone = reader.column(graphs_gone, segment, at + 160, "Q", 8) if graphs_gone else array("Q")
-        self.objects_gone = reader.column(objects_gone, segment, at + 168, "Q", 8) if objects_gone else array("Q")
+        self.workers_gone = reader.column(workers_gone, segment, at + 136, "I", 4) if workers_gone else _empty_uint32()
+        self.clients_gone = reader.column(clients_gone, segment, at + 144, "I", 4) if clients_gone else _empty_uint32()
+        self.functions_gone = (
+            reader.column(functions_gone, segment, at + 152, "I", 4) if functions_gone else _empty_uint32()
+        )
+        self.graphs_gone = reader.column(graphs_gone, segment, at + 160, "Q", 8) if graphs_gone else _empty_uint64()
+        self.objects_gone = reader.column(objects_gone, segment, at + 168, "Q", 8) if objects_gone else _empty_uint64()
         self.waiting_reasons = reader.texts(waiting_reasons, segment, at + 176) if waiting_reasons else []
         return self
 
@@ -1975,18 +2026,20 @@ class WorkerColumns(Struct):
         states: Column = b"",
         processors: Column = NOTHING,
     ) -> None:
-        self.sessions = array("I") if sessions is NOTHING else column("I", sessions)
-        self.tasks = array("I") if tasks is NOTHING else column("I", tasks)
-        self.queued = array("I") if queued is NOTHING else column("I", queued)
-        self.sent = array("Q") if sent is NOTHING else column("Q", sent)
-        self.finished = array("Q") if finished is NOTHING else column("Q", finished)
-        self.failed = array("Q") if failed is NOTHING else column("Q", failed)
-        self.cpu_permille = array("I") if cpu_permille is NOTHING else column("I", cpu_permille)
-        self.resident_bytes = array("Q") if resident_bytes is NOTHING else column("Q", resident_bytes)
-        self.free_bytes = array("Q") if free_bytes is NOTHING else column("Q", free_bytes)
-        self.latency_microseconds = array("I") if latency_microseconds is NOTHING else column("I", latency_microseconds)
+        self.sessions = _empty_uint32() if sessions is NOTHING else column("I", sessions)
+        self.tasks = _empty_uint32() if tasks is NOTHING else column("I", tasks)
+        self.queued = _empty_uint32() if queued is NOTHING else column("I", queued)
+        self.sent = _empty_uint64() if sent is NOTHING else column("Q", sent)
+        self.finished = _empty_uint64() if finished is NOTHING else column("Q", finished)
+        self.failed = _empty_uint64() if failed is NOTHING else column("Q", failed)
+        self.cpu_permille = _empty_uint32() if cpu_permille is NOTHING else column("I", cpu_permille)
+        self.resident_bytes = _empty_uint64() if resident_bytes is NOTHING else column("Q", resident_bytes)
+        self.free_bytes = _empty_uint64() if free_bytes is NOTHING else column("Q", free_bytes)
+        self.latency_microseconds = (
+            _empty_uint32() if latency_microseconds is NOTHING else column("I", latency_microseconds)
+        )
         self.states = states if type(states) is bytes else octets(states)
-        self.processors = array("I") if processors is NOTHING else column("I", processors)
+        self.processors = _empty_uint32() if processors is NOTHING else column("I", processors)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _WORKER_COLUMNS_WORDS.pack(
@@ -2026,20 +2079,22 @@ class WorkerColumns(Struct):
             processors,
         ) = words
         at = start + data_words * 8
-        self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else array("I")
-        self.tasks = reader.column(tasks, segment, at + 8, "I", 4) if tasks else array("I")
-        self.queued = reader.column(queued, segment, at + 16, "I", 4) if queued else array("I")
-        self.sent = reader.column(sent, segment, at + 24, "Q", 8) if sent else array("Q")
-        self.finished = reader.column(finished, segment, at + 32, "Q", 8) if finished else array("Q")
-        self.failed = reader.column(failed, segment, at + 40, "Q", 8) if failed else array("Q")
-        self.cpu_permille = reader.column(cpu_permille, segment, at + 48, "I", 4) if cpu_permille else array("I")
-        self.resident_bytes = reader.column(resident_bytes, segment, at + 56, "Q", 8) if resident_bytes else array("Q")
-        self.free_bytes = reader.column(free_bytes, segment, at + 64, "Q", 8) if free_bytes else array("Q")
+        self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else _empty_uint32()
+        self.tasks = reader.column(tasks, segment, at + 8, "I", 4) if tasks else _empty_uint32()
+        self.queued = reader.column(queued, segment, at + 16, "I", 4) if queued else _empty_uint32()
+        self.sent = reader.column(sent, segment, at + 24, "Q", 8) if sent else _empty_uint64()
+        self.finished = reader.column(finished, segment, at + 32, "Q", 8) if finished else _empty_uint64()
+        self.failed = reader.column(failed, segment, at + 40, "Q", 8) if failed else _empty_uint64()
+        self.cpu_permille = reader.column(cpu_permille, segment, at + 48, "I", 4) if cpu_permille else _empty_uint32()
+        self.resident_bytes = (
+            reader.column(resident_bytes, segment, at + 56, "Q", 8) if resident_bytes else _empty_uint64()
+        )
+        self.free_bytes = reader.column(free_bytes, segment, at + 64, "Q", 8) if free_bytes else _empty_uint64()
         self.latency_microseconds = (
-            reader.column(latency_microseconds, segment, at + 72, "I", 4) if latency_microseconds else array("I")
+            reader.column(latency_microseconds, segment, at + 72, "I", 4) if latency_microseconds else _empty_uint32()
         )
         self.states = reader.octets(states, segment, at + 80) if states else b""
-        self.processors = reader.column(processors, segment, at + 88, "I", 4) if processors else array("I")
+        self.processors = reader.column(processors, segment, at + 88, "I", 4) if processors else _empty_uint32()
         return self
 
     def check_columns(self) -> None:
@@ -2108,16 +2163,16 @@ class ProcessorColumns(Struct):
         task_functions: Column = NOTHING,
         task_microseconds: Column = NOTHING,
     ) -> None:
-        self.workers = array("I") if workers is NOTHING else column("I", workers)
-        self.process_ids = array("I") if process_ids is NOTHING else column("I", process_ids)
+        self.workers = _empty_uint32() if workers is NOTHING else column("I", workers)
+        self.process_ids = _empty_uint32() if process_ids is NOTHING else column("I", process_ids)
         self.states = states if type(states) is bytes else octets(states)
-        self.cpu_permille = array("I") if cpu_permille is NOTHING else column("I", cpu_permille)
-        self.resident_bytes = array("Q") if resident_bytes is NOTHING else column("Q", resident_bytes)
-        self.queued = array("I") if queued is NOTHING else column("I", queued)
-        self.task_clients = array("I") if task_clients is NOTHING else column("I", task_clients)
-        self.task_ids = array("Q") if task_ids is NOTHING else column("Q", task_ids)
-        self.task_functions = array("I") if task_functions is NOTHING else column("I", task_functions)
-        self.task_microseconds = array("Q") if task_microseconds is NOTHING else column("Q", task_microseconds)
+        self.cpu_permille = _empty_uint32() if cpu_permille is NOTHING else column("I", cpu_permille)
+        self.resident_bytes = _empty_uint64() if resident_bytes is NOTHING else column("Q", resident_bytes)
+        self.queued = _empty_uint32() if queued is NOTHING else column("I", queued)
+        self.task_clients = _empty_uint32() if task_clients is NOTHING else column("I", task_clients)
+        self.task_ids = _empty_uint64() if task_ids is NOTHING else column("Q", task_ids)
+        self.task_functions = _empty_uint32() if task_functions is NOTHING else column("I", task_functions)
+        self.task_microseconds = _empty_uint64() if task_microseconds is NOTHING else column("Q", task_microseconds)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _PROCESSOR_COLUMNS_WORDS.pack(
@@ -2153,17 +2208,21 @@ class ProcessorColumns(Struct):
             task_microseconds,
         ) = words
         at = start + data_words * 8
-        self.workers = reader.column(workers, segment, at, "I", 4) if workers else array("I")
-        self.process_ids = reader.column(process_ids, segment, at + 8, "I", 4) if process_ids else array("I")
+        self.workers = reader.column(workers, segment, at, "I", 4) if workers else _empty_uint32()
+        self.process_ids = reader.column(process_ids, segment, at + 8, "I", 4) if process_ids else _empty_uint32()
         self.states = reader.octets(states, segment, at + 16) if states else b""
-        self.cpu_permille = reader.column(cpu_permille, segment, at + 24, "I", 4) if cpu_permille else array("I")
-        self.resident_bytes = reader.column(resident_bytes, segment, at + 32, "Q", 8) if resident_bytes else array("Q")
-        self.queued = reader.column(queued, segment, at + 40, "I", 4) if queued else array("I")
-        self.task_clients = reader.column(task_clients, segment, at + 48, "I", 4) if task_clients else array("I")
-        self.task_ids = reader.column(task_ids, segment, at + 56, "Q", 8) if task_ids else array("Q")
-        self.task_functions = reader.column(task_functions, segment, at + 64, "I", 4) if task_functions else array("I")
+        self.cpu_permille = reader.column(cpu_permille, segment, at + 24, "I", 4) if cpu_permille else _empty_uint32()
+        self.resident_bytes = (
+            reader.column(resident_bytes, segment, at + 32, "Q", 8) if resident_bytes else _empty_uint64()
+        )
+        self.queued = reader.column(queued, segment, at + 40, "I", 4) if queued else _empty_uint32()
+        self.task_clients = reader.column(task_clients, segment, at + 48, "I", 4) if task_clients else _empty_uint32()
+        self.task_ids = reader.column(task_ids, segment, at + 56, "Q", 8) if task_ids else _empty_uint64()
+        self.task_functions = (
+            reader.column(task_functions, segment, at + 64, "I", 4) if task_functions else _empty_uint32()
+        )
         self.task_microseconds = (
-            reader.column(task_microseconds, segment, at + 72, "Q", 8) if task_microseconds else array("Q")
+            reader.column(task_microseconds, segment, at + 72, "Q", 8) if task_microseconds else _empty_uint64()
         )
         return self
 
@@ -2277,14 +2336,14 @@ class ClientColumns(Struct):
         objects: Column = NOTHING,
         object_bytes: Column = NOTHING,
     ) -> None:
-        self.sessions = array("I") if sessions is NOTHING else column("I", sessions)
-        self.tasks = array("Q") if tasks is NOTHING else column("Q", tasks)
-        self.finished = array("Q") if finished is NOTHING else column("Q", finished)
-        self.failed = array("Q") if failed is NOTHING else column("Q", failed)
-        self.canceled = array("Q") if canceled is NOTHING else column("Q", canceled)
-        self.bytes_in_flight = array("Q") if bytes_in_flight is NOTHING else column("Q", bytes_in_flight)
-        self.objects = array("Q") if objects is NOTHING else column("Q", objects)
-        self.object_bytes = array("Q") if object_bytes is NOTHING else column("Q", object_bytes)
+        self.sessions = _empty_uint32() if sessions is NOTHING else column("I", sessions)
+        self.tasks = _empty_uint64() if tasks is NOTHING else column("Q", tasks)
+        self.finished = _empty_uint64() if finished is NOTHING else column("Q", finished)
+        self.failed = _empty_uint64() if failed is NOTHING else column("Q", failed)
+        self.canceled = _empty_uint64() if canceled is NOTHING else column("Q", canceled)
+        self.bytes_in_flight = _empty_uint64() if bytes_in_flight is NOTHING else column("Q", bytes_in_flight)
+        self.objects = _empty_uint64() if objects is NOTHING else column("Q", objects)
+        self.object_bytes = _empty_uint64() if object_bytes is NOTHING else column("Q", object_bytes)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _CLIENT_COLUMNS_WORDS.pack(
@@ -2316,16 +2375,16 @@ class ClientColumns(Struct):
             object_bytes,
         ) = words
         at = start + data_words * 8
-        self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else array("I")
-        self.tasks = reader.column(tasks, segment, at + 8, "Q", 8) if tasks else array("Q")
-        self.finished = reader.column(finished, segment, at + 16, "Q", 8) if finished else array("Q")
-        self.failed = reader.column(failed, segment, at + 24, "Q", 8) if failed else array("Q")
-        self.canceled = reader.column(canceled, segment, at + 32, "Q", 8) if canceled else array("Q")
+        self.sessions = reader.column(sessions, segment, at, "I", 4) if sessions else _empty_uint32()
+        self.tasks = reader.column(tasks, segment, at + 8, "Q", 8) if tasks else _empty_uint64()
+        self.finished = reader.column(finished, segment, at + 16, "Q", 8) if finished else _empty_uint64()
+        self.failed = reader.column(failed, segment, at + 24, "Q", 8) if failed else _empty_uint64()
+        self.canceled = reader.column(canceled, segment, at + 32, "Q", 8) if canceled else _empty_uint64()
         self.bytes_in_flight = (
-            reader.column(bytes_in_flight, segment, at + 40, "Q", 8) if bytes_in_flight else array("Q")
+            reader.column(bytes_in_flight, segment, at + 40, "Q", 8) if bytes_in_flight else _empty_uint64()
         )
-        self.objects = reader.column(objects, segment, at + 48, "Q", 8) if objects else array("Q")
-        self.object_bytes = reader.column(object_bytes, segment, at + 56, "Q", 8) if object_bytes else array("Q")
+        self.objects = reader.column(objects, segment, at + 48, "Q", 8) if objects else _empty_uint64()
+        self.object_bytes = reader.column(object_bytes, segment, at + 56, "Q", 8) if object_bytes else _empty_uint64()
         return self
 
     def check_columns(self) -> None:
@@ -2420,15 +2479,15 @@ class FunctionColumns(Struct):
         duration_buckets: Column = b"",
         duration_tasks: Column = NOTHING,
     ) -> None:
-        self.numbers = array("I") if numbers is NOTHING else column("I", numbers)
-        self.finished = array("Q") if finished is NOTHING else column("Q", finished)
-        self.failed = array("Q") if failed is NOTHING else column("Q", failed)
-        self.busy_microseconds = array("Q") if busy_microseconds is NOTHING else column("Q", busy_microseconds)
-        self.running = array("I") if running is NOTHING else column("I", running)
-        self.waiting = array("Q") if waiting is NOTHING else column("Q", waiting)
-        self.duration_counts = array("I") if duration_counts is NOTHING else column("I", duration_counts)
+        self.numbers = _empty_uint32() if numbers is NOTHING else column("I", numbers)
+        self.finished = _empty_uint64() if finished is NOTHING else column("Q", finished)
+        self.failed = _empty_uint64() if failed is NOTHING else column("Q", failed)
+        self.busy_microseconds = _empty_uint64() if busy_microseconds is NOTHING else column("Q", busy_microseconds)
+        self.running = _empty_uint32() if running is NOTHING else column("I", running)
+        self.waiting = _empty_uint64() if waiting is NOTHING else column("Q", waiting)
+        self.duration_counts = _empty_uint32() if duration_counts is NOTHING else column("I", duration_counts)
         self.duration_buckets = duration_buckets if type(duration_buckets) is bytes else octets(duration_buckets)
-        self.duration_tasks = array("Q") if duration_tasks is NOTHING else column("Q", duration_tasks)
+        self.duration_tasks = _empty_uint64() if duration_tasks is NOTHING else column("Q", duration_tasks)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _FUNCTION_COLUMNS_WORDS.pack(
@@ -2462,19 +2521,21 @@ class FunctionColumns(Struct):
             duration_tasks,
         ) = words
         at = start + data_words * 8
-        self.numbers = reader.column(numbers, segment, at, "I", 4) if numbers else array("I")
-        self.finished = reader.column(finished, segment, at + 8, "Q", 8) if finished else array("Q")
-        self.failed = reader.column(failed, segment, at + 16, "Q", 8) if failed else array("Q")
+        self.numbers = reader.column(numbers, segment, at, "I", 4) if numbers else _empty_uint32()
+        self.finished = reader.column(finished, segment, at + 8, "Q", 8) if finished else _empty_uint64()
+        self.failed = reader.column(failed, segment, at + 16, "Q", 8) if failed else _empty_uint64()
         self.busy_microseconds = (
-            reader.column(busy_microseconds, segment, at + 24, "Q", 8) if busy_microseconds else array("Q")
+            reader.column(busy_microseconds, segment, at + 24, "Q", 8) if busy_microseconds else _empty_uint64()
         )
-        self.running = reader.column(running, segment, at + 32, "I", 4) if running else array("I")
-        self.waiting = reader.column(waiting, segment, at + 40, "Q", 8) if waiting else array("Q")
+        self.running = reader.column(running, segment, at + 32, "I", 4) if running else _empty_uint32()
+        self.waiting = reader.column(waiting, segment, at + 40, "Q", 8) if waiting else _empty_uint64()
         self.duration_counts = (
-            reader.column(duration_counts, segment, at + 48, "I", 4) if duration_counts else array("I")
+            reader.column(duration_counts, segment, at + 48, "I", 4) if duration_counts else _empty_uint32()
         )
         self.duration_buckets = reader.octets(duration_buckets, segment, at + 56) if duration_buckets else b""
-        self.duration_tasks = reader.column(duration_tasks, segment, at + 64, "Q", 8) if duration_tasks else array("Q")
+        self.duration_tasks = (
+            reader.column(duration_tasks, segment, at + 64, "Q", 8) if duration_tasks else _empty_uint64()
+        )
         return self
 
     def check_columns(self) -> None:
@@ -2538,18 +2599,18 @@ class GraphColumns(Struct):
         canceled: Column = NOTHING,
         started_unix_microseconds: Column = NOTHING,
     ) -> None:
-        self.numbers = array("Q") if numbers is NOTHING else column("Q", numbers)
-        self.clients = array("I") if clients is NOTHING else column("I", clients)
-        self.first_tasks = array("Q") if first_tasks is NOTHING else column("Q", first_tasks)
-        self.nodes = array("I") if nodes is NOTHING else column("I", nodes)
-        self.waiting = array("I") if waiting is NOTHING else column("I", waiting)
-        self.queued = array("I") if queued is NOTHING else column("I", queued)
-        self.running = array("I") if running is NOTHING else column("I", running)
-        self.succeeded = array("I") if succeeded is NOTHING else column("I", succeeded)
-        self.failed = array("I") if failed is NOTHING else column("I", failed)
-        self.canceled = array("I") if canceled is NOTHING else column("I", canceled)
+        self.numbers = _empty_uint64() if numbers is NOTHING else column("Q", numbers)
+        self.clients = _empty_uint32() if clients is NOTHING else column("I", clients)
+        self.first_tasks = _empty_uint64() if first_tasks is NOTHING else column("Q", first_tasks)
+        self.nodes = _empty_uint32() if nodes is NOTHING else column("I", nodes)
+        self.waiting = _empty_uint32() if waiting is NOTHING else column("I", waiting)
+        self.queued = _empty_uint32() if queued is NOTHING else column("I", queued)
+        self.running = _empty_uint32() if running is NOTHING else column("I", running)
+        self.succeeded = _empty_uint32() if succeeded is NOTHING else column("I", succeeded)
+        self.failed = _empty_uint32() if failed is NOTHING else column("I", failed)
+        self.canceled = _empty_uint32() if canceled is NOTHING else column("I", canceled)
         self.started_unix_microseconds = (
-            array("Q") if started_unix_microseconds is NOTHING else column("Q", started_unix_microseconds)
+            _empty_uint64() if started_unix_microseconds is NOTHING else column("Q", started_unix_microseconds)
         )
 
     def write(self, writer: Writer, at: int) -> bytes:
@@ -2588,20 +2649,20 @@ class GraphColumns(Struct):
             started_unix_microseconds,
         ) = words
         at = start + data_words * 8
-        self.numbers = reader.column(numbers, segment, at, "Q", 8) if numbers else array("Q")
-        self.clients = reader.column(clients, segment, at + 8, "I", 4) if clients else array("I")
-        self.first_tasks = reader.column(first_tasks, segment, at + 16, "Q", 8) if first_tasks else array("Q")
-        self.nodes = reader.column(nodes, segment, at + 24, "I", 4) if nodes else array("I")
-        self.waiting = reader.column(waiting, segment, at + 32, "I", 4) if waiting else array("I")
-        self.queued = reader.column(queued, segment, at + 40, "I", 4) if queued else array("I")
-        self.running = reader.column(running, segment, at + 48, "I", 4) if running else array("I")
-        self.succeeded = reader.column(succeeded, segment, at + 56, "I", 4) if succeeded else array("I")
-        self.failed = reader.column(failed, segment, at + 64, "I", 4) if failed else array("I")
-        self.canceled = reader.column(canceled, segment, at + 72, "I", 4) if canceled else array("I")
+        self.numbers = reader.column(numbers, segment, at, "Q", 8) if numbers else _empty_uint64()
+        self.clients = reader.column(clients, segment, at + 8, "I", 4) if clients else _empty_uint32()
+        self.first_tasks = reader.column(first_tasks, segment, at + 16, "Q", 8) if first_tasks else _empty_uint64()
+        self.nodes = reader.column(nodes, segment, at + 24, "I", 4) if nodes else _empty_uint32()
+        self.waiting = reader.column(waiting, segment, at + 32, "I", 4) if waiting else _empty_uint32()
+        self.queued = reader.column(queued, segment, at + 40, "I", 4) if queued else _empty_uint32()
+        self.running = reader.column(running, segment, at + 48, "I", 4) if running else _empty_uint32()
+        self.succeeded = reader.column(succeeded, segment, at + 56, "I", 4) if succeeded else _empty_uint32()
+        self.failed = reader.column(failed, segment, at + 64, "I", 4) if failed else _empty_uint32()
+        self.canceled = reader.column(canceled, segment, at + 72, "I", 4) if canceled else _empty_uint32()
         self.started_unix_microseconds = (
             reader.column(started_unix_microseconds, segment, at + 80, "Q", 8)
             if started_unix_microseconds
-            else array("Q")
+            else _empty_uint64()
         )
         return self
 
@@ -2683,9 +2744,9 @@ class ObjectColumns(Struct):
     def __init__(
         self, *, ids: Column = NOTHING, owners: Column = NOTHING, sizes: Column = NOTHING, states: Column = b""
     ) -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
-        self.owners = array("I") if owners is NOTHING else column("I", owners)
-        self.sizes = array("Q") if sizes is NOTHING else column("Q", sizes)
+        self.ids = _empty_uint64() if ids is NOTHING else column("Q", ids)
+        self.owners = _empty_uint32() if owners is NOTHING else column("I", owners)
+        self.sizes = _empty_uint64() if sizes is NOTHING else column("Q", sizes)
         self.states = states if type(states) is bytes else octets(states)
 
     def write(self, writer: Writer, at: int) -> bytes:
@@ -2710,9 +2771,9 @@ class ObjectColumns(Struct):
             states,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
-        self.owners = reader.column(owners, segment, at + 8, "I", 4) if owners else array("I")
-        self.sizes = reader.column(sizes, segment, at + 16, "Q", 8) if sizes else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
+        self.owners = reader.column(owners, segment, at + 8, "I", 4) if owners else _empty_uint32()
+        self.sizes = reader.column(sizes, segment, at + 16, "Q", 8) if sizes else _empty_uint64()
         self.states = reader.octets(states, segment, at + 24) if states else b""
         return self
 
@@ -2792,17 +2853,17 @@ class TaskRuns(Struct):
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
         self.unix_microseconds = unix_microseconds
-        self.end_microseconds = array("I") if end_microseconds is NOTHING else column("I", end_microseconds)
-        self.workers = array("I") if workers is NOTHING else column("I", workers)
-        self.processors = array("I") if processors is NOTHING else column("I", processors)
-        self.clients = array("I") if clients is NOTHING else column("I", clients)
-        self.functions = array("I") if functions is NOTHING else column("I", functions)
-        self.first_tasks = array("Q") if first_tasks is NOTHING else column("Q", first_tasks)
-        self.counts = array("I") if counts is NOTHING else column("I", counts)
+        self.end_microseconds = _empty_uint32() if end_microseconds is NOTHING else column("I", end_microseconds)
+        self.workers = _empty_uint32() if workers is NOTHING else column("I", workers)
+        self.processors = _empty_uint32() if processors is NOTHING else column("I", processors)
+        self.clients = _empty_uint32() if clients is NOTHING else column("I", clients)
+        self.functions = _empty_uint32() if functions is NOTHING else column("I", functions)
+        self.first_tasks = _empty_uint64() if first_tasks is NOTHING else column("Q", first_tasks)
+        self.counts = _empty_uint32() if counts is NOTHING else column("I", counts)
         self.statuses = statuses if type(statuses) is bytes else octets(statuses)
-        self.busy_microseconds = array("Q") if busy_microseconds is NOTHING else column("Q", busy_microseconds)
-        self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
-        self.attempts = array("H") if attempts is NOTHING else column("H", attempts)
+        self.busy_microseconds = _empty_uint64() if busy_microseconds is NOTHING else column("Q", busy_microseconds)
+        self.peak_memory_bytes = _empty_uint64() if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
+        self.attempts = _empty_uint16() if attempts is NOTHING else column("H", attempts)
         self.failures = list(failures)
         self.omitted_runs = omitted_runs
         self.omitted_tasks = omitted_tasks
@@ -2860,22 +2921,22 @@ class TaskRuns(Struct):
         at = start + data_words * 8
         self.scheduler_id = reader.octets(scheduler_id, segment, at) if scheduler_id else b""
         self.end_microseconds = (
-            reader.column(end_microseconds, segment, at + 8, "I", 4) if end_microseconds else array("I")
+            reader.column(end_microseconds, segment, at + 8, "I", 4) if end_microseconds else _empty_uint32()
         )
-        self.workers = reader.column(workers, segment, at + 16, "I", 4) if workers else array("I")
-        self.processors = reader.column(processors, segment, at + 24, "I", 4) if processors else array("I")
-        self.clients = reader.column(clients, segment, at + 32, "I", 4) if clients else array("I")
-        self.functions = reader.column(functions, segment, at + 40, "I", 4) if functions else array("I")
-        self.first_tasks = reader.column(first_tasks, segment, at + 48, "Q", 8) if first_tasks else array("Q")
-        self.counts = reader.column(counts, segment, at + 56, "I", 4) if counts else array("I")
+        self.workers = reader.column(workers, segment, at + 16, "I", 4) if workers else _empty_uint32()
+        self.processors = reader.column(processors, segment, at + 24, "I", 4) if processors else _empty_uint32()
+        self.clients = reader.column(clients, segment, at + 32, "I", 4) if clients else _empty_uint32()
+        self.functions = reader.column(functions, segment, at + 40, "I", 4) if functions else _empty_uint32()
+        self.first_tasks = reader.column(first_tasks, segment, at + 48, "Q", 8) if first_tasks else _empty_uint64()
+        self.counts = reader.column(counts, segment, at + 56, "I", 4) if counts else _empty_uint32()
         self.statuses = reader.octets(statuses, segment, at + 64) if statuses else b""
         self.busy_microseconds = (
-            reader.column(busy_microseconds, segment, at + 72, "Q", 8) if busy_microseconds else array("Q")
+            reader.column(busy_microseconds, segment, at + 72, "Q", 8) if busy_microseconds else _empty_uint64()
         )
         self.peak_memory_bytes = (
-            reader.column(peak_memory_bytes, segment, at + 80, "Q", 8) if peak_memory_bytes else array("Q")
+            reader.column(peak_memory_bytes, segment, at + 80, "Q", 8) if peak_memory_bytes else _empty_uint64()
         )
-        self.attempts = reader.column(attempts, segment, at + 88, "H", 2) if attempts else array("H")
+        self.attempts = reader.column(attempts, segment, at + 88, "H", 2) if attempts else _empty_uint16()
         self.failures = reader.structs(failures, segment, at + 96, FailedRun.read) if failures else []
         return self
 
@@ -2940,7 +3001,7 @@ class FailedRun(Struct):
 _TASK_WORDS = struct.Struct("<QHxxI10Q")
 
 
-class Task(Struct):
+class Task(SmallMessage):
     __slots__ = (
         "ids",
         "payload_sizes",
@@ -2958,6 +3019,18 @@ class Task(Struct):
     )
     DATA_WORDS = 3
     POINTER_WORDS = 9
+    DATA_FORMAT = "QHxxIQ"
+    CONTENTS = (
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["I"],
+        COLUMN_KINDS["B"],
+        COLUMN_KINDS["B"],
+        (struct_pointer(0, TaskOptions.DATA_WORDS, TaskOptions.POINTER_WORDS), 0),
+        COLUMN_KINDS["H"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["H"],
+        COLUMN_KINDS["Q"],
+    )
 
     ids: array[int]
     payload_sizes: array[int]
@@ -2990,19 +3063,31 @@ class Task(Struct):
         predecessor_counts: Column = NOTHING,
         predecessors: Column = NOTHING,
     ) -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
-        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
+        self.ids = (
+            _empty_uint64()
+            if ids is NOTHING
+            else ids
+            if type(ids) is array and ids.typecode == "Q"
+            else column("Q", ids)
+        )
+        self.payload_sizes = (
+            _empty_uint32()
+            if payload_sizes is NOTHING
+            else payload_sizes
+            if type(payload_sizes) is array and payload_sizes.typecode == "I"
+            else column("I", payload_sizes)
+        )
         self.function = function
         self.function_name = function_name
         self.codec = codec
         self.options = TaskOptions() if options is None else options
-        self.dependency_counts = array("H") if dependency_counts is NOTHING else column("H", dependency_counts)
-        self.dependencies = array("Q") if dependencies is NOTHING else column("Q", dependencies)
+        self.dependency_counts = _empty_uint16() if dependency_counts is NOTHING else column("H", dependency_counts)
+        self.dependencies = _empty_uint64() if dependencies is NOTHING else column("Q", dependencies)
         self.attempt = attempt
         self.client = client
         self.parent_instance = parent_instance
-        self.predecessor_counts = array("H") if predecessor_counts is NOTHING else column("H", predecessor_counts)
-        self.predecessors = array("Q") if predecessors is NOTHING else column("Q", predecessors)
+        self.predecessor_counts = _empty_uint16() if predecessor_counts is NOTHING else column("H", predecessor_counts)
+        self.predecessors = _empty_uint64() if predecessors is NOTHING else column("Q", predecessors)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_WORDS.pack(
@@ -3044,19 +3129,102 @@ class Task(Struct):
             predecessors,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
-        self.payload_sizes = reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
+        self.payload_sizes = reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else _empty_uint32()
         self.function_name = reader.text(function_name, segment, at + 16) if function_name else ""
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
         self.options = reader.struct(options, segment, at + 32, TaskOptions.read) if options else TaskOptions()
         self.dependency_counts = (
-            reader.column(dependency_counts, segment, at + 40, "H", 2) if dependency_counts else array("H")
+            reader.column(dependency_counts, segment, at + 40, "H", 2) if dependency_counts else _empty_uint16()
         )
-        self.dependencies = reader.column(dependencies, segment, at + 48, "Q", 8) if dependencies else array("Q")
+        self.dependencies = reader.column(dependencies, segment, at + 48, "Q", 8) if dependencies else _empty_uint64()
         self.predecessor_counts = (
-            reader.column(predecessor_counts, segment, at + 56, "H", 2) if predecessor_counts else array("H")
+            reader.column(predecessor_counts, segment, at + 56, "H", 2) if predecessor_counts else _empty_uint16()
         )
-        self.predecessors = reader.column(predecessors, segment, at + 64, "Q", 8) if predecessors else array("Q")
+        self.predecessors = reader.column(predecessors, segment, at + 64, "Q", 8) if predecessors else _empty_uint64()
+        return self
+
+    def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
+        ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
+        payload_sizes = self.payload_sizes
+        function_name = self.function_name
+        codec = self.codec
+        options = self.options
+        dependency_counts = self.dependency_counts
+        dependencies = self.dependencies
+        predecessor_counts = self.predecessor_counts
+        predecessors = self.predecessors
+        flat_options = options.write_flat()
+        if flat_options is None:
+            return None
+        return (
+            (
+                self.function,
+                self.attempt,
+                self.client,
+                self.parent_instance,
+            ),
+            (
+                (ids if type(ids) is array and ids.typecode == "Q" else column("Q", ids)).tobytes() if ids else b"",
+                (
+                    payload_sizes
+                    if type(payload_sizes) is array and payload_sizes.typecode == "I"
+                    else column("I", payload_sizes)
+                ).tobytes()
+                if payload_sizes
+                else b"",
+                ENCODED_TEXTS[function_name] if function_name else b"",
+                ENCODED_TEXTS[codec] if codec else b"",
+                flat_options,
+                (column("H", dependency_counts)).tobytes() if dependency_counts else b"",
+                (column("Q", dependencies)).tobytes() if dependencies else b"",
+                (column("H", predecessor_counts)).tobytes() if predecessor_counts else b"",
+                (column("Q", predecessors)).tobytes() if predecessors else b"",
+            ),
+        )
+
+    @classmethod
+    def read_small(cls, values: Tuple[Any, ...]) -> Optional[Task]:
+        self = cls.__new__(cls)
+        (
+            _,
+            self.function,
+            self.attempt,
+            self.client,
+            self.parent_instance,
+            _,
+            ids,
+            payload_sizes,
+            function_name,
+            codec,
+            options,
+            dependency_counts,
+            dependencies,
+            predecessor_counts,
+            predecessors,
+        ) = values
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
+        read_function_name = DECODED_TEXTS[function_name] if function_name else ""
+        if read_function_name is None:
+            return None
+        self.function_name = read_function_name
+        read_codec = DECODED_TEXTS[codec] if codec else ""
+        if read_codec is None:
+            return None
+        self.codec = read_codec
+        read_options = TaskOptions.read_flat(options) if options else TaskOptions()
+        if read_options is None:
+            return None
+        self.options = read_options
+        self.dependency_counts = array("H", dependency_counts) if dependency_counts else _empty_uint16()
+        self.dependencies = array("Q", dependencies) if dependencies else _empty_uint64()
+        self.predecessor_counts = array("H", predecessor_counts) if predecessor_counts else _empty_uint16()
+        self.predecessors = array("Q", predecessors) if predecessors else _empty_uint64()
         return self
 
     def check_columns(self, payload_bytes: int) -> None:
@@ -3141,7 +3309,7 @@ class TaskEcho(Struct):
 _TASK_RESULT_WORDS = struct.Struct("<11Q")
 
 
-class TaskResult(Struct):
+class TaskResult(SmallMessage):
     __slots__ = (
         "ids",
         "statuses",
@@ -3157,6 +3325,19 @@ class TaskResult(Struct):
     )
     DATA_WORDS = 1
     POINTER_WORDS = 10
+    DATA_FORMAT = "Q"
+    CONTENTS = (
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["B"],
+        COLUMN_KINDS["I"],
+        COLUMN_KINDS["B"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["Q"],
+    )
 
     ids: array[int]
     statuses: bytes
@@ -3185,19 +3366,31 @@ class TaskResult(Struct):
         causes: Column = NOTHING,
         runs: Column = NOTHING,
     ) -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.ids = (
+            _empty_uint64()
+            if ids is NOTHING
+            else ids
+            if type(ids) is array and ids.typecode == "Q"
+            else column("Q", ids)
+        )
         self.statuses = statuses if type(statuses) is bytes else octets(statuses)
-        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
+        self.payload_sizes = (
+            _empty_uint32()
+            if payload_sizes is NOTHING
+            else payload_sizes
+            if type(payload_sizes) is array and payload_sizes.typecode == "I"
+            else column("I", payload_sizes)
+        )
         self.codec = codec
-        self.objects = array("Q") if objects is NOTHING else column("Q", objects)
+        self.objects = _empty_uint64() if objects is NOTHING else column("Q", objects)
         self.busy_microseconds = busy_microseconds
         self.durations_microseconds = (
-            array("Q") if durations_microseconds is NOTHING else column("Q", durations_microseconds)
+            _empty_uint64() if durations_microseconds is NOTHING else column("Q", durations_microseconds)
         )
-        self.cpu_microseconds = array("Q") if cpu_microseconds is NOTHING else column("Q", cpu_microseconds)
-        self.peak_memory_bytes = array("Q") if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
-        self.causes = array("Q") if causes is NOTHING else column("Q", causes)
-        self.runs = array("Q") if runs is NOTHING else column("Q", runs)
+        self.cpu_microseconds = _empty_uint64() if cpu_microseconds is NOTHING else column("Q", cpu_microseconds)
+        self.peak_memory_bytes = _empty_uint64() if peak_memory_bytes is NOTHING else column("Q", peak_memory_bytes)
+        self.causes = _empty_uint64() if causes is NOTHING else column("Q", causes)
+        self.runs = _empty_uint64() if runs is NOTHING else column("Q", runs)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_RESULT_WORDS.pack(
@@ -3235,22 +3428,96 @@ class TaskResult(Struct):
             runs,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
         self.statuses = reader.octets(statuses, segment, at + 8) if statuses else b""
-        self.payload_sizes = reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
+        self.payload_sizes = (
+            reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else _empty_uint32()
+        )
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
-        self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
+        self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else _empty_uint64()
         self.durations_microseconds = (
-            reader.column(durations_microseconds, segment, at + 40, "Q", 8) if durations_microseconds else array("Q")
+            reader.column(durations_microseconds, segment, at + 40, "Q", 8)
+            if durations_microseconds
+            else _empty_uint64()
         )
         self.cpu_microseconds = (
-            reader.column(cpu_microseconds, segment, at + 48, "Q", 8) if cpu_microseconds else array("Q")
+            reader.column(cpu_microseconds, segment, at + 48, "Q", 8) if cpu_microseconds else _empty_uint64()
         )
         self.peak_memory_bytes = (
-            reader.column(peak_memory_bytes, segment, at + 56, "Q", 8) if peak_memory_bytes else array("Q")
+            reader.column(peak_memory_bytes, segment, at + 56, "Q", 8) if peak_memory_bytes else _empty_uint64()
         )
-        self.causes = reader.column(causes, segment, at + 64, "Q", 8) if causes else array("Q")
-        self.runs = reader.column(runs, segment, at + 72, "Q", 8) if runs else array("Q")
+        self.causes = reader.column(causes, segment, at + 64, "Q", 8) if causes else _empty_uint64()
+        self.runs = reader.column(runs, segment, at + 72, "Q", 8) if runs else _empty_uint64()
+        return self
+
+    def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
+        ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
+        statuses = self.statuses
+        payload_sizes = self.payload_sizes
+        codec = self.codec
+        objects = self.objects
+        durations_microseconds = self.durations_microseconds
+        cpu_microseconds = self.cpu_microseconds
+        peak_memory_bytes = self.peak_memory_bytes
+        causes = self.causes
+        runs = self.runs
+        return (
+            (self.busy_microseconds,),
+            (
+                (ids if type(ids) is array and ids.typecode == "Q" else column("Q", ids)).tobytes() if ids else b"",
+                (statuses if type(statuses) is bytes else octets(statuses)) if statuses else b"",
+                (
+                    payload_sizes
+                    if type(payload_sizes) is array and payload_sizes.typecode == "I"
+                    else column("I", payload_sizes)
+                ).tobytes()
+                if payload_sizes
+                else b"",
+                ENCODED_TEXTS[codec] if codec else b"",
+                (column("Q", objects)).tobytes() if objects else b"",
+                (column("Q", durations_microseconds)).tobytes() if durations_microseconds else b"",
+                (column("Q", cpu_microseconds)).tobytes() if cpu_microseconds else b"",
+                (column("Q", peak_memory_bytes)).tobytes() if peak_memory_bytes else b"",
+                (column("Q", causes)).tobytes() if causes else b"",
+                (column("Q", runs)).tobytes() if runs else b"",
+            ),
+        )
+
+    @classmethod
+    def read_small(cls, values: Tuple[Any, ...]) -> Optional[TaskResult]:
+        self = cls.__new__(cls)
+        (
+            _,
+            self.busy_microseconds,
+            _,
+            ids,
+            statuses,
+            payload_sizes,
+            codec,
+            objects,
+            durations_microseconds,
+            cpu_microseconds,
+            peak_memory_bytes,
+            causes,
+            runs,
+        ) = values
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
+        self.statuses = statuses
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
+        read_codec = DECODED_TEXTS[codec] if codec else ""
+        if read_codec is None:
+            return None
+        self.codec = read_codec
+        self.objects = array("Q", objects) if objects else _empty_uint64()
+        self.durations_microseconds = array("Q", durations_microseconds) if durations_microseconds else _empty_uint64()
+        self.cpu_microseconds = array("Q", cpu_microseconds) if cpu_microseconds else _empty_uint64()
+        self.peak_memory_bytes = array("Q", peak_memory_bytes) if peak_memory_bytes else _empty_uint64()
+        self.causes = array("Q", causes) if causes else _empty_uint64()
+        self.runs = array("Q", runs) if runs else _empty_uint64()
         return self
 
     def check_columns(self, payload_bytes: int) -> None:
@@ -3291,7 +3558,7 @@ class TaskCancel(Struct):
     force: bool
 
     def __init__(self, *, ids: Column = NOTHING, force: bool = False) -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.ids = _empty_uint64() if ids is NOTHING else column("Q", ids)
         self.force = force
 
     def write(self, writer: Writer, at: int) -> bytes:
@@ -3313,7 +3580,7 @@ class TaskCancel(Struct):
         ) = words
         self.force = flags_0 & 1 != 0
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
         return self
 
 
@@ -3329,7 +3596,7 @@ class TaskCancelConfirm(Struct):
     outcomes: bytes
 
     def __init__(self, *, ids: Column = NOTHING, outcomes: Column = b"") -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.ids = _empty_uint64() if ids is NOTHING else column("Q", ids)
         self.outcomes = outcomes if type(outcomes) is bytes else octets(outcomes)
 
     def write(self, writer: Writer, at: int) -> bytes:
@@ -3350,7 +3617,7 @@ class TaskCancelConfirm(Struct):
             outcomes,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
         self.outcomes = reader.octets(outcomes, segment, at + 8) if outcomes else b""
         return self
 
@@ -3475,7 +3742,7 @@ class Explanation(Struct):
 _GRAPH_TASK_WORDS = struct.Struct("<10Q")
 
 
-class GraphTask(Struct):
+class GraphTask(SmallMessage):
     __slots__ = (
         "ids",
         "payload_sizes",
@@ -3490,6 +3757,19 @@ class GraphTask(Struct):
     )
     DATA_WORDS = 0
     POINTER_WORDS = 10
+    DATA_FORMAT = ""
+    CONTENTS = (
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["I"],
+        COLUMN_KINDS["Q"],
+        COLUMN_KINDS["I"],
+        COLUMN_KINDS["I"],
+        COLUMN_KINDS["I"],
+        COLUMN_KINDS["B"],
+        (struct_pointer(0, TaskOptions.DATA_WORDS, TaskOptions.POINTER_WORDS), 0),
+        COLUMN_KINDS["H"],
+        COLUMN_KINDS["Q"],
+    )
 
     ids: array[int]
     payload_sizes: array[int]
@@ -3516,16 +3796,30 @@ class GraphTask(Struct):
         dependency_counts: Column = NOTHING,
         dependencies: Column = NOTHING,
     ) -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
-        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
-        self.functions = array("Q") if functions is NOTHING else column("Q", functions)
-        self.predecessor_offsets = array("I") if predecessor_offsets is NOTHING else column("I", predecessor_offsets)
-        self.predecessors = array("I") if predecessors is NOTHING else column("I", predecessors)
-        self.targets = array("I") if targets is NOTHING else column("I", targets)
+        self.ids = (
+            _empty_uint64()
+            if ids is NOTHING
+            else ids
+            if type(ids) is array and ids.typecode == "Q"
+            else column("Q", ids)
+        )
+        self.payload_sizes = (
+            _empty_uint32()
+            if payload_sizes is NOTHING
+            else payload_sizes
+            if type(payload_sizes) is array and payload_sizes.typecode == "I"
+            else column("I", payload_sizes)
+        )
+        self.functions = _empty_uint64() if functions is NOTHING else column("Q", functions)
+        self.predecessor_offsets = (
+            _empty_uint32() if predecessor_offsets is NOTHING else column("I", predecessor_offsets)
+        )
+        self.predecessors = _empty_uint32() if predecessors is NOTHING else column("I", predecessors)
+        self.targets = _empty_uint32() if targets is NOTHING else column("I", targets)
         self.codec = codec
         self.options = TaskOptions() if options is None else options
-        self.dependency_counts = array("H") if dependency_counts is NOTHING else column("H", dependency_counts)
-        self.dependencies = array("Q") if dependencies is NOTHING else column("Q", dependencies)
+        self.dependency_counts = _empty_uint16() if dependency_counts is NOTHING else column("H", dependency_counts)
+        self.dependencies = _empty_uint64() if dependencies is NOTHING else column("Q", dependencies)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _GRAPH_TASK_WORDS.pack(
@@ -3561,20 +3855,95 @@ class GraphTask(Struct):
             dependencies,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
-        self.payload_sizes = reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else array("I")
-        self.functions = reader.column(functions, segment, at + 16, "Q", 8) if functions else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
+        self.payload_sizes = reader.column(payload_sizes, segment, at + 8, "I", 4) if payload_sizes else _empty_uint32()
+        self.functions = reader.column(functions, segment, at + 16, "Q", 8) if functions else _empty_uint64()
         self.predecessor_offsets = (
-            reader.column(predecessor_offsets, segment, at + 24, "I", 4) if predecessor_offsets else array("I")
+            reader.column(predecessor_offsets, segment, at + 24, "I", 4) if predecessor_offsets else _empty_uint32()
         )
-        self.predecessors = reader.column(predecessors, segment, at + 32, "I", 4) if predecessors else array("I")
-        self.targets = reader.column(targets, segment, at + 40, "I", 4) if targets else array("I")
+        self.predecessors = reader.column(predecessors, segment, at + 32, "I", 4) if predecessors else _empty_uint32()
+        self.targets = reader.column(targets, segment, at + 40, "I", 4) if targets else _empty_uint32()
         self.codec = reader.text(codec, segment, at + 48) if codec else ""
         self.options = reader.struct(options, segment, at + 56, TaskOptions.read) if options else TaskOptions()
         self.dependency_counts = (
-            reader.column(dependency_counts, segment, at + 64, "H", 2) if dependency_counts else array("H")
+            reader.column(dependency_counts, segment, at + 64, "H", 2) if dependency_counts else _empty_uint16()
         )
-        self.dependencies = reader.column(dependencies, segment, at + 72, "Q", 8) if dependencies else array("Q")
+        self.dependencies = reader.column(dependencies, segment, at + 72, "Q", 8) if dependencies else _empty_uint64()
+        return self
+
+    def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
+        ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
+        payload_sizes = self.payload_sizes
+        functions = self.functions
+        predecessor_offsets = self.predecessor_offsets
+        predecessors = self.predecessors
+        targets = self.targets
+        codec = self.codec
+        options = self.options
+        dependency_counts = self.dependency_counts
+        dependencies = self.dependencies
+        flat_options = options.write_flat()
+        if flat_options is None:
+            return None
+        return (
+            (),
+            (
+                (ids if type(ids) is array and ids.typecode == "Q" else column("Q", ids)).tobytes() if ids else b"",
+                (
+                    payload_sizes
+                    if type(payload_sizes) is array and payload_sizes.typecode == "I"
+                    else column("I", payload_sizes)
+                ).tobytes()
+                if payload_sizes
+                else b"",
+                (column("Q", functions)).tobytes() if functions else b"",
+                (column("I", predecessor_offsets)).tobytes() if predecessor_offsets else b"",
+                (column("I", predecessors)).tobytes() if predecessors else b"",
+                (column("I", targets)).tobytes() if targets else b"",
+                ENCODED_TEXTS[codec] if codec else b"",
+                flat_options,
+                (column("H", dependency_counts)).tobytes() if dependency_counts else b"",
+                (column("Q", dependencies)).tobytes() if dependencies else b"",
+            ),
+        )
+
+    @classmethod
+    def read_small(cls, values: Tuple[Any, ...]) -> Optional[GraphTask]:
+        self = cls.__new__(cls)
+        (
+            _,
+            _,
+            ids,
+            payload_sizes,
+            functions,
+            predecessor_offsets,
+            predecessors,
+            targets,
+            codec,
+            options,
+            dependency_counts,
+            dependencies,
+        ) = values
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
+        self.functions = array("Q", functions) if functions else _empty_uint64()
+        self.predecessor_offsets = array("I", predecessor_offsets) if predecessor_offsets else _empty_uint32()
+        self.predecessors = array("I", predecessors) if predecessors else _empty_uint32()
+        self.targets = array("I", targets) if targets else _empty_uint32()
+        read_codec = DECODED_TEXTS[codec] if codec else ""
+        if read_codec is None:
+            return None
+        self.codec = read_codec
+        read_options = TaskOptions.read_flat(options) if options else TaskOptions()
+        if read_options is None:
+            return None
+        self.options = read_options
+        self.dependency_counts = array("H", dependency_counts) if dependency_counts else _empty_uint16()
+        self.dependencies = array("Q", dependencies) if dependencies else _empty_uint64()
         return self
 
     def check_columns(self, payload_bytes: int) -> None:
@@ -3601,10 +3970,12 @@ class GraphTask(Struct):
 _GRAPH_TASK_RESULT_WORDS = struct.Struct("<5Q")
 
 
-class GraphTaskResult(Struct):
+class GraphTaskResult(SmallMessage):
     __slots__ = ("ids", "statuses", "payload_sizes", "codec", "objects")
     DATA_WORDS = 0
     POINTER_WORDS = 5
+    DATA_FORMAT = ""
+    CONTENTS = (COLUMN_KINDS["Q"], COLUMN_KINDS["B"], COLUMN_KINDS["I"], COLUMN_KINDS["B"], COLUMN_KINDS["Q"])
 
     ids: array[int]
     statuses: bytes
@@ -3621,11 +3992,23 @@ class GraphTaskResult(Struct):
         codec: str = "",
         objects: Column = NOTHING,
     ) -> None:
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.ids = (
+            _empty_uint64()
+            if ids is NOTHING
+            else ids
+            if type(ids) is array and ids.typecode == "Q"
+            else column("Q", ids)
+        )
         self.statuses = statuses if type(statuses) is bytes else octets(statuses)
-        self.payload_sizes = array("I") if payload_sizes is NOTHING else column("I", payload_sizes)
+        self.payload_sizes = (
+            _empty_uint32()
+            if payload_sizes is NOTHING
+            else payload_sizes
+            if type(payload_sizes) is array and payload_sizes.typecode == "I"
+            else column("I", payload_sizes)
+        )
         self.codec = codec
-        self.objects = array("Q") if objects is NOTHING else column("Q", objects)
+        self.objects = _empty_uint64() if objects is NOTHING else column("Q", objects)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _GRAPH_TASK_RESULT_WORDS.pack(
@@ -3651,11 +4034,62 @@ class GraphTaskResult(Struct):
             objects,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
         self.statuses = reader.octets(statuses, segment, at + 8) if statuses else b""
-        self.payload_sizes = reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else array("I")
+        self.payload_sizes = (
+            reader.column(payload_sizes, segment, at + 16, "I", 4) if payload_sizes else _empty_uint32()
+        )
         self.codec = reader.text(codec, segment, at + 24) if codec else ""
-        self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else array("Q")
+        self.objects = reader.column(objects, segment, at + 32, "Q", 8) if objects else _empty_uint64()
+        return self
+
+    def write_small(self) -> Optional[Tuple[Tuple[Any, ...], Tuple[bytes, ...]]]:
+        ids = self.ids
+        if ids and len(ids) > LARGEST_COUNT:
+            return None
+        statuses = self.statuses
+        payload_sizes = self.payload_sizes
+        codec = self.codec
+        objects = self.objects
+        return (
+            (),
+            (
+                (ids if type(ids) is array and ids.typecode == "Q" else column("Q", ids)).tobytes() if ids else b"",
+                (statuses if type(statuses) is bytes else octets(statuses)) if statuses else b"",
+                (
+                    payload_sizes
+                    if type(payload_sizes) is array and payload_sizes.typecode == "I"
+                    else column("I", payload_sizes)
+                ).tobytes()
+                if payload_sizes
+                else b"",
+                ENCODED_TEXTS[codec] if codec else b"",
+                (column("Q", objects)).tobytes() if objects else b"",
+            ),
+        )
+
+    @classmethod
+    def read_small(cls, values: Tuple[Any, ...]) -> Optional[GraphTaskResult]:
+        self = cls.__new__(cls)
+        (
+            _,
+            _,
+            ids,
+            statuses,
+            payload_sizes,
+            codec,
+            objects,
+        ) = values
+        self.ids = filled = _empty_uint64()
+        filled.frombytes(ids)
+        self.statuses = statuses
+        self.payload_sizes = filled = _empty_uint32()
+        filled.frombytes(payload_sizes)
+        read_codec = DECODED_TEXTS[codec] if codec else ""
+        if read_codec is None:
+            return None
+        self.codec = read_codec
+        self.objects = array("Q", objects) if objects else _empty_uint64()
         return self
 
     def check_columns(self, payload_bytes: int) -> None:
@@ -3724,7 +4158,7 @@ class BalanceResponse(Struct):
 
     def __init__(self, *, request_id: int = 0, ids: Column = NOTHING) -> None:
         self.request_id = request_id
-        self.ids = array("Q") if ids is NOTHING else column("Q", ids)
+        self.ids = _empty_uint64() if ids is NOTHING else column("Q", ids)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _BALANCE_RESPONSE_WORDS.pack(
@@ -3744,7 +4178,7 @@ class BalanceResponse(Struct):
             ids,
         ) = words
         at = start + data_words * 8
-        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else array("Q")
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
         return self
 
 

@@ -27,7 +27,7 @@ COPY_BELOW_BYTES = 16 * 1024
 
 _GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
 _LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
-_SHORT_HEADERS = [[bytes((flags, size)) for size in range(256)] for flags in (0, MORE)]
+_SHORT_LAST, _SHORT_MORE = ([bytes((flags, size)) for size in range(256)] for flags in (0, MORE))
 _COMPATIBLE = {"DEALER": (b"DEALER", b"ROUTER", b"REP"), "ROUTER": (b"DEALER", b"ROUTER", b"REQ")}
 
 
@@ -88,6 +88,7 @@ class Zmtp:
         self.peer_properties: Dict[bytes, bytes] = {}  # from its READY; names in lower case
         self._greeted = False
         self.output = _greeting()  # to be sent now: see `take_output`
+        self._is_between = False  # ready, and with no piece of a message: the next byte begins one
         self._held = b""  # a piece of the greeting or of a frame's header
         self._frames: List[bytes] = []  # of the unfinished message
         self._room = self._maximum_first_frame_bytes  # the limit for the next frame of the unfinished message
@@ -109,6 +110,17 @@ class Zmtp:
 
         Raises ZmtpError; then send what `take_output` returns if possible without waiting, and close.
         """
+        size = len(data)
+        if self._is_between and 4 <= size <= self._short_pair_bytes and data[0] == MORE:
+            # Two short frames and nothing else, on which latency depends?
+            second = 2 + data[1]
+            rest = size - second - 2
+            if rest >= 0 and not data[second] and data[second + 1] == rest:
+                return [[data[2:second], data[second + 2 :]]]
+        return self._feed_any(data)
+
+    def _feed_any(self, data: bytes) -> List[List[bytes]]:
+        self._is_between = False
         messages: List[List[bytes]] = []
         if not data:
             if self.is_ready:
@@ -119,15 +131,9 @@ class Zmtp:
             )
         if self._missing or self._held or self._frames or not self.is_ready:
             data = self._continue(data, messages)
-        elif data[0] == MORE and 4 <= len(data) <= self._short_pair_bytes:
-            # Two short frames and nothing else, on which latency depends?
-            second = 2 + data[1]
-            rest = len(data) - second - 2
-            if rest >= 0 and not data[second] and data[second + 1] == rest:
-                messages.append([data[2:second], data[second + 2 :]])
-                return messages
         if data:
             self._read_frames(data, messages)
+        self._is_between = self.is_ready and not (self._missing or self._held or self._frames)
         return messages
 
     def _continue(self, data: bytes, messages: List[List[bytes]]) -> bytes:
@@ -270,17 +276,21 @@ class Zmtp:
 
 def encode(frames: Sequence[Buffer]) -> List[Buffer]:
     """Lay out one message for `sendmsg`; frames of COPY_BELOW_BYTES or more are not copied."""
-    if len(frames) == 2 and type(frames[0]) is bytes and len(frames[0]) < 256:  # on which latency depends
+    if len(frames) == 2:  # on which latency depends, if they are short
         header, payload = frames
-        size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
-        if size < 256:
-            return [b"".join((_SHORT_HEADERS[MORE][len(header)], header, _SHORT_HEADERS[0][size], payload))]
+        if type(header) is bytes and len(header) < 256:
+            size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+            if size < 256:
+                return [b"".join((_SHORT_MORE[len(header)], header, _SHORT_LAST[size], payload))]
     buffers: List[Buffer] = []
     small: List[Buffer] = []
     last = len(frames) - 1
     for index, frame in enumerate(frames):
         size, more = frame.nbytes if isinstance(frame, memoryview) else len(frame), index < last
-        small.append(_SHORT_HEADERS[more][size] if size < 256 else _LONG_HEADER.pack(LONG | more, size))
+        if size < 256:
+            small.append(_SHORT_MORE[size] if more else _SHORT_LAST[size])
+        else:
+            small.append(_LONG_HEADER.pack(LONG | more, size))
         if size < COPY_BELOW_BYTES:
             small.append(frame)
         else:

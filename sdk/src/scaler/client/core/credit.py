@@ -74,4 +74,6 @@ class Credit:
     @property
     def room(self) -> int:
         """How many tasks with small arguments may be submitted without asking for each one."""
-        return max(0, min(self.tasks_left, self.bytes_left // INLINE_BYTES) - MARGIN_TASKS)
+        tasks, small = self.tasks_left, self.bytes_left // INLINE_BYTES
+        room = (tasks if tasks < small else small) - MARGIN_TASKS
+        return room if room > 0 else 0

@@ -32,6 +32,7 @@ from scaler_protocol.wire.codec import encode
 from scaler_protocol.wire.zmtp import encode as encode_frames
 
 _CLAIM_TIMEOUT_SECONDS = 1.0
+_DEFAULT_OPTIONS = m.TaskOptions()  # of most tasks; never changed
 
 
 class LoneTask:
@@ -85,14 +86,16 @@ class Slot:
 
     def _encoded(self, task: PlainTask) -> Optional[bytes]:
         _, function, payload, options = task
-        message = m.Task(ids=array("Q", (self._task_id,)), payload_sizes=array("I", (len(payload),)))
-        message.codec = PYTHON_CODEC
+        message = m.Task(
+            ids=array("Q", (self._task_id,)),
+            payload_sizes=array("I", (len(payload),)),
+            codec=PYTHON_CODEC,
+            options=_DEFAULT_OPTIONS if options is None else options,
+        )
         if isinstance(function, int):
             message.function = self._objects.wire_id(function)
         else:
             message.function_name, message.codec = function.name, function.codec
-        if options is not None:
-            message.options = options
         buffers = encode_frames([encode(message), payload])
         return bytes(buffers[0]) if len(buffers) == 1 else None
 

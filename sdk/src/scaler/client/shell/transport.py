@@ -36,6 +36,7 @@ from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
 FIRST_WORDS_TIMEOUT_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
 _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
 
 
@@ -153,7 +154,9 @@ class Transport:
                 self._events = events
                 self._poll.modify(connection.fileno(), events)
         is_readable = False
-        for descriptor, events in self._poll.poll(max(0, int(min(timeout_seconds, 1e6) * 1000) + 1)):
+        seconds = timeout_seconds if timeout_seconds < _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
+        milliseconds = int(seconds * 1000) + 1
+        for descriptor, events in self._poll.poll(milliseconds if milliseconds > 0 else 0):
             if descriptor == self._wake_reader:
                 os.read(descriptor, 4096)
                 continue

@@ -209,11 +209,12 @@ class TaskQueue:
 
     def append(self, batch: HeldTasks) -> None:
         """Queue a batch behind those of its priority."""
-        if len(batch):
+        count = len(batch)
+        if count:
             queue = self._queue(batch.traits.priority)
             if not (queue and queue[-1].absorb(batch)):
                 queue.append(batch)
-            self.count += len(batch)
+            self.count += count
 
     def put_back(self, batch: HeldTasks) -> None:
         """Queue a batch before those of its priority."""
@@ -237,7 +238,7 @@ class TaskQueue:
         """Take the first `count` tasks of the head batch."""
         batch = self.head()
         self.count -= count
-        if count == len(batch) and batch.start == 0:
+        if batch.start == 0 and count == len(batch.ids):
             self._drop_from(self._order[0], 0)
             return batch
         front = batch.take(count)
