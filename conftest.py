@@ -21,6 +21,13 @@ import pytest
 hypothesis.settings.register_profile("scaler", deadline=None)
 hypothesis.settings.load_profile("scaler")
 
+LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py"}
+"""They are handed out first: what is left to the end keeps only one processor busy."""
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="scaler-tests-")
