@@ -188,13 +188,12 @@ def heartbeat_is_echoed(bench: RoleBench) -> None:
 def silent_peer_is_refused(bench: RoleBench) -> None:
     """A peer that sends nothing for Welcome.timeoutMilliseconds is refused with notGreeted; others are not."""
     bench.variant("short-timeout")
-    silent = bench.worker()
-    silent.beats = silent.answers_heartbeats = False
+    silent, client = bench.worker(), bench.client()
     limit = silent.welcome.timeoutMilliseconds / 1000
     bench.need(limit <= 0.7 * bench.settings.deadline_seconds, "a short session timeout")
-    client = bench.client()
     client.submit()
     task = silent.expect_task()
+    silent.beats = silent.answers_heartbeats = False
     lively = bench.worker()
     silent.expect_refusal("notGreeted", f"silence of {limit:g} s")
     check(lively.expect_task().payload == task.payload, "the silent worker's task at the other worker", lively.given)
