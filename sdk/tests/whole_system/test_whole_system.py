@@ -16,8 +16,8 @@ from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
 
 SEEDS = 10_000
-SEEDS_OF_A_CHECK = 250
-SEEDS_OF_A_TEST = 250
+SEEDS_OF_A_CHECK = 300
+SEEDS_OF_A_TEST = 100
 
 SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
