@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, List
 
 from scaler.worker.agent.core.effects import Deliver, KillProcessor, StopProcessor
 from scaler.worker.agent.shell.agent_shell import Agent
@@ -13,7 +13,7 @@ from scaler.worker.worker_settings import WorkerSettings
 
 
 def test_what_is_for_a_processor_that_died_in_the_same_round_is_dropped() -> None:
-    killed = []
+    killed: List[int] = []
     fork_server: Any = SimpleNamespace(remove_at_end=lambda path: None, kill=killed.append)
     loop = asyncio.new_event_loop()
     try:
