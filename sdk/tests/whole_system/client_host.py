@@ -3,6 +3,7 @@
 Rules:
 - As in the real shell: commands are taken, then effects performed, those of the core before those of the session, one
   of these at a time.
+- Of some clients each message is a round of its own, of others several are: what follows is done once, at its end.
 - Commands wait until the I/O thread looks, which takes a moment; sending deferred tasks is another thread's work.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import struct
 from array import array
-from typing import Any, Callable, Dict, Iterable, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from whole_system.futures import Asker, Future
 from whole_system.network import Peer
@@ -57,18 +58,21 @@ class ClientHost(Peer):
         self.is_leaving = False
         self.session_losses = 0
         self.give_up_seconds = world.random.choice(GIVE_UP_SECONDS)
+        self.on_session: Callable[[], None] = lambda: None  # called when one has begun
         self.open_askers: Dict[Asker, None] = {}
         self.room = 0
         self._scheduler = scheduler
         self._commands: List[Any] = []
         self._is_awake = False
+        self._rounds: Sequence[float] = world.random.choice(((), (0.0, 0.001), (0.0, 0.02)))  # how long they take
+        self._is_round_open = False
         self._is_over = False
         self._numbers = itertools.count(1)
         self._timer_at = NEVER
         self._effects: List[Any] = []
         hello = m.Hello(role=m.Role.CLIENT, codecs=[PYTHON_CODEC], name=name, features=[PREDECESSORS])
         settings = SessionSettings(
-            1.0, silence_timeout_seconds=6.0, give_up_seconds=self.give_up_seconds, lasting_seconds=3.0
+            2.0, silence_timeout_seconds=6.0, give_up_seconds=self.give_up_seconds, lasting_seconds=3.0
         )
         self.session = PeerSession(hello, settings, self._effects, lambda now: m.Heartbeat(), world.random.random)
         self._performers: Dict[type, Callable[[Any], object]] = {
@@ -137,6 +141,7 @@ class ClientHost(Peer):
             self.send(message, payload)
             self.core.on_sent((future, function, payload, options))
             self.room = self.core.room
+            future.on_applied()
         else:
             self.post((future, function, payload, options))
 
@@ -152,7 +157,8 @@ class ClientHost(Peer):
     def _may_send_alone(self) -> bool:
         core = self.core
         assert core is not None
-        return core.is_idle and not self._commands and core.room > 0 and self.session.is_open
+        is_asleep = not (self._commands or self._is_round_open)
+        return core.is_idle and is_asleep and core.room > 0 and self.session.is_open
 
     def leave(self) -> None:
         self.is_leaving = True
@@ -244,11 +250,14 @@ class ClientHost(Peer):
         else:
             count = self.core.on_welcome(welcome)
             self.world.say(self.name, "is session", welcome.session, "and sends again", count)
+        self.on_session()
         self.room = self.core.room
 
     def _on_ended(self, effect: Ended) -> None:
         self.world.say(self.name, "ended:", effect)
         assert effect.cause is not EndCause.REFUSED, f"{self.name} takes a refusal for final: {effect.reason}"
+        has_reason = effect.cause is not EndCause.GAVE_UP or not self.world.must_be_connected
+        assert has_reason, f"{self.name} gives up, and the scheduler is there"
         self._is_over = True
         error = None if effect.cause is EndCause.LEFT else DisconnectedError(effect.reason)
         if self.core is not None:
@@ -298,7 +307,17 @@ class ClientHost(Peer):
                 self._confirm_cancels(message, payload)
             elif not isinstance(message, m.TaskLog):
                 self.core.on_message(message, payload)
-        self._perform()
+        if self._effects or not self._rounds:
+            self._end_round()
+        elif not self._is_round_open:
+            self._is_round_open = True
+            self.after(self.world.random.choice(self._rounds), self._end_round)
+
+    def _end_round(self) -> None:
+        """What was received is processed: perform what follows."""
+        self._is_round_open = False
+        if not self._is_over:
+            self._perform()
         if self.core is not None and self.ended is None:
             self.room = self.core.room
 

@@ -46,6 +46,7 @@ class Future:
         self.user = user
         self.task = task
         self.is_in_hand = True  # of the user: `submit` has returned
+        self.is_forced = False  # its user cancels it even if it runs
         self.kind = ""  # how it has ended
         self.value = b""
         self.then: Callable[[], None] = lambda: None  # continues the user that waits for its end
@@ -110,7 +111,7 @@ class Future:
             return system.scheduler.worker_losses > 0 and task.sent_count >= most
         if kind == kinds.REJECTED:
             return system.scheduler.may_reject
-        if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED):
+        if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
             return system.has_lost_bytes
         return False
 

@@ -154,8 +154,11 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     "a task that may run once runs again when its outcome was lost": PlantedBug(
         "agent", f"{_AGENT}.dead_processors:DeadProcessors._run_again", "if traits.at_most_once:", "if False:"
     ),
-    "tasks that wait for an object do not learn that it was deleted": PlantedBug(
-        "agent", f"{_AGENT}.worker_objects:WorkerObjects._forget", "if is_awaited:", "if False:"
+    "tasks that wait for an object do not learn that it is missing": PlantedBug(
+        "agent",
+        f"{_AGENT}.worker_objects:WorkerObjects._give_up",
+        "self.listener.on_object_missing(object_id)",
+        "pass",
     ),
     "a large result is removed after its first chunk": PlantedBug(
         "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read", "served.sent >= served.size", "served.sent"
@@ -163,11 +166,26 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     "the file of a result that was kept after its session stays": PlantedBug(
         "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_kept", "self._remove([target])", "pass"
     ),
-    "what was to be sent in a session is sent in the next": PlantedBug(
+    "early messages of a session are handled in the next": PlantedBug(
+        "agent", f"{_AGENT}.agent_core:AgentCore._forget_session", "self._early.clear()", "pass"
+    ),
+    "a worker that drains leaves before it has looked at early messages": PlantedBug(
         "agent",
-        f"{_AGENT}.agent_core:AgentCore._forget_session",
-        "self.effects[:] = [effect for effect in self.effects if not isinstance(effect, Send)]",
-        "pass",
+        f"{_AGENT}.agent_core:AgentCore.finish_turn",
+        " and not self._unanswered_openings",
+        "",
+    ),
+    "a processor runs tasks with code of two kinds": PlantedBug(
+        "agent",
+        f"{_AGENT}.processor_pool:ProcessorPool.take_idle",
+        "if self._idle[-1].code_key != code_key and not self._put_last(code_key):",
+        "if self._idle[-1].code_key is None and not self._put_last(code_key):",
+    ),
+    "an archive that no task waits for is kept": PlantedBug(
+        "agent", f"{_AGENT}.code_sets:CodeSets.forget", "self._objects.forget(object_id)", "pass"
+    ),
+    "tasks that wait for an archive go on when the first of two is there": PlantedBug(
+        "agent", f"{_AGENT}.code_sets:CodeSets.missing", "if digest not in self._folders:", "if not self._folders:"
     ),
     "processors go on with tasks of a session that has ended": PlantedBug(
         "agent", f"{_AGENT}.task_flow:TaskFlow.reset", "self.pool.kill(state)", "pass"
@@ -190,8 +208,8 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     "a draining worker leaves before its tasks have ended": PlantedBug(
         "agent",
         f"{_AGENT}.agent_core:AgentCore.finish_turn",
-        "if self.session.state is _DRAINING and tasks.is_empty:",
-        "if self.session.state is _DRAINING:",
+        "if self.session.state is _DRAINING and tasks.is_empty and",
+        "if self.session.state is _DRAINING and",
     ),
     "a task that waits for others keeps its slot": PlantedBug(
         "agent", f"{_AGENT}.processor_pool:ProcessorPool.suspend", "self.busy -= 1", "pass"
@@ -303,8 +321,8 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
         "if record.held or record.references:",
         "if record.held:",
     ),
-    "who waits for an object does not learn that its source is gone": PlantedBug(
-        "scheduler", f"{_SCHEDULER}.objects.object_table:ObjectTable.on_peer_gone", "self.give_up(record)", "pass"
+    "who waits for a part of an object does not get it when it arrives": PlantedBug(
+        "scheduler", f"{_SCHEDULER}.objects.object_table:ObjectTable.on_chunk", "self.serve(record, request)", "pass"
     ),
     "the objects of a lost worker are kept": PlantedBug(
         "scheduler",

@@ -3,16 +3,18 @@
 Rules:
 - A chunk is run task by task; outcomes are sent together, or one by one. When a task takes long, what is finished is
   sent, and what is behind it is given back, also what arrives until the agent has said SETTLED.
+- A processor that has code of a client runs only tasks whose function needs the same code, and finds all of it.
 - A processor that is killed does nothing more; what it has sent still arrives, and then the news of its death.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from whole_system.simulated_world import Pipe, Process
-from whole_system.user_tasks import Task, key_of, split
+from whole_system.user_tasks import Kills, Task, key_of, split
 
+from scaler.values.code_notes import read_note
 from scaler.worker import frames
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.progress import FINISHED, LOADING
@@ -46,6 +48,8 @@ class Processor(Process):
         self._frames: List[Frame] = []
         self._objects: Dict[int, bytes] = {}
         self._prefix = ""
+        self._code_key = ""
+        self._folders: Sequence[str] = ()  # of code, from which it imports
         self._files = 0
         self._chunk: Any = None
         self._keys: List[int] = []
@@ -58,6 +62,8 @@ class Processor(Process):
         self._is_running = False
         self._client: Optional[NestedUser] = None
         self.arriving_instances: List[List[int]] = []  # of the outcomes that are under way, frame by frame
+        self.held = 0  # tasks, as the agent sees it
+        self.is_blocked = False  # as the agent sees it
 
     # The agent's side -----------------------------------------------------------------------------------------------
 
@@ -66,6 +72,20 @@ class Processor(Process):
             self.host.on_processor_ended(self, item)
         else:
             self.host.on_frame(self, item)
+
+    def note_delivered(self, frame: Frame) -> None:
+        """The agent has sent a frame."""
+        if frame.kind == FrameKind.TASKS:
+            self.held += frames.parse_tasks(frame.flags, frame.body).task_count
+
+    def note_received(self, frame: Frame) -> None:
+        """The agent gets a frame."""
+        if frame.kind == FrameKind.RESULTS:
+            self.held -= len(frames.parse_results(frame.flags, frame.body).sizes)
+        elif frame.kind == FrameKind.GIVEN_BACK:
+            self.held -= sum(count for _, count in frames.parse_given_back(frame.body))
+        elif frame.kind in (FrameKind.BLOCKED, FrameKind.RESUMED):
+            self.is_blocked = frame.kind == FrameKind.BLOCKED
 
     def start(self) -> None:
         self.is_started = True
@@ -118,6 +138,9 @@ class Processor(Process):
                     self._objects.pop(object_id, None)
             elif frame.kind == FrameKind.OBJECT_DIRECTORY:
                 self._prefix = frames.parse_object_directory(frame.body)
+            elif frame.kind == FrameKind.CODE:
+                assert not self._code_key, "a processor gets code of two kinds"
+                self._code_key, self._folders = frames.parse_code(frame.body)
             elif frame.kind == FrameKind.STOP:
                 self.die("exited with code 0")
             else:
@@ -156,8 +179,10 @@ class Processor(Process):
         self.page[0] = position
         self._is_running = True
         self.host.on_task_started(task, self._chunk.ids[self._index])
-        if self.world.fault("processor_death"):
+        if task.kills == Kills.PROCESSOR or self.world.fault("processor_death"):
             self.after(task.seconds / 2, lambda: self._die_in(position))
+        elif task.kills == Kills.WORKER:
+            self.after(task.seconds / 2, lambda: self._kill_worker(position))
         if task.seconds > LONG_SECONDS or task.is_blocking:
             self.after(LONG_SECONDS / 2, lambda: self._look(position))
         if task.is_blocking:
@@ -171,6 +196,11 @@ class Processor(Process):
     def _die_in(self, position: int) -> None:
         if self._is_at(position):
             self.die("was ended by signal 11 (SIGSEGV)")
+
+    def _kill_worker(self, position: int) -> None:
+        """As a task does that takes all memory of its host."""
+        if self._is_at(position):
+            self.host.crash()
 
     def _look(self, position: int) -> None:
         """The watchdog finds a task that takes long."""
@@ -282,8 +312,19 @@ class Processor(Process):
         results, _ = split(self._payloads[index])
         contents = [self._content(each) for each in (chunk.function, *dependencies)]
         objects = iter(contents[len(contents) - results.count(None) :])
-        own = contents[: len(contents) - results.count(None)]
+        function, *own = contents[: len(contents) - results.count(None)]
+        own = [function, *self._code_of(function), *own]
         return own + [next(objects) if each is None else each for each in results]
+
+    def _code_of(self, function: bytes) -> List[bytes]:
+        """The archives that a function needs, as this processor can import them."""
+        note = read_note(function)
+        assert note.key == self._code_key, "a task runs in a processor with other code"
+        folders = [f"/code/{digest}" for _, digest in note.archives]
+        missing = [each for each in folders if each not in self._folders or each not in self.host.folders]
+        if missing:
+            raise MissingContentError(f"code is not there: {missing}")
+        return [self.host.folders[each] for each in folders]
 
     def _content(self, object_id: int) -> bytes:
         found: Optional[bytes] = self._objects.get(object_id)

@@ -6,7 +6,8 @@ Rules:
   checks them after each message.
 - A monitor comes and goes, and compares what it is told with what is so; it draws from a chance of its own.
 - No peer here is malicious: a peer that is accused of breaking the protocol has found a bug.
-- A new scheduler knows nothing, has another object directory, and grants sessions above those of the old one.
+- A new scheduler knows nothing, has another object directory, may grant less, and begins with sessions above those of
+  the old one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from simulation.monitors import Monitor
 from whole_system.network import Network
 from whole_system.simulated_world import Process, World
 from whole_system.user_tasks import Task, key_of, split
+from whole_system.worker_dialogues import WorkerDialogues
 
 from scaler_appliance.core.effects import (
     Effect,
@@ -36,8 +38,9 @@ from scaler_protocol.session.ids import SESSION_SHIFT
 
 TIMEOUT_SECONDS = 5.0
 DOWN_SECONDS = (0.0, 0.5, 4.0)
-CHUNK_BYTES = 30_000
+CHUNK_BYTES = (30_000, 40_000)
 TICKS_PER_CHECK = 6
+LOOKING_SHARE = 0.5  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
 
 
@@ -59,15 +62,12 @@ class SchedulerHost(Process):
         self._settings = Settings(
             client_timeout_seconds=TIMEOUT_SECONDS,
             worker_timeout_seconds=TIMEOUT_SECONDS,
-            heartbeat_interval_seconds=1.0,
+            heartbeat_interval_seconds=2.0,
             protected=False,
             maximum_attempts=random.choice((1, 2, 4)),
-            client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
-            client_bytes_in_flight=random.choice((0, 100_000, 1 << 28)),
             per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
-            chunk_bytes=CHUNK_BYTES,
         )
         self.maximum_attempts = self._settings.maximum_attempts
         self.may_reject = self._settings.max_number_of_tasks_waiting >= 0
@@ -78,8 +78,12 @@ class SchedulerHost(Process):
     def _start(self) -> None:
         self.generation += 1
         self.directory = f"/shared/{self.generation}"
+        random = self.world.random
         self.core = SchedulerCore(
             self._settings._replace(
+                client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
+                client_bytes_in_flight=random.choice((0, 100_000, 1 << 28)),
+                chunk_bytes=random.choice(CHUNK_BYTES),
                 last_session=self.last_session,
                 object_directory=self.directory,
                 scheduler_id=self.generation.to_bytes(16, "little"),
@@ -93,6 +97,7 @@ class SchedulerHost(Process):
         self._is_tick_due = False
         self._ticks = 0
         self._monitor = Monitor(self.world.plan.seed + self.generation)
+        self._dialogues = WorkerDialogues(disks_may_be_full=bool(self.world.rates["worker_disk_full"]))
         self.is_up = True
 
     def crash(self) -> None:
@@ -116,11 +121,24 @@ class SchedulerHost(Process):
 
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
-            self.core.on_message(self.now, name, message, payload)
+            self._dialogues.on_received(name, message)
+            if self.may_reject and isinstance(message, m.Task):
+                self._accept(name, message, payload)
+            else:
+                self.core.on_message(self.now, name, message, payload)
             self._decide_soon()
+
+    def _accept(self, name: bytes, message: m.Task, payload: bytes) -> None:
+        """No more tasks wait than may, however many come at once."""
+        state = self.core.state
+        free_slots = sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values())
+        most = max(state.waiting(), self._settings.max_number_of_tasks_waiting + free_slots)
+        self.core.on_message(self.now, name, message, payload)
+        assert state.waiting() <= most, f"{state.waiting()} tasks wait, and at most {most} may"
 
     def on_peer_gone(self, name: bytes) -> None:
         if self.is_up:
+            self._dialogues.on_peer_gone(name)
             self.core.on_peer_gone(self.now, name)
             self._decide_soon()
 
@@ -153,10 +171,13 @@ class SchedulerHost(Process):
         if self.is_up:
             self._do(self._on_timer)
 
-    def _on_timer(self) -> None:
-        self._settle()
+    def _look(self) -> None:
         if self._has_monitor and not self.stopped:
             self._monitor.look(self.core, self.now)
+
+    def _on_timer(self) -> None:
+        self._settle()
+        self._look()
         sessions, self._ended_sessions = self._ended_sessions, set()
         for path in list(self.files) if sessions else ():
             name = path.rpartition("/")[2]
@@ -180,6 +201,9 @@ class SchedulerHost(Process):
             for effect in effects:
                 self._perform(effect)
             effects = self.core.take_effects()
+        self._dialogues.on_tick()
+        if not self.world.is_calm and self._monitor.random.random() < LOOKING_SHARE:
+            self._look()
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Send):
@@ -197,6 +221,7 @@ class SchedulerHost(Process):
             self._remove_file(effect.object_id)
         elif isinstance(effect, Forget):
             self._ended_sessions.add(effect.session)
+            self._dialogues.on_peer_gone(effect.peer)
             connection = self.network.connections.get(effect.peer)
             if connection is not None:
                 connection.drop_unsent()
@@ -218,6 +243,8 @@ class SchedulerHost(Process):
             for size in message.payload_sizes:
                 self.tasks[key_of(split(payload[offset : offset + size])[1])].sent_count += 1
                 offset += size
+        worker: Any = self.core.state.sessions.get(name)
+        self._dialogues.on_sent(name, message, len(payload), getattr(worker, "slots", 0))
         self.network.send_down(name, message, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------

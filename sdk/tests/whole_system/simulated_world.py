@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 FAULTS: Dict[str, float] = {
-    "break": 0.05,  # of a connection, which both ends learn
+    "break": 0.08,  # of a connection, which both ends learn
     "silence": 0.5,  # an end does not learn that a connection has broken
     "partition": 0.05,
     "one_way": 0.05,
@@ -24,13 +24,14 @@ FAULTS: Dict[str, float] = {
     "scheduler_pause": 0.05,
     "client_crash": 0.02,
     "worker_crash": 0.03,
-    "processor_death": 0.05,
-    "restart": 0.06,
+    "processor_death": 0.1,
+    "restart": 0.1,
     "disk_full": 0.3,
     "memory_full": 0.3,
-    "storage_lost": 0.1,
+    "storage_lost": 0.2,
     "slow_disk": 1.0,
     "worker_disk_full": 0.1,
+    "result_lost": 0.2,
     "stop_worker": 0.02,
     "clock_step": 0.02,
 }
@@ -64,12 +65,19 @@ FEATURES: Dict[str, float] = {
     "named_functions": 0.2,
     "monitors": 1.0,
     "waiting_limits": 0.5,
+    "runs": 0.1,
+    "endless_tasks": 0.15,
+    "deadly_tasks": 0.1,
+    "haste": 1.0,
+    "code": 0.6,
 }
 """What users do, and the highest rate of each."""
 
 SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 """Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
 MOST_EVENTS = 60_000
+NEVER = float("inf")
+REACHING_SECONDS = 40.0
 CLOCK_STEPS_SECONDS = (0.5, 4.0, 7.0, 40.0)
 
 
@@ -111,6 +119,7 @@ class World:
         self.safety_seconds = plan.safety_seconds or self.random.choice(SAFETY_SECONDS)
         self.now = 0.0
         self.is_calm = False
+        self._calm_since = NEVER
         self.events = 0
         self.trace: Optional[List[str]] = None  # what happened, for who looks into a failure
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []
@@ -120,6 +129,17 @@ class World:
         if name in self.plan.off:
             return 0.0
         return Random(f"{self.plan.seed} {name}").choice((0.0, 0.0, most / 4, most))
+
+    def calm_down(self) -> None:
+        """From now on nothing goes wrong."""
+        self.say("calm")
+        self.is_calm = True
+        self._calm_since = self.now
+
+    @property
+    def must_be_connected(self) -> bool:
+        """Whether every peer must have found the scheduler by now, whatever happened before."""
+        return self.now >= self._calm_since + REACHING_SECONDS
 
     # Chance ---------------------------------------------------------------------------------------------------------
 
@@ -144,10 +164,11 @@ class World:
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.at(self.now + seconds, action)
 
-    def every(self, seconds: float, action: Callable[[], None]) -> None:
+    def every(self, seconds: float, action: Callable[[], None], goes_on: Callable[[], bool] = lambda: True) -> None:
         def step() -> None:
-            action()
-            self.after(seconds, step)
+            if goes_on():
+                action()
+                self.after(seconds, step)
 
         self.after(seconds, step)
 
@@ -163,7 +184,8 @@ class World:
             self.events += 1
             assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
             action()
-        self.now = max(self.now, until) if not is_done() else self.now
+        if not is_done():
+            self.now = max(self.now, until)
 
     def say(self, what: str, *details: Any) -> None:
         """Log an event, if a log is kept."""

@@ -16,7 +16,6 @@ from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
 
-from scaler_protocol.session.effects import EndCause
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
@@ -47,15 +46,17 @@ class System:
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
             self._add_worker()
 
-    def new_task(self, function: bytes, contents: Sequence[bytes], needed: Sequence[Task]) -> Task:
-        task = Task(len(self.tasks) + 1, function, contents, needed)
+    def new_task(
+        self, function: bytes, contents: Sequence[bytes], needed: Sequence[Task], code: Sequence[bytes]
+    ) -> Task:
+        task = Task(len(self.tasks) + 1, function, contents, needed, code)
         self.tasks[task.key] = task
         return task
 
     @property
     def has_lost_bytes(self) -> bool:
         """Whether some disk or memory has failed, so that objects may be missing."""
-        return bool(self.scheduler.storage_losses or any(each.chunk_failures for each in self._all_workers))
+        return bool(self.scheduler.storage_losses or any(each.lost_files for each in self._all_workers))
 
     def _name(self, kind: str) -> str:
         self._names += 1
@@ -79,8 +80,6 @@ class System:
 
     def _step(self) -> None:
         world, random = self.world, self.world.random
-        if world.is_calm:
-            return
         if self.scheduler.is_up and world.fault("restart"):
             self.scheduler.crash()
         if world.fault("clock_step"):
@@ -116,17 +115,14 @@ class System:
 
     def run(self) -> Summary:
         world = self.world
-        world.every(world.random.choice((0.1, 0.25)), self._step)
+        world.every(world.random.choice((0.1, 0.25)), self._step, lambda: not world.is_calm)
         world.run(world.safety_seconds)
-        world.say("calm")
-        world.is_calm = True
-        calm_since = world.now
-        world.every(0.5, self._staff)
+        world.calm_down()
+        for user in self.users if world.rates["endless_tasks"] else ():
+            user.end_the_endless()
+        world.every(1.0, self._staff)
         world.run(world.now + LIVENESS_SECONDS, self._is_done)
         assert self._is_done(), self._what_is_left()
-        for user in self.users:
-            if user.host.ended is not None and world.now > calm_since + 2 * user.host.give_up_seconds:
-                assert user.host.ended.cause is not EndCause.REFUSED
         self._check_clients()
         self._leave()
         return Summary(world.events, self.outcomes, world.now)
@@ -172,12 +168,16 @@ class System:
         world, scheduler = self.world, self.scheduler
         for user in self._live_hosts():
             user.host.leave()
-        world.run(world.now + 120.0, self._is_empty)  # by then, workers that hung are back, too
+        world.run(world.now + 120.0, self._is_empty)  # by then, peers that hung are back, too
         state = scheduler.core.state
         state.check_invariants()
+        away = [each.name for each in self.workers if each.is_alive and each.core.session.number not in state.workers]
+        assert not away, f"workers are not connected: {away}"
         assert not state.clients, f"clients are left: {[each.label for each in state.clients.values()]}"
         assert not len(state.ready) and not state.dispatches and not state.nodes_waiting and not state.running
         assert not len(state.objects), [hex(record.object_id) for record in state.objects.records()]
+        open_requests = [each.label for each in state.workers.values() if each.balance_request is not None]
+        assert not open_requests, f"requests to give tasks back are open: {open_requests}"
         assert not scheduler.files, f"files are left: {list(scheduler.files)}"
         for worker in self.workers:
             if worker.is_alive:
@@ -189,7 +189,9 @@ class System:
     def _is_empty(self) -> bool:
         state = self.scheduler.core.state
         return not (state.clients or state.dispatches or len(state.objects) or self.scheduler.files) and all(
-            each.core.session.number in state.workers and not each.what_is_kept()
+            each.core.session.number in state.workers
+            and state.workers[each.core.session.number].balance_request is None
+            and not each.what_is_kept()
             for each in self.workers
             if each.is_alive
         )

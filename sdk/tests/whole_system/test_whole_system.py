@@ -23,7 +23,7 @@ SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
     "a cancel that was refused ends the future": 12,
     "a processor that dies with a task keeps its slot": 10,
-    "a cancel of a held result answers CANCELLED": 20,
+    "a large result is removed after its first chunk": 12,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 

@@ -2,20 +2,56 @@
 
 Rules:
 - A payload names its task; all else that a processor does follows from that. A result is made of what really arrived:
-  function, objects and results of others. So a wrong byte anywhere is a wrong result.
+  function, its code, objects and results of others. So a wrong byte anywhere is a wrong result.
 - What a result should be is found without the cluster (`Task.expected`).
 """
 
 from __future__ import annotations
 
+import enum
+import hashlib
 import struct
 import zlib
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
+from scaler.client.core.kept_objects import KeptObject
+from scaler.values.code_notes import Buffer, CodeNote, add_note
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 
 SERVED_FUNCTIONS = (("example.org/one", "one:call"), ("example.org/many/*", "many"))
 """What all workers serve by name."""
+
+
+ENDLESS_SECONDS = 1e9
+
+
+class Archive(NamedTuple):
+    """Code that a client ships."""
+
+    kept: KeptObject
+    content: bytes
+
+
+def digest_of(content: bytes) -> str:
+    """Of an archive."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def with_note(content: bytes, archives: Sequence[Archive]) -> bytes:
+    """A function with a note about the code that it needs; each set of archives has a key of its own."""
+    digests = [digest_of(archive.content) for archive in archives]
+    numbers = [archive.kept.number for archive in archives]
+    parts: List[Buffer] = [content]
+    add_note(parts, CodeNote(digest_of("".join(digests).encode()), tuple(zip(numbers, digests))))
+    return b"".join(parts)
+
+
+class Kills(enum.Enum):
+    """What a task ends that runs it."""
+
+    NOTHING = 0
+    PROCESSOR = 1
+    WORKER = 2
 
 
 class Task:
@@ -25,21 +61,26 @@ class Task:
         function: the content of the function's object.
         contents: of the objects among its arguments, in order.
         needed: the tasks whose results it needs, in order.
+        code: the archives that its function needs, in order.
         result_bytes: of the result.
         seconds: how long it runs.
         is_blocking: it waits for others in between.
     """
 
-    def __init__(self, key: int, function: bytes, contents: Sequence[bytes], needed: Sequence[Task]) -> None:
+    def __init__(
+        self, key: int, function: bytes, contents: Sequence[bytes], needed: Sequence[Task], code: Sequence[bytes] = ()
+    ) -> None:
         self.key = key
         self.function = function
         self.contents = tuple(contents)
         self.needed = tuple(needed)
+        self.code = tuple(code)
         self.result_bytes = 0
         self.is_large = False
         self.seconds = 0.0
         self.is_blocking = False
         self.is_raising = False
+        self.kills = Kills.NOTHING
         self.depth = 0  # 1: a task submitted it, and so on
         self.at_most_once = False
         self.retries = 0
@@ -50,6 +91,10 @@ class Task:
         self._expected: Optional[bytes] = None
 
     @property
+    def is_endless(self) -> bool:
+        return self.seconds == ENDLESS_SECONDS
+
+    @property
     def payload(self) -> bytes:
         return b"task %d" % self.key
 
@@ -57,11 +102,12 @@ class Task:
     def expected(self) -> bytes:
         """What the result has to be."""
         if self._expected is None:
-            self._expected = self.result([self.function, *self.contents, *(each.expected for each in self.needed)])
+            results = [each.expected for each in self.needed]
+            self._expected = self.result([self.function, *self.code, *self.contents, *results])
         return self._expected
 
     def result(self, inputs: Sequence[bytes]) -> bytes:
-        """What the result is, made of function, objects and results."""
+        """What the result is, made of function, code, objects and results."""
         total = 0
         for each in inputs:
             total = zlib.crc32(each, total)

@@ -7,12 +7,12 @@ calm it waits for what it has, and does nothing new.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
-from whole_system.user_tasks import SERVED_FUNCTIONS, Task
+from whole_system.user_tasks import ENDLESS_SECONDS, SERVED_FUNCTIONS, Archive, Kills, Task, with_note
 
 from scaler.client.core import commands as c
 from scaler.client.core.kept_objects import KeptObject
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _SERVED = ServedFunctions(SERVED_FUNCTIONS)
 _NAMED_FUNCTIONS = [NamedFunction("example.org/one"), NamedFunction("example.org/many/first", "raw")]
 QUESTION_SECONDS = 2.0
+CANCELLING_SECONDS = 0.5
+HASTY_STEPS = 3
 
 
 class User:
@@ -35,12 +37,16 @@ class User:
         self.system = system
         self.world: World = system.world
         self.host = ClientHost(self.world, system.scheduler, name)
+        self.host.on_session = self._on_session
         self.unfinished: Dict[int, Future] = {}  # by key of the task
         self._functions: List[KeptObject] = []
         self._objects: List[KeptObject] = []
+        self._code: List[Archive] = []  # that new functions need
+        self._former_code: List[Archive] = []
+        self._code_of_functions: Dict[int, List[Archive]] = {}  # by id
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
-        self._submissions: List[Future] = []  # that hold functions and objects until the scheduler takes one more task
+        self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
         self._most_unfinished = self.world.random.choice((5, 15, 60))
         self._is_submitting = 0  # tasks that wait for room
 
@@ -74,11 +80,32 @@ class User:
             self._submit()
         self._change_minds()
 
+    def _on_session(self) -> None:
+        """What a user does just after a session has begun meets tasks that are being sent again."""
+        for _ in range(HASTY_STEPS if self.world.uses("haste") else 0):
+            self.host.after(self.world.delay(), self._act_in_haste)
+
+    def _act_in_haste(self) -> None:
+        if not self.world.is_calm:
+            self.act()
+            if self.host.is_open and self.world.rates["let_go"]:
+                self._let_go()
+
+    def end_the_endless(self) -> None:
+        """All is calm: from now on cancel tasks that would never end, each once."""
+        endless = [each for each in self._in_hand() if each.task.is_endless and not each.is_forced]
+        if endless and self.host.is_open:
+            self._cancel(endless, is_forced=True)
+        if not self.is_done:
+            self.host.after(CANCELLING_SECONDS, self.end_the_endless)
+
     def _submit(self) -> None:
         world = self.world
         for _ in range(world.random.choice((1, 1, 2, 5, 12))):
             if world.uses("predecessors") and self._in_hand():
                 self._submit_dependant()
+            elif world.uses("runs"):
+                self._submit_run()
             elif world.uses("objects"):
                 self._submit_with_objects([])
             elif world.uses("large_arguments"):
@@ -96,21 +123,20 @@ class User:
         in_hand = self._in_hand()
         if world.uses("cancel") and in_hand:
             futures = random.sample(in_hand, min(len(in_hand), random.choice((1, 1, 3))))
-            self._want_cancelled(futures)
-            host.post(c.Cancel(futures, world.uses("force")))
-        if world.uses("give_up") and in_hand:
-            future = random.choice(in_hand)
+            self._cancel(futures, world.uses("force"))
+        finite = [each for each in in_hand if not each.task.is_endless]  # who gives a task up lets it run
+        if finite and world.uses("give_up"):
+            future = random.choice(finite)
             self._want_cancelled([future])
             host.post(c.GiveUp([future]))
         if world.uses("cancel_all"):
             self._want_cancelled(list(self.unfinished.values()))
             host.post(c.CancelAll(host.asker()))
-        self._submissions = [each for each in self._submissions if not (each.is_in_hand or each.kind)]
-        if world.uses("clear") and not self._submissions:
+        if world.uses("clear") and not self._held_by_submissions():
             self._want_cancelled(list(self.unfinished.values()))
             host.post(c.Clear([each.object_id for each in self._objects]))
             self._objects.clear()
-        if world.uses("let_go") and not self._submissions:
+        if world.uses("let_go"):
             self._let_go()
         if world.uses("questions"):
             self._ask(m.InfoRequest())
@@ -121,6 +147,12 @@ class User:
                 self.system.scheduler.worker_losses += not is_draining
                 self._ask(m.WorkerShutdown(name=random.choice(workers), is_draining=is_draining))
 
+    def _cancel(self, futures: List[Future], is_forced: bool) -> None:
+        self._want_cancelled(futures)
+        for future in futures:
+            future.is_forced |= is_forced
+        self.host.post(c.Cancel(futures, is_forced))
+
     def _in_hand(self) -> List[Future]:
         return [future for future in self.unfinished.values() if future.is_in_hand]
 
@@ -128,11 +160,21 @@ class User:
         for future in futures:
             future.task.is_cancel_wanted = True
 
+    def _held_by_submissions(self) -> Set[int]:
+        """The objects of submissions that have not returned."""
+        self._submissions = [each for each in self._submissions if not (each[0].is_in_hand or each[0].kind)]
+        return set().union(*(object_ids for _, object_ids in self._submissions))
+
     def _let_go(self) -> None:
-        random = self.world.random
+        random, needed = self.world.random, self._held_by_submissions()
         for held in (self._objects, self._functions):
-            if held and random.random() < 0.5:
-                self.host.post(c.LetGo([held.pop(random.randrange(len(held))).object_id]))
+            free = [each for each in held if each.object_id not in needed]
+            if free and random.random() < 0.5:
+                chosen = random.choice(free)
+                held.remove(chosen)
+                self.host.post(c.LetGo([chosen.object_id]))
+        if self._former_code:
+            self._let_go_of_former_code()
 
     def _ask(self, question: Any) -> None:
         host = self.host
@@ -152,15 +194,19 @@ class User:
             if held:
                 self.host.post(c.LetGo([each.object_id for each in held]))
                 held.clear()
+        if self._code or self._former_code:
+            self.host.post(c.LetGo([each.kept.object_id for each in (*self._code, *self._former_code)]))
+            self._code, self._former_code = [], []
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
     def _task(self, function: KeptObject, contents: List[bytes], needed: List[Task]) -> Task:
-        return self._new_task(self._contents[function.object_id], contents, needed)
+        code = [each.content for each in self._code_of_functions.get(function.object_id, ())]
+        return self._new_task(self._contents[function.object_id], contents, needed, code)
 
-    def _new_task(self, function: bytes, contents: List[bytes], needed: List[Task]) -> Task:
+    def _new_task(self, function: bytes, contents: List[bytes], needed: List[Task], code: Sequence[bytes] = ()) -> Task:
         world, random = self.world, self.world.random
-        task = self.system.new_task(function, contents, needed)
+        task = self.system.new_task(function, contents, needed, code)
         task.is_raising = world.uses("raising")
         if world.uses("large_results"):
             task.is_large = True
@@ -170,6 +216,14 @@ class User:
         task.seconds = random.choice((0.0, 0.001, 0.03)) if not world.uses("long_tasks") else random.choice((0.1, 1.5))
         task.is_blocking = world.uses("blocking")
         return task
+
+    def _make_odd(self, task: Task) -> None:
+        """Some tasks never end, and some end what runs them."""
+        world = self.world
+        if world.uses("endless_tasks"):
+            task.seconds, task.is_blocking = ENDLESS_SECONDS, False
+        elif world.uses("deadly_tasks"):
+            task.kills, task.is_blocking = world.random.choice((Kills.PROCESSOR, Kills.WORKER)), False
 
     def _with_options(self, task: Task) -> Optional[m.TaskOptions]:
         world = self.world
@@ -187,26 +241,78 @@ class User:
         random = self.world.random
         if not self._functions or (len(self._functions) < 3 and random.random() < 0.3):
             content = b"function %d" % random.randrange(1 << 30)
+            archives = self._current_code() if self.world.uses("code") else []
+            if archives:
+                is_large = self.world.uses("large_objects")
+                content = with_note(content.ljust(INLINE_BYTES) if is_large else content, archives)
             made = self.host.send_object(content, m.ObjectKind.FUNCTION)
+            self._code_of_functions[made.object_id] = archives
             self._contents[made.object_id] = content
             self._functions.append(made)
         return random.choice(self._functions)
+
+    def _current_code(self) -> List[Archive]:
+        """The archives that a new function needs: its files change at times."""
+        random = self.world.random
+        if not self._code or random.random() < 0.3:
+            self._former_code += self._code
+            self._code = []
+            for _ in range(random.choice((1, 1, 2))):
+                size = INLINE_BYTES + 9 if self.world.uses("large_objects") else 20
+                content = (b"archive %d" % random.randrange(1 << 30)).ljust(size)
+                self._code.append(Archive(self.host.send_object(content), content))
+        return list(self._code)
+
+    def _let_go_of_former_code(self) -> None:
+        """An archive goes with the last function, and the last unfinished task of a function, that needs it."""
+        needed = {each.content for function in self._functions for each in self._code_of_functions[function.object_id]}
+        for future in self.unfinished.values():
+            for task in future.task.ancestry():
+                needed.update(task.code)
+        unneeded = [each for each in self._former_code if each.content not in needed]
+        if unneeded:
+            self._former_code = [each for each in self._former_code if each.content in needed]
+            self.host.post(c.LetGo([each.kept.object_id for each in unneeded]))
 
     def _future(self, task: Task, resubmit: Optional[Callable[[Future], None]] = None) -> Future:
         future = self.unfinished[task.key] = Future(self, task, resubmit)
         return future
 
+    def _submit_run(self) -> None:
+        """Many short tasks of one function, which workers get together."""
+        random = self.world.random
+        function = self._function()
+        options = self._with_options(self._task(function, [], []))
+        has_objects = self.world.uses("objects")
+        for _ in range(random.choice((8, 25))):
+            objects = [self._object()] if has_objects and random.random() < 0.7 else []
+            task = self._task(function, [self._contents[each.object_id] for each in objects], [])
+            task.seconds, task.is_blocking = random.choice((0.0, 0.0001)), False
+            if options is not None:
+                task.at_most_once, task.retries = options.at_most_once, options.retries
+            dependencies = [each.object_id for each in objects]
+            future = self._future(task)
+            self._submissions.append((future, {function.object_id, *dependencies}))
+            if objects:
+                self.host.submit(c.SubmitTask(future, function.object_id, task.payload, options, dependencies))
+            else:
+                future.is_in_hand = False
+                self.host.submit_plain(future, function.object_id, options)
+
     def _submit_plain(self) -> None:
         function = self._function()
         task = self._task(function, [], [])
+        self._make_odd(task)
         options = self._with_options(task)
-        if self.world.uses("stale_functions") and not self._submissions:  # another thread lets it go meanwhile
+        is_free = function.object_id not in self._held_by_submissions()
+        if is_free and self.world.uses("stale_functions"):  # another thread lets it go meanwhile
             self._functions.remove(function)
             self.host.post(c.LetGo([function.object_id]))
 
         def again(future: Future) -> None:
             if self.host.is_open:
                 made = self.host.send_object(task.function, m.ObjectKind.FUNCTION)
+                self._code_of_functions[made.object_id] = self._code_of_functions[function.object_id]
                 self._contents[made.object_id] = task.function
                 self._functions.append(made)
                 self.host.submit_plain(future, made.object_id, options)
@@ -262,12 +368,13 @@ class User:
         function = self._function()
         contents = [self._contents[each.object_id] for each in objects]
         task = self._task(function, [arguments, *contents] if arguments else contents, [each.task for each in needed])
+        self._make_odd(task)
         options = self._with_options(task)
         dependencies = [each.object_id for each in objects]
         if arguments:
             dependencies.insert(0, host.send_object(arguments, m.ObjectKind.ARGUMENTS).object_id)
         future = self._future(task)
-        self._submissions.append(future)
+        self._submissions.append((future, {function.object_id, *dependencies}))
         command = c.SubmitTask(
             future,
             function.object_id,

@@ -1,21 +1,24 @@
 """A worker's program around the real core of its agent: connection, processors, files, and its death.
 
-Rules: as in the real shell, events change the core, and what follows from a round of them is done once, in `_turn`.
-File operations are answered in the order in which they were asked for, at once or later.
+Rules:
+- As in the real shell, events change the core, and what follows from a round of them is done once, in `_turn`. Of some
+  workers each event is a round of its own, of others several events are.
+- File operations are answered in the order in which they were asked for, at once or later.
+- No processor that runs nothing gets tasks while as many as there are slots run some, or will.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
-from whole_system.user_tasks import SERVED_FUNCTIONS, Task
+from whole_system.user_tasks import SERVED_FUNCTIONS, Task, digest_of
 
-from scaler.values.code_notes import CodeNote
+from scaler.values.code_notes import read_note
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
@@ -34,15 +37,18 @@ from scaler.worker.agent.core.effects import (
     OpenObjects,
     ReadChunk,
     ReadNote,
+    RemoveCode,
     RemoveFiles,
     RemoveLeftovers,
     Send,
     SpawnProcessor,
     StopProcessor,
+    UnpackCode,
     WriteChunk,
 )
 from scaler.worker.agent.core.heartbeats import ProcessUsage
-from scaler.worker.frames import Frame, FrameKind
+from scaler.worker.exit_codes import EXIT_NO_SCHEDULER
+from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect
@@ -71,24 +77,27 @@ class WorkerHost(Peer):
         self.tasks = tasks
         self.new_client = new_client
         self.is_stopping = False
-        self.exit_code: Optional[int] = None
-        self.chunk_failures = 0
+        self.lost_files = 0
         self.ended_instances: Set[int] = set()  # whose outcomes the core has
         self.is_shared = world.uses("shared_files")
         self.files: Dict[str, bytes] = {}
+        self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}
         self._next_process = 1
         self._timer_at = NEVER
         self._frame_seconds = random.choice((0.0, 0.0005, 0.005))
-        self._disk = Pipe(self, self._operate, lambda: random.choice((0.0, 0.05)) if world.fault("slow_disk") else 0.0)
-        self._is_over = False
+        slow = random.choice(((0.0, 0.05), (0.0, 0.7), (0.3, 3.0)))
+        self._disk = Pipe(self, self._operate, lambda: random.choice(slow) if world.fault("slow_disk") else 0.0)
+        self._rounds: Sequence[float] = random.choice(((), (0.0, 0.001), (0.0, 0.005, 0.05)))  # how long they take
+        self._is_turn_due = False
+        self._slots = random.choice((1, 1, 2, 4))
         settings = WorkerSettings(
             address="tcp://scheduler:1",
-            slots=random.choice((1, 1, 2, 4)),
-            heartbeat_interval_seconds=1.0,
-            garbage_collect_interval_seconds=random.choice((0.7, 30.0)),
+            slots=self._slots,
+            heartbeat_interval_seconds=2.0,
+            garbage_collect_interval_seconds=random.choice((0.7, 30.0, 30.0)),
             object_retention_seconds=random.choice((0.5, 3600.0)),
             death_timeout_seconds=random.choice((10.0, 300.0)),
             per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
@@ -140,6 +149,7 @@ class WorkerHost(Peer):
             processor.die("its worker ended")
         self.processors.clear()
         self.files.clear()
+        self.folders.clear()
         for path in [path for path in self._scheduler.files if path.rpartition("/")[2].startswith(self._token)]:
             del self._scheduler.files[path]
         self.drop()
@@ -150,13 +160,24 @@ class WorkerHost(Peer):
 
     # Turns ----------------------------------------------------------------------------------------------------------
 
+    def _round(self) -> None:
+        """An event has changed the core; its round ends now or soon."""
+        if not self._rounds:
+            self._turn()
+        elif not self._is_turn_due:
+            self._is_turn_due = True
+            self.after(self.world.random.choice(self._rounds), self._turn)
+
     def _turn(self) -> None:
+        self._is_turn_due = False
         core = self.core
         core.finish_turn(self.now)
         while core.effects and self.is_alive:
-            for effect in core.take_effects():
+            effects = core.take_effects()
+            for effect in effects:
                 self._perform(effect)
-            core.finish_turn(self.now)
+            if not all(type(effect) in (Deliver, Send) for effect in effects):
+                core.finish_turn(self.now)  # some are answered at once
         if core.next_time < self._timer_at and self.is_alive:
             self._timer_at = core.next_time
             at = self._timer_at
@@ -179,7 +200,11 @@ class WorkerHost(Peer):
             if processor is not None:
                 data = frames.join(effect.buffers)
                 _, kind, flags = frames.HEADER.unpack_from(data)
-                processor.inbox.send(Frame(kind, flags, data[frames.HEADER.size :]))
+                frame = Frame(kind, flags, data[frames.HEADER.size :])
+                if kind == FrameKind.TASKS:
+                    self._check_slots(processor)
+                processor.inbox.send(frame)
+                processor.note_delivered(frame)
         elif isinstance(effect, Connect):
             self.connect(self._scheduler.network)
         elif isinstance(effect, Disconnect):
@@ -207,7 +232,9 @@ class WorkerHost(Peer):
             self.world.say(self.name, effect.text)
             assert effect.level < ERROR or "contradict" not in effect.text, effect.text
         elif isinstance(effect, Finish):
-            self.exit_code = effect.exit_code
+            assert effect.exit_code != EXIT_NO_SCHEDULER or not self.world.must_be_connected, (
+                f"{self.name} gives up, and the scheduler is there"
+            )
             self._end()
         elif not isinstance(effect, ImportModule):
             self._disk.send(effect)
@@ -223,7 +250,7 @@ class WorkerHost(Peer):
             if processor.is_alive:
                 self.core.on_processor_started(processor.number, processor.process_id)
                 processor.start()
-                self._turn()
+                self._round()
 
         self.after(effect.delay_seconds + self.frame_delay(), start)
 
@@ -232,8 +259,14 @@ class WorkerHost(Peer):
             state = self.core.tasks.pool.get(processor.number)
             if frame.kind == FrameKind.RESULTS and state is not None and not state.killed:  # as at a session's end
                 self.ended_instances.update(processor.arriving_instances.pop(0))
+            processor.note_received(frame)
             self.core.on_frames(processor.number, [frame])
-            self._turn()
+            self._round()
+
+    def _check_slots(self, processor: Processor) -> None:
+        others = [each for each in self.processors.values() if each is not processor]
+        busy = sum(each.held > 0 and not each.is_blocked for each in others)
+        assert processor.held or busy < self._slots, f"{busy} processors are busy, and another one gets tasks"
 
     def _check_confirmation(self, message: m.TaskCancelConfirm) -> None:
         for instance, outcome in zip(message.ids, message.outcomes):
@@ -244,7 +277,7 @@ class WorkerHost(Peer):
         if self.processors.get(processor.number) is processor:
             del self.processors[processor.number]
             self.core.on_processor_died(processor.number, description, self.now)
-            self._turn()
+            self._round()
 
     def on_task_started(self, task: Task, instance: int) -> None:
         task.start_count += 1
@@ -264,6 +297,13 @@ class WorkerHost(Peer):
     def write(self, path: str, content: bytes) -> None:
         self._store(path)[path] = content
 
+    def _lose_sometimes(self, path: str) -> None:
+        """The file of a large result may be gone, as after an error of the disk."""
+        if self.world.fault("result_lost"):
+            self.world.say(self.name, "loses", path)
+            self.lost_files += 1
+            self._store(path).pop(path, None)
+
     def _operate(self, effect: Any) -> None:
         core, now = self.core, self.now
         if isinstance(effect, OpenObjects):
@@ -274,6 +314,7 @@ class WorkerHost(Peer):
         elif isinstance(effect, WriteChunk):
             self._write_chunk(effect)
         elif isinstance(effect, ReadChunk):
+            self._lose_sometimes(effect.path)
             content = self.read(effect.path)
             if content is None:
                 core.on_chunk_read(effect.object_id, effect.offset, effect.length, b"", "No such file")
@@ -281,8 +322,14 @@ class WorkerHost(Peer):
                 chunk = content[effect.offset : effect.offset + effect.length]
                 core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)
         elif isinstance(effect, ReadNote):
-            core.on_note_read(effect.function, CodeNote())
+            core.on_note_read(effect.function, read_note(self.read(effect.path) or b""))
+        elif isinstance(effect, UnpackCode):
+            self._unpack(effect)
+        elif isinstance(effect, RemoveCode):
+            for folder in effect.folders:
+                del self.folders[folder]
         elif isinstance(effect, KeepResult):
+            self._lose_sometimes(effect.path)
             content = self._store(effect.path).pop(effect.path, None)
             if content is None:
                 core.on_result_kept(effect.object_id, effect.target, "No such file")
@@ -298,12 +345,12 @@ class WorkerHost(Peer):
             for files in (self.files, self._scheduler.files):
                 for path in [path for path in files if path.rpartition("/")[2].startswith(beginning)]:
                     del files[path]
-        self._turn()
+        self._round()
 
     def _write_chunk(self, effect: WriteChunk) -> None:
         core, path = self.core, f"/own/{effect.object_id:016x}"
         if self.world.fault("worker_disk_full"):
-            self.chunk_failures += 1
+            self.lost_files += 1
             self.files.pop(path, None)
             core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
             return
@@ -312,24 +359,40 @@ class WorkerHost(Peer):
         self.files[path] = before[: effect.offset] + bytes(effect.chunk) + before[end:]
         core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
 
+    def _unpack(self, effect: UnpackCode) -> None:
+        is_file = effect.place == ContentPlace.FILE
+        content = self.read(bytes(effect.content).decode()) if is_file else bytes(effect.content)
+        if content is None or self.world.fault("worker_disk_full"):
+            self.lost_files += content is not None
+            self.core.on_code_failed(effect.digest, "no space left on device")
+        elif digest_of(content) != effect.digest:
+            self.core.on_code_failed(effect.digest, "it is another archive")
+        else:
+            folder = f"/code/{effect.digest}"
+            self.folders[folder] = content
+            self.core.on_code_unpacked(effect.digest, folder)
+
     # The scheduler --------------------------------------------------------------------------------------------------
 
     def on_connected(self) -> None:
         self.ended_instances.clear()  # another scheduler begins with the same ids
         self.core.on_connected(self.now)
-        self._turn()
+        self._round()
 
     def on_connect_failed(self, reason: str) -> None:
         self.core.on_connect_failed(reason, self.now)
-        self._turn()
+        self._round()
 
     def on_disconnected(self, reason: str) -> None:
         self.core.on_disconnected(reason, self.now)
-        self._turn()
+        self._round()
 
     def on_message(self, message: Any, payload: bytes) -> None:
         self.core.on_message(message, payload, self.now)
-        self._turn()
+        if isinstance(message, m.Welcome):
+            self._turn()  # so that it is known where objects are before the next message
+        else:
+            self._round()
 
     # In the end -----------------------------------------------------------------------------------------------------
 
@@ -341,6 +404,6 @@ class WorkerHost(Peer):
             table = getattr(core.objects, name)
             if table:
                 kept.append(f"{name} {table}")
-        if self.files:
-            kept.append(f"files {list(self.files)}")
+        if self.files or self.folders:
+            kept.append(f"files {list(self.files)}, folders {list(self.folders)}")
         return kept

@@ -226,6 +226,24 @@ def test_a_worker_that_drains_waits_until_its_large_result_was_fetched() -> None
     assert agent.exit_code == exit_codes.EXIT_OK
 
 
+def test_a_worker_that_is_asked_to_drain_right_after_its_welcome_gives_back_the_tasks_that_came_before() -> None:
+    agent = Agent(session=0)
+    agent.connect()
+    agent.answers_files = False
+    agent.welcome(5)
+    agent.create_function()
+    agent.send_tasks(10, 11)
+    agent.sent.clear()
+    agent.receive(DRAINING)
+    assert agent.exit_code is None and agent.sent == []
+
+    agent.answer_files()
+
+    assert [type(message) for message, _ in agent.sent] == [m.BalanceResponse, m.DisconnectResponse]
+    assert list(agent.sent[0][0].ids) == [10, 11]
+    assert agent.exit_code == exit_codes.EXIT_OK
+
+
 def test_a_worker_that_loses_its_scheduler_while_it_drains_ends() -> None:
     agent = agent_with_tasks(10)
     agent.receive(DRAINING)

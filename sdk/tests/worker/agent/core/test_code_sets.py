@@ -106,6 +106,7 @@ class Objects:
     def __init__(self) -> None:
         self.contents: Dict[int, bytes] = {}
         self.paths: Dict[int, bytes] = {}
+        self.forgotten: List[int] = []
 
     def is_available(self, object_id: int) -> bool:
         return object_id in self.contents or object_id in self.paths
@@ -117,7 +118,8 @@ class Objects:
         return None if content is None else (m.ObjectKind.VALUE, ContentPlace.INLINE, content)
 
     def forget(self, object_id: int) -> None:
-        del self.contents[object_id]
+        self.contents.pop(object_id, None)
+        self.forgotten.append(object_id)
 
 
 SESSION = 5 << 40
@@ -166,6 +168,34 @@ def test_an_archive_that_cannot_be_unpacked_is_tried_again_for_the_next_task() -
     assert code.on_unpacked(DIGEST, "") == {SESSION | 9}
     assert code.missing(SESSION | 1) == {SESSION | 9}
     assert len(effects) == 1  # it is fetched first
+
+
+def test_an_archive_that_no_task_waits_for_any_more_goes_with_the_last_function_that_needs_it() -> None:
+    objects, effects = Objects(), []  # type: Objects, List[Any]
+    first, second, archive = SESSION | 1, SESSION | 2, SESSION | 9
+    objects.contents = {each: function_with("key", (9, DIGEST)) for each in (first, second)}
+    code = CodeSets(objects, effects)
+    assert code.missing(first) == code.missing(second) == {archive}
+
+    code.forget([first])
+    assert objects.forgotten == []
+    code.forget([second])
+    assert objects.forgotten == [archive]
+    assert effects == []
+
+
+def test_code_that_is_unpacked_when_its_functions_are_gone_is_removed() -> None:
+    objects, effects = Objects(), []  # type: Objects, List[Any]
+    objects.contents = {SESSION | 1: function_with("key", (9, DIGEST)), SESSION | 9: b"archive"}
+    code = CodeSets(objects, effects)
+    code.missing(SESSION | 1)
+    code.forget([SESSION | 1])
+    assert objects.forgotten == []  # its file is being read
+
+    assert code.on_unpacked(DIGEST, "/folder") == {SESSION | 9}
+
+    assert objects.forgotten == [SESSION | 9]
+    assert effects[1:] == [RemoveCode(("/folder",))]
 
 
 def test_the_note_of_a_function_in_a_file_is_read_first() -> None:

@@ -353,6 +353,16 @@ def test_a_chunk_that_is_written_after_its_object_was_forgotten_is_removed(objec
     assert objects_bench.effects == [RemoveFiles(("/own/9",))]
 
 
+def test_an_object_that_is_forgotten_while_it_is_fetched_is_not_kept(objects_bench: ObjectsBench) -> None:
+    objects_bench.create(9, REMOTE, size=5)
+    objects_bench.objects.fetch(9)
+    [request] = objects_bench.sent()
+    objects_bench.objects.forget(9)
+    objects_bench.respond(request, b"bytes")
+
+    assert objects_bench.events == [] and not objects_bench.objects.is_available(9)
+
+
 def test_an_object_that_is_forgotten_is_fetched_again_when_it_is_needed(objects_bench: ObjectsBench) -> None:
     objects_bench.create(9, m.ObjectStorage.INLINE, b"content")
     objects_bench.objects.forget(9)

@@ -8,6 +8,8 @@ Rules:
 - Processors are dedicated: one that has run tasks with some code runs no task with other code (see `ProcessorPool`).
 - A folder stays as long as a function here needs it, or a processor has it on its import path. All are below the
   worker's own folder, which is removed when the worker ends for any reason.
+- An archive that was fetched and not unpacked goes with the last function that needs it. No task names it, so the
+  scheduler does not know that it is here, and does not tell when it is deleted.
 - The shell handles files: it reads notes, unpacks and removes, and reports the results.
 """
 
@@ -119,8 +121,10 @@ class CodeSets(FunctionCode):
 
     def on_unpacked(self, digest: str, folder: str) -> Set[int]:
         """An archive was unpacked, or could not be; returns the objects with this archive."""
-        if folder:
+        if folder and any(digest == each for needed in self._needed.values() for _, each in needed.archives):
             self._folders[digest] = folder
+        elif folder:
+            self._effects.append(RemoveCode((folder,)))  # the functions that needed it are gone
         archives = self._unpacking.pop(digest, set())
         for object_id in archives:
             self._objects.forget(object_id)
@@ -133,8 +137,14 @@ class CodeSets(FunctionCode):
     def forget(self, functions: Iterable[int]) -> Set[str]:
         functions = list(functions)
         self._reading.difference_update(functions)
-        keys = {needed.key for needed in (self._needed.pop(each, None) for each in functions) if needed is not None}
-        return keys.difference({""}, (needed.key for needed in self._needed.values())) if keys else keys
+        gone = [needed for needed in (self._needed.pop(each, None) for each in functions) if needed is not None]
+        if not gone:
+            return set()
+        unneeded = {archive for needed in gone for archive in needed.archives}
+        for object_id, digest in unneeded.difference(*(needed.archives for needed in self._needed.values())):
+            if object_id not in self._unpacking.get(digest, ()):  # the scheduler does not know that it may be here
+                self._objects.forget(object_id)
+        return {needed.key for needed in gone}.difference({""}, (needed.key for needed in self._needed.values()))
 
     def forget_all(self) -> Set[str]:
         self._reading.clear()

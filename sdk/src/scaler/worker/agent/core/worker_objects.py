@@ -180,8 +180,12 @@ class WorkerObjects(ObjectSource):
         return None if path is None else (kind, ContentPlace.FILE, path.encode("utf-8", "surrogateescape"))
 
     def forget(self, object_id: int) -> None:
-        """Forget an object that is no longer needed, although the scheduler may still have it."""
+        """Forget an object that is no longer needed, although the scheduler may still have it. No task waits for it."""
         self._remove_own(object_id)
+        fetch = self._fetches.pop(object_id, None)
+        if fetch is not None and fetch.path:
+            self._remove([fetch.path])
+        self._looked_for.discard(object_id)
         for table in (self._kinds, self._inline, self._paths, self._last_uses):
             table.pop(object_id, None)
 

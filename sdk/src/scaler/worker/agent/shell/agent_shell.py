@@ -111,7 +111,7 @@ class Agent:
             Disconnect: lambda _: self._connection.drop(),
             SpawnProcessor: self._spawn,
             KillProcessor: self._kill,
-            StopProcessor: lambda effect: self._handles[effect.number].send(frames.signal_frame(FrameKind.STOP)),
+            StopProcessor: self._stop,
             ImportModule: lambda effect: self._fork_server.import_module(effect.name),
             EndProcessors: lambda _: self._end_processors(),
             MeasureProcesses: self._measure_processes,
@@ -308,6 +308,11 @@ class Agent:
         if self._handles.get(handle.number) is handle and not self._has_ended_processors:
             name = f"{self._identity.name} {self._core.processor_name(handle.number)}"
             handle.release_processor_end(lambda end: self._fork_server.spawn(handle.number, name, end))
+
+    def _stop(self, effect: StopProcessor) -> None:
+        handle = self._handles.get(effect.number)
+        if handle is not None:  # else it has died in the same round
+            handle.send(frames.signal_frame(FrameKind.STOP))
 
     def _kill(self, effect: KillProcessor) -> None:
         handle = self._handles.get(effect.number)

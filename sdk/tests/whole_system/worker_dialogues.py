@@ -1,0 +1,83 @@
+"""What the scheduler and its workers say to each other, judged from the messages alone.
+
+Rules:
+- A task is at a worker from the moment it is sent there until the worker has reported it, given it back, or confirmed
+  that it is cancelled.
+- A task that was lost with several workers goes to a free slot only.
+- A worker that was asked to drain says so when it has none left, and not before.
+- While an object is fetched, each part of it is requested once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Set, Tuple
+
+from scaler_protocol import messages as m
+
+SUSPICIOUS_ATTEMPT = 3  # two workers were lost with the task
+
+
+class WorkerDialogues:
+    """The dialogues of one scheduler, by the names of connections.
+
+    Parameters:
+        disks_may_be_full: of workers, which then request again what they could not store.
+    """
+
+    def __init__(self, disks_may_be_full: bool) -> None:
+        self._disks_may_be_full = disks_may_be_full
+        self._open: Dict[bytes, Set[int]] = {}  # instances at the worker
+        self._suspects: List[Tuple[Set[int], int]] = []  # what was at their workers when they were sent, and the slots
+        self._ending: Set[int] = set()  # their workers were told to end them, as when their client is gone
+        self._draining: Set[bytes] = set()
+        self._stopping: Set[bytes] = set()  # do not have to finish their tasks
+        self._requested: Dict[Tuple[bytes, int], Set[int]] = {}  # offsets of an object's parts
+
+    def on_sent(self, name: bytes, message: Any, payload_bytes: int, slots: int) -> None:
+        """
+        Parameters:
+            slots: of a worker, with those that its blocked tasks have given up.
+        """
+        if isinstance(message, m.Task):
+            at_worker = self._open.setdefault(name, set())
+            at_worker.update(message.ids)
+            if message.attempt >= SUSPICIOUS_ATTEMPT:
+                self._suspects.append((set(at_worker), slots))
+        elif isinstance(message, m.TaskCancel) and message.force:
+            self._ending.update(message.ids)
+        elif isinstance(message, m.ObjectResponse):
+            if message.status != m.ObjectResponseStatus.OK or message.offset + payload_bytes >= message.size:
+                self._requested.pop((name, message.id), None)  # it may be requested again
+        elif isinstance(message, m.DisconnectRequest):
+            is_draining = message.reason == m.DisconnectReason.DRAINING
+            (self._draining if is_draining else self._stopping).add(name)
+
+    def on_tick(self) -> None:
+        """All messages of a tick are sent."""
+        for at_worker, slots in self._suspects:
+            count = len(at_worker - self._ending)
+            assert count <= slots, f"a suspect task is among {count} tasks at a worker with {slots} slots"
+        self._suspects.clear()
+
+    def on_received(self, name: bytes, message: Any) -> None:
+        if isinstance(message, (m.TaskResult, m.BalanceResponse)):
+            self._open.get(name, set()).difference_update(message.ids)
+        elif isinstance(message, m.TaskCancelConfirm):
+            confirmed = zip(message.ids, message.outcomes)
+            cancelled = [instance for instance, outcome in confirmed if outcome == m.CancelOutcome.CANCELLED]
+            self._open.get(name, set()).difference_update(cancelled)
+        elif isinstance(message, m.ObjectRequest):
+            self._on_request(name, message)
+        elif isinstance(message, m.DisconnectRequest):
+            self._stopping.add(name)
+        elif isinstance(message, m.DisconnectResponse) and name in self._draining - self._stopping:
+            assert not self._open.get(name), f"{name!r} has drained, and still has tasks {self._open[name]}"
+
+    def _on_request(self, name: bytes, message: m.ObjectRequest) -> None:
+        requested = self._requested.setdefault((name, message.id), set())
+        is_first = message.offset not in requested
+        assert is_first or self._disks_may_be_full, f"{name!r} requests byte {message.offset} of an object twice"
+        requested.add(message.offset)
+
+    def on_peer_gone(self, name: bytes) -> None:
+        self._open.pop(name, None)
