@@ -93,6 +93,7 @@ RESERVED = {
     "cls",
     "column",
     "data_words",
+    "filled",
     "octets",
     "pointer_words",
     "read",
@@ -100,7 +101,7 @@ RESERVED = {
     "segment",
     "self",
 }
-RESERVED |= {"start", "struct", "words", "write", "writer"}
+RESERVED |= {"start", "struct", "values", "words", "write", "writer"}
 
 
 @dataclass

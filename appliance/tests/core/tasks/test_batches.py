@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scheduler_harness import options, task
 
+from scaler_appliance.core.tasks import batches
 from scaler_appliance.core.tasks.batches import (
     Dispatch,
     Requirement,
@@ -91,3 +92,18 @@ def test_needs_that_say_the_same_are_one_class() -> None:
     )
     assert once == Requirement.of(twice)
     assert Requirement.of(options(priority=3)) < once, "higher priority comes first"
+
+
+def test_requirements_without_capabilities_are_remembered_but_few_and_short_ones() -> None:
+    first = Requirement.of(options(priority=2), "cloudpickle")
+    assert Requirement.of(options(priority=2), "cloudpickle") is first
+    assert first == Requirement(-2, batches.Needs((), "cloudpickle", ""))
+    assert Requirement.of(options(priority=2), "", "cloudpickle") == Requirement(
+        -2, batches.Needs((), "", "cloudpickle")
+    )
+    long = "x" * 10_000
+    assert Requirement.of(options(), long, long) == Requirement(0, batches.Needs((), long, long))
+    for priority in range(1000):
+        Requirement.of(options(priority=priority))
+    assert 0 < len(batches._PLAIN) <= 256
+    assert not any(long in (needs.codec, needs.function_name) for _, needs in batches._PLAIN.values())

@@ -99,3 +99,16 @@ def test_what_the_classes_cannot_express_stops_the_generator(
 ) -> None:
     with pytest.raises(SystemExit, match=why):
         read(generator, tmp_path, text)
+
+
+def test_a_message_with_a_payload_contains_no_struct_without_fields(generator: ModuleType) -> None:
+    fields = [
+        generator.Field("ids", "column", 0, element="uint64"),
+        generator.Field("sizes", "column", 1, element="uint32", marks={"payload": ""}),
+        generator.Field("inner", "struct", 2, "Inner"),
+    ]
+    batch = generator.Layout("Batch", 0, 3, fields, {"entries": "ids"})
+    inner = generator.Layout("Inner", 1, 0, [generator.Field("number", "uint64", 0)])
+    assert generator.flat_structs([batch, inner]) == {"Inner": inner}
+    with pytest.raises(SystemExit, match="Inner: structs without fields"):
+        generator.flat_structs([batch, generator.Layout("Inner", 0, 0, [])])

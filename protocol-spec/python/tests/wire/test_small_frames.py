@@ -21,10 +21,10 @@ from scaler_protocol import messages as m
 from scaler_protocol.wire import codec
 from scaler_protocol.wire.small_frames import (
     ARE_USED,
-    DECODED_TEXTS,
-    ENCODED_TEXTS,
     LARGEST_BYTES,
     LARGEST_COUNT,
+    DecodedTexts,
+    EncodedTexts,
     LayoutsByPointers,
     LayoutsBySizes,
     SmallMessage,
@@ -182,14 +182,18 @@ def test_a_value_that_does_not_fit_is_named_with_its_field(name: str, value: Any
 def test_the_tables_are_bounded_and_hold_nothing_large() -> None:
     layouts = LayoutsBySizes(33, m.Task)
     by_pointers = LayoutsByPointers(layouts)
+    encoded, decoded = EncodedTexts(), DecodedTexts()
     for number in range(2000):
         layouts[(8, 4, number % 100, number // 100, 32, 0, 0, 0, 0)]
         by_pointers[struct.pack("<9Q", *[number] * 9)]
-        encode(lone_task(function_name=f"{number}"))
+        assert decoded[encoded[f"{number}"]] == f"{number}"
     assert 0 < len(layouts) <= 512
     assert 0 < len(by_pointers) <= 512
-    assert 0 < len(ENCODED_TEXTS) <= 1024 and 0 < len(DECODED_TEXTS) <= 1024
+    assert 0 < len(encoded) <= 1024
+    assert 0 < len(decoded) <= 1024
     assert layouts[(LARGEST_BYTES, 0, 0, 0, 0, 0, 0, 0, 0)] is None
     for text in ("x" * 200, "x" * 100_000):
+        assert decoded[encoded[text]] == text
+        assert text not in encoded
+        assert encoded[text] not in decoded
         assert decode(encode(lone_task(function_name=text))) == lone_task(function_name=text)
-        assert text not in ENCODED_TEXTS and text.encode() + b"\0" not in DECODED_TEXTS
