@@ -112,7 +112,7 @@ class Future:
         if kind == kinds.REJECTED:
             return system.scheduler.may_reject
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
-            return system.has_lost_bytes
+            return system.has_lost_bytes or task.is_given_up
         return False
 
     def _check_error(self, error: Exception) -> None:

@@ -188,10 +188,9 @@ class System:
 
     def _is_empty(self) -> bool:
         state = self.scheduler.core.state
-        return not (state.clients or state.dispatches or len(state.objects) or self.scheduler.files) and all(
-            each.core.session.number in state.workers
-            and state.workers[each.core.session.number].balance_request is None
-            and not each.what_is_kept()
+        is_asking = any(each.balance_request is not None for each in state.workers.values())
+        return not (state.clients or state.dispatches or len(state.objects) or self.scheduler.files or is_asking) and all(
+            each.core.session.number in state.workers and not each.what_is_kept()
             for each in self.workers
             if each.is_alive
         )

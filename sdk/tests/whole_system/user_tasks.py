@@ -88,6 +88,7 @@ class Task:
         self.death_count = 0  # how often a processor died with it
         self.start_count = 0
         self.is_cancel_wanted = False  # or that of a task that it needs
+        self.is_given_up = False  # its client keeps nothing for it, though it may still run
         self._expected: Optional[bytes] = None
 
     @property

@@ -128,6 +128,7 @@ class User:
         if finite and world.uses("give_up"):
             future = random.choice(finite)
             self._want_cancelled([future])
+            future.task.is_given_up = True
             host.post(c.GiveUp([future]))
         if world.uses("cancel_all"):
             self._want_cancelled(list(self.unfinished.values()))
