@@ -50,11 +50,12 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
     """
 
     server_class: Type[ZmtpServer] = ZmtpServer
+    short_timeout_seconds = 0.4  # for short deadlines of cases
 
     def __init__(self, address: str, variant: str = "") -> None:
         super().__init__()
         self.is_protected = variant == "protected"
-        self.timeout_seconds = 0.4 if variant == "short-timeout" else 60.0
+        self.timeout_seconds = self.short_timeout_seconds if variant == "short-timeout" else 60.0
         self.interval_milliseconds = 100 if variant == "short-timeout" else 2000
         self.handshake_seconds = 0.3 if variant == "short-handshake" else 30.0
         self.unread_limit = 16 << 20 if variant == "little-unread" else 1 << 30

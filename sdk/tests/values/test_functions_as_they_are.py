@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
+import gc
+import io
+import pickle
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, List, Tuple
 
+import cloudpickle
 import numpy as np
 import pytest
 from sdk_tasks import identity
 
 from scaler import Client
 from scaler.values.captures import LARGE_BUFFER_BYTES
+from scaler.values.pickling import Pickler
 
 # Large captures ------------------------------------------------------------------------------------------------------
 
@@ -252,3 +257,30 @@ def test_values_of_many_types_are_captured(any_client: Client, odd_values: List[
     for value in list(odd_values):
         odd_values[0] = value
         assert repr(any_client.submit(captured).result()) == repr(odd_values)
+
+
+def _pickled_class() -> bytes:
+    class Settings:
+        rate = 7
+
+    buffer = io.BytesIO()
+    Pickler(buffer).dump(Settings)
+    return buffer.getvalue()
+
+
+def test_a_class_that_is_collected_while_it_is_loaded_again_has_its_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = _pickled_class()
+    gc.collect()  # from now on the class is one from elsewhere
+    make_skeleton = cloudpickle.cloudpickle._make_skeleton_class
+
+    def make_after_collection(*arguments: Any) -> Any:
+        gc.collect()
+        return make_skeleton(*arguments)
+
+    monkeypatch.setattr(cloudpickle.cloudpickle, "_make_skeleton_class", make_after_collection)
+    gc.disable()
+    try:
+        assert pickle.loads(pickled).rate == 7  # and is garbage, which has not been collected yet
+        assert pickle.loads(pickled).rate == 7
+    finally:
+        gc.enable()

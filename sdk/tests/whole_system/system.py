@@ -188,8 +188,9 @@ class System:
 
     def _is_empty(self) -> bool:
         state = self.scheduler.core.state
-        is_asking = any(each.balance_request is not None for each in state.workers.values())
-        return not (state.clients or state.dispatches or len(state.objects) or self.scheduler.files or is_asking) and all(
+        is_balancing = any(each.balance_request is not None for each in state.workers.values())
+        is_used = state.clients or state.dispatches or len(state.objects) or self.scheduler.files
+        return not (is_used or is_balancing) and all(
             each.core.session.number in state.workers and not each.what_is_kept()
             for each in self.workers
             if each.is_alive

@@ -188,9 +188,9 @@ def make_class(make: Callable[..., type], *arguments: Any) -> type:
     """A class without its attributes, unless this process already has it; `arguments` are cloudpickle's."""
     tracker_id = arguments[-2]
     with _versions.lock:
-        is_new = tracker_id not in by_value._DYNAMIC_CLASS_TRACKER_BY_ID
+        known = by_value._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker_id)  # kept: else it might be collected meanwhile
         made = make(*arguments)
-        if is_new:
+        if made is not known:
             _versions.add(made)
         return made
 
