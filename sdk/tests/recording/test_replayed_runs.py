@@ -91,7 +91,7 @@ def test_each_core_decides_again_what_it_decided(recordings: Path, core: str) ->
     path = path_of(recordings, core)
     found = tables(path)
     assert found["replay"]["core"] == {"cluster": "worker"}.get(core, core)
-    assert found["replay"]["digests_compared"] == len(digests(path)) >= 1  # one for each while of a run
+    assert found["replay"]["digests_compared"] == len(digests(path)) >= 1  # a short run has few
     assert found["replay"]["effects"] > 40
 
 

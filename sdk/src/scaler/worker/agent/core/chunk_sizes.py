@@ -36,9 +36,7 @@ def chunk_size(batch: HeldTasks, mean_seconds: Optional[float], waiting: int, sl
     """
     traits = batch.traits
     is_alone = traits.at_most_once or traits.attempt > SUSPICIOUS_ATTEMPTS
-    if mean_seconds is None or mean_seconds >= LONG_TASK_SECONDS or is_alone:
-        return 1
-    if waiting == 1:
+    if mean_seconds is None or mean_seconds >= LONG_TASK_SECONDS or is_alone or waiting == 1:
         return 1
     mean_seconds = max(mean_seconds, 1e-7)
     share = -(-waiting // slots)
