@@ -201,6 +201,11 @@ class SchedulerCore:
         if record is not None:
             self.state.objects.memory.on_spill_failed(now, record, why)
 
+    def on_stood_still(self, now: float) -> None:
+        """This process was stopped: nobody could be heard meanwhile, so everybody gets a fresh term."""
+        for session in self.state.sessions.values():
+            session.last_heard = now
+
     def tick(self, now: float) -> None:
         """Place tasks, send gathered messages, check for silent peers."""
         self._now = self.state.now = now
