@@ -12,10 +12,11 @@ from typing import Iterator, List, Tuple
 
 import pytest
 
-from scaler_appliance.shell.connections import CONGESTED_BYTES, HELLO_TIMEOUT_SECONDS, SMALL_MESSAGE_BYTES, Connections
+from scaler_appliance.shell.connections import CONGESTED_BYTES, HELLO_TIMEOUT_SECONDS, Connections
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address, resolve
 from scaler_protocol.host.connection import Connection, connect_to_local_socket
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Zmtp
 
 MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -190,7 +191,7 @@ def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCa
     greeted.send([b"hello"])
     [(name, _)] = bench.wait_for(1)
     bench.peers.greet(name)
-    large = bytes(SMALL_MESSAGE_BYTES)
+    large = bytes(MAXIMUM_HELLO_BYTES)
     greeted.send([b"more", large])
     assert bench.wait_for(1) == [(name, [b"more", large])]
 
@@ -198,7 +199,7 @@ def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCa
         stranger.send([b"more", large])
         stranger.flush()
         bench.wait_for_loss()
-        assert f"a message of more than {SMALL_MESSAGE_BYTES} bytes" in caplog.text
+        assert f"a message of more than {MAXIMUM_HELLO_BYTES} bytes" in caplog.text
     greeted.send([b"I am still served"])
     assert bench.wait_for(1) == [(name, [b"I am still served"])]
 

@@ -285,7 +285,13 @@ class SchedulerCore:
         # SCL-SES-010
         if before is not None:
             self._remove(before, "it connected again", is_fault=False)
-        check_hello(hello, self.state.last_session, is_stopping=self._stopping_at is not None)
+        check_hello(
+            hello,
+            self.state.last_session,
+            is_stopping=self._stopping_at is not None,
+            peers=len(self.state.sessions),
+            maximum_peers=self.state.settings.maximum_peers,
+        )
         # SCL-SES-007
         number = self.state.last_session = self.state.last_session + 1
         session: Session

@@ -11,9 +11,10 @@ Rules:
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
 - What waits is bounded, for one peer and for all: a peer that leaves CONGESTED_BYTES unread is reported, and again when
-  it has read most of them; from STOP_READING_BYTES on it is not read; beyond `maximum_waiting_bytes` of all peers
+  it has read most of them; from STOP_READING_BYTES on it is not read, and if it reads nothing for STALLED_SECONDS it is
+  disconnected; beyond `maximum_waiting_bytes` of all peers
   together, messages that have arrived in part included, those peers that hold most are disconnected.
-- A peer without a session may send SMALL_MESSAGE_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
+- A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
@@ -26,25 +27,26 @@ import os
 import select
 import socket
 import time
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 ACCEPTED_AT_ONCE = 64
 LINGER_SECONDS = 1.0  # to send the last messages
 
 HELLO_TIMEOUT_SECONDS = 5.0
-SMALL_MESSAGE_BYTES = 64 * 1024
 MAXIMUM_STRANGERS = 4096  # connections without a session
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
 STOP_READING_BYTES = 32 * 1024 * 1024
+STALLED_SECONDS = 5.0
 MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
 
 STOOD_STILL_SECONDS = 3.0
@@ -62,7 +64,7 @@ class PeerConnection:
     """One connection and its state."""
 
     __slots__ = (
-        "name", "label", "connection", "hello_deadline", "events", "is_congested", "counted_bytes",
+        "name", "label", "connection", "hello_deadline", "events", "is_congested", "counted_bytes", "stalled",
     )  # fmt: skip
 
     def __init__(self, name: bytes, label: str, connection: Connection, hello_deadline: float) -> None:
@@ -73,6 +75,7 @@ class PeerConnection:
         self.events = select.EPOLLIN
         self.is_congested = False
         self.counted_bytes = 0  # of messages that have been sent or received in part
+        self.stalled: Optional[Tuple[int, float]] = None  # its unsent bytes while it is not read, and since when
 
 
 class Connections:
@@ -108,6 +111,7 @@ class Connections:
         self._peers: Dict[bytes, PeerConnection] = {}
         self._by_descriptor: Dict[int, PeerConnection] = {}
         self._strangers: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
+        self._not_read: Dict[bytes, PeerConnection] = {}  # until they have read
         self._last_number = 0
         self._last_sweep: Optional[float] = None
         self._rejected = 0  # callers, since the log said so
@@ -182,7 +186,7 @@ class Connections:
 
     def _add(self, stream: socket.socket, label: str, now: float) -> None:
         # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012
-        small = min(SMALL_MESSAGE_BYTES, self._maximum_message_bytes)
+        small = min(MAXIMUM_HELLO_BYTES, self._maximum_message_bytes)
         connection = Connection(stream, Zmtp("ROUTER", small, small))
         connection.start()
         self._last_number += 1
@@ -242,17 +246,35 @@ class Connections:
             except OSError as error:
                 self._lose(peer, error)
 
-    # SCL-SEC-009
     def sweep(self, now: float) -> None:
-        """Close connections without a Hello in time; to be called about once a second, with the time before reading."""
+        """Close connections without a Hello in time, and those that read nothing.
+
+        To be called about once a second, with the time before reading.
+        """
         before, self._last_sweep = self._last_sweep, now
         if before is not None and now - before > STOOD_STILL_SECONDS:
+            for peer in self._peers.values():
+                peer.stalled = None
             for peer in self._strangers.values():
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
+        self._sweep_strangers(now)
+        self._sweep_stalled(now)
+        self._restore_spares()
+
+    # SCL-SEC-009
+    def _sweep_strangers(self, now: float) -> None:
         for peer in list(self._strangers.values()):
             if peer.hello_deadline is not None and now > peer.hello_deadline and peer.name not in self.turns:
                 self._lose(peer, TimeoutError("it has not said Hello in time"))
-        self._restore_spares()
+
+    # SCL-SEC-011
+    def _sweep_stalled(self, now: float) -> None:
+        for peer in list(self._not_read.values()):
+            unsent_bytes = peer.connection.unsent_bytes
+            if peer.stalled is None or peer.stalled[0] != unsent_bytes:
+                peer.stalled = unsent_bytes, now
+            elif now > peer.stalled[1] + STALLED_SECONDS:
+                self._lose(peer, TimeoutError(f"it does not read, and {unsent_bytes >> 20} MiB wait for it"))
 
     # Output ---------------------------------------------------------------------------------------------------------
 
@@ -284,6 +306,10 @@ class Connections:
         if events != peer.events:
             self._epoll.modify(connection.fileno(), events)
             peer.events = events
+            if events & select.EPOLLIN:
+                self._not_read.pop(peer.name, None)
+            else:
+                self._not_read[peer.name] = peer
         is_congested = unsent_bytes > (RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES)
         if is_congested != peer.is_congested:
             peer.is_congested = is_congested
@@ -294,7 +320,6 @@ class Connections:
         if self._waiting_bytes > self._maximum_waiting_bytes:
             self._make_room()
 
-    # SCL-SEC-011
     def _make_room(self) -> None:
         """Disconnect those peers that hold most, until the rest holds no more than may wait."""
         while self._waiting_bytes > self._maximum_waiting_bytes:
@@ -329,6 +354,7 @@ class Connections:
     def _remove(self, peer: PeerConnection) -> None:
         del self._peers[peer.name]
         self._strangers.pop(peer.name, None)
+        self._not_read.pop(peer.name, None)
         del self._by_descriptor[peer.connection.fileno()]
         self._waiting_bytes -= peer.counted_bytes
         self._epoll.unregister(peer.connection.fileno())
