@@ -27,6 +27,7 @@ import os
 import select
 import socket
 import time
+from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.fair_turns import FairTurns
@@ -122,7 +123,8 @@ class Connections:
         if local_listener is not None:
             self._listeners[local_listener.fileno()] = local_listener
         # Closed when no descriptors are left, to reject callers; the rest is for files of objects and of the log.
-        self._spares = [os.open(os.devnull, os.O_RDONLY) for _ in range(SPARE_DESCRIPTORS)]
+        self._spares: List[int] = []
+        self._restore_spares()
         self._epoll = select.epoll()
         for descriptor in self._listeners:
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -142,7 +144,11 @@ class Connections:
 
         Returns whether any was.
         """
-        ready = self._epoll.poll(timeout_seconds)
+        try:
+            ready = self._epoll.poll(timeout_seconds)
+        except (OSError, MemoryError) as error:  # those who are ready stay so
+            logger.error("Scheduler: no connection was served for a moment: %s", error or type(error).__name__)
+            return True
         turns = self.turns
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
@@ -357,8 +363,10 @@ class Connections:
         self._not_read.pop(peer.name, None)
         del self._by_descriptor[peer.connection.fileno()]
         self._waiting_bytes -= peer.counted_bytes
-        self._epoll.unregister(peer.connection.fileno())
-        peer.connection.close()
+        with suppress(OSError):
+            self._epoll.unregister(peer.connection.fileno())
+        with suppress(OSError):  # the descriptor is closed nevertheless
+            peer.connection.close()
 
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""
