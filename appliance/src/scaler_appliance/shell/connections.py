@@ -147,7 +147,7 @@ class Connections:
         try:
             ready = self._epoll.poll(timeout_seconds)
         except (OSError, MemoryError) as error:  # those who are ready stay so
-            logger.error("Scheduler: no connection was served for a moment: %s", error or type(error).__name__)
+            logger.error("Scheduler: no connection was served for a moment: %s", str(error) or type(error).__name__)
             return True
         turns = self.turns
         for descriptor, events in ready:
