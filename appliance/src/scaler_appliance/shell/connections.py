@@ -65,7 +65,8 @@ class PeerConnection:
     """One connection and its state."""
 
     __slots__ = (
-        "name", "label", "connection", "hello_deadline", "events", "is_congested", "counted_bytes", "stalled",
+        "name", "label", "connection", "hello_deadline", "events", "is_congested", "is_paused", "counted_bytes",
+        "stalled",
     )  # fmt: skip
 
     def __init__(self, name: bytes, label: str, connection: Connection, hello_deadline: float) -> None:
@@ -75,6 +76,7 @@ class PeerConnection:
         self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
         self.events = select.EPOLLIN
         self.is_congested = False
+        self.is_paused = False  # it is not read for a while
         self.counted_bytes = 0  # of messages that have been sent or received in part
         self.stalled: Optional[Tuple[int, float]] = None  # its unsent bytes while it is not read, and since when
 
@@ -306,16 +308,16 @@ class Connections:
         """
         connection = peer.connection
         unsent_bytes = connection.unsent_bytes
-        events = select.EPOLLIN
+        events = 0 if peer.is_paused or unsent_bytes > STOP_READING_BYTES else select.EPOLLIN
         if unsent_bytes:
-            events = select.EPOLLOUT if unsent_bytes > STOP_READING_BYTES else select.EPOLLIN | select.EPOLLOUT
+            events |= select.EPOLLOUT
         if events != peer.events:
             self._epoll.modify(connection.fileno(), events)
             peer.events = events
-            if events & select.EPOLLIN:
-                self._not_read.pop(peer.name, None)
-            else:
+            if unsent_bytes > STOP_READING_BYTES:
                 self._not_read[peer.name] = peer
+            else:
+                self._not_read.pop(peer.name, None)
         is_congested = unsent_bytes > (RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES)
         if is_congested != peer.is_congested:
             peer.is_congested = is_congested
@@ -333,6 +335,23 @@ class Connections:
             text = f"{largest.counted_bytes >> 20} MiB of it wait, and {self._waiting_bytes >> 20} MiB of all peers"
             logger.warning("Scheduler: the connection from %s is closed: %s", largest.label, text)
             self._lose(largest, OSError(text))
+
+    def stop_reading(self, name: bytes) -> None:
+        """Leave what a peer sends in its socket until `go_on_reading`; TCP slows it down."""
+        self._set_paused(name, True)
+
+    def go_on_reading(self, name: bytes) -> None:
+        """Read a peer again."""
+        self._set_paused(name, False)
+
+    def _set_paused(self, name: bytes, is_paused: bool) -> None:
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.is_paused = is_paused
+            try:
+                self._account(peer)
+            except OSError as error:
+                self._lose(peer, error)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 

@@ -30,16 +30,17 @@ class FairTurns:
         self._messages: Dict[bytes, Deque[Frames]] = {}  # by peer that has any
         self._costs: Dict[bytes, float] = {}  # virtual times, of peers that had a turn since no messages waited
         self._turns: List[Tuple[float, int, bytes]] = []  # a heap, with each peer that has messages
+        self._paused: Dict[bytes, Deque[Frames]] = {}
         self._count = 0
         self._time = 0.0  # the virtual time of the last turn
         self._latest = 0.0  # that of the peer whose messages have cost most
 
     def __contains__(self, peer: bytes) -> bool:
         """Whether messages of this peer wait."""
-        return peer in self._messages
+        return peer in self._messages or peer in self._paused
 
     def __bool__(self) -> bool:
-        """Whether any messages wait."""
+        """Whether any messages wait for a turn."""
         return bool(self._messages)
 
     def add(self, peer: bytes, messages: Sequence[Frames]) -> None:
@@ -76,6 +77,17 @@ class FairTurns:
     def _push(self, time: float, peer: bytes) -> None:
         self._count += 1
         heappush(self._turns, (time, self._count, peer))
+
+    def pause(self, peer: bytes) -> None:
+        """Instead of `end_turn`: the peer whose turn it is gets no more turns until `resume`."""
+        heappop(self._turns)
+        self._paused[peer] = self._messages.pop(peer)
+
+    def resume(self, peer: bytes) -> None:
+        """The peer gets turns again."""
+        messages = self._paused.pop(peer, None)
+        if messages:
+            self.add(peer, messages)
 
     def forget(self, peer: bytes) -> None:
         """A peer without messages is gone for good."""
