@@ -357,6 +357,12 @@ class TrustsStrangers(ReferenceScheduler):
     server_class = _TrustingServer
 
 
+@mutant(breaks="SCL-SEC-014", caught_by="scheduler/limits/messages-with-too-many-elements-are-malformed")
+class ReadsListsOfAnyLength(ReferenceScheduler):
+    def check_elements(self, fields: Dict[str, Any]) -> None:
+        pass
+
+
 @mutant(breaks="SCL-SEC-011", caught_by="scheduler/limits/connections-with-too-much-unread-are-closed")
 class KeepsWhatIsNeverRead(ReferenceScheduler):
     def most_unread_bytes(self) -> int:

@@ -10,10 +10,10 @@ Rules:
 - Whatever fails for one peer, out of memory included, costs that peer its connection, and nobody else anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
-- What waits is bounded, for one peer and for all: a peer that leaves CONGESTED_BYTES unread is reported, and again when
-  it has read most of them; from STOP_READING_BYTES on it is not read, and if it reads nothing for STALLED_SECONDS it is
-  disconnected; beyond `maximum_waiting_bytes` of all peers
-  together, messages that have arrived in part included, those peers that hold most are disconnected.
+- What waits is bounded, for one peer and for all. A peer that leaves CONGESTED_BYTES unread is reported, and again when
+  it has read most of them. From STOP_READING_BYTES on its messages wait, and it is not read; if it reads nothing for
+  STALLED_SECONDS it is disconnected. Beyond `maximum_waiting_bytes` of all peers together, messages that have arrived
+  in part included, those peers that hold most are disconnected.
 - A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
@@ -279,7 +279,7 @@ class Connections:
     def _sweep_stalled(self, now: float) -> None:
         for peer in list(self._not_read.values()):
             unsent_bytes = peer.connection.unsent_bytes
-            if peer.stalled is None or peer.stalled[0] != unsent_bytes:
+            if peer.stalled is None or unsent_bytes < peer.stalled[0]:  # more may have come, without its asking
                 peer.stalled = unsent_bytes, now
             elif now > peer.stalled[1] + STALLED_SECONDS:
                 self._lose(peer, TimeoutError(f"it does not read, and {unsent_bytes >> 20} MiB wait for it"))
@@ -316,8 +316,8 @@ class Connections:
             peer.events = events
             if unsent_bytes > STOP_READING_BYTES:
                 self._not_read[peer.name] = peer
-            else:
-                self._not_read.pop(peer.name, None)
+            elif self._not_read.pop(peer.name, None) is not None and not peer.is_paused:
+                self.turns.resume(peer.name)
         is_congested = unsent_bytes > (RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES)
         if is_congested != peer.is_congested:
             peer.is_congested = is_congested
@@ -335,6 +335,10 @@ class Connections:
             text = f"{largest.counted_bytes >> 20} MiB of it wait, and {self._waiting_bytes >> 20} MiB of all peers"
             logger.warning("Scheduler: the connection from %s is closed: %s", largest.label, text)
             self._lose(largest, OSError(text))
+
+    def reads_too_little(self, name: bytes) -> bool:
+        """Whether so much waits for a peer that it should not be answered."""
+        return name in self._not_read
 
     def stop_reading(self, name: bytes) -> None:
         """Leave what a peer sends in its socket until `go_on_reading`; TCP slows it down."""
@@ -380,6 +384,7 @@ class Connections:
         del self._peers[peer.name]
         self._strangers.pop(peer.name, None)
         self._not_read.pop(peer.name, None)
+        self.turns.resume(peer.name)  # its last messages
         del self._by_descriptor[peer.connection.fileno()]
         self._waiting_bytes -= peer.counted_bytes
         with suppress(OSError):

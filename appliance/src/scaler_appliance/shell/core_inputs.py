@@ -44,6 +44,9 @@ WORK = frozenset(
 )
 """Messages that are about tasks and objects; what else a peer sends is no reason to keep others waiting."""
 
+MAXIMUM_ELEMENTS = 16_384
+"""In the lists of structs and of texts of one message (SCL-SEC-014): decoding takes some 50 ms at most."""
+
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
 
@@ -96,7 +99,7 @@ class CoreInputs:
                 # SCL-SEC-002
                 if not 1 <= len(frames) <= 2:
                     raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
-                message = decode(frames[0])
+                message = decode(frames[0], MAXIMUM_ELEMENTS)
             except MalformedMessageError as error:
                 self._received["malformed"] += 1
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))

@@ -165,6 +165,9 @@ class Server:
         end = begin = clock()
         while turns and end - begin < ROUND_SECONDS:
             peer, messages = turns.next()
+            if self._peers.reads_too_little(peer):
+                turns.pause(peer)
+                continue
             begin_turn = end
             idle_seconds = 0.0  # spent on messages that are no work
             while messages and end - begin_turn < TURN_SECONDS:
@@ -183,8 +186,9 @@ class Server:
 
     def _resume(self, peer: bytes) -> None:
         """A peer that took more than its share is served again."""
-        self._peers.turns.resume(peer)
         self._peers.go_on_reading(peer)
+        if not self._peers.reads_too_little(peer):
+            self._peers.turns.resume(peer)
         self._drain()
 
     def _on_timer(self) -> None:

@@ -13,6 +13,7 @@ from scaler_conformance.codec.schema_codec import SCHEMA
 HANDSHAKE_SECONDS = 30.0
 UNREAD_BYTES, FEW_UNREAD_BYTES = 1 << 30, 16 << 20
 LARGEST_BEFORE_WELCOME_BYTES = 64 << 10
+MAXIMUM_ELEMENTS = 16_384
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 
 
@@ -44,6 +45,20 @@ def large_messages_before_the_welcome_close_the_connection(bench: RoleBench) -> 
     connection.write(header)
     connection.announce(LARGEST_BEFORE_WELCOME_BYTES - len(header) + 1, more=False)
     connection.expect_closed("the connection that announces a payload beyond 64 KiB to be closed")
+    bench.client().fence()
+
+
+@case(covers=["SCL-SEC-014"])
+def messages_with_too_many_elements_are_malformed(bench: RoleBench) -> None:
+    """A Heartbeat with 16 384 processors is answered; one processor more is malformed, and so are as many names."""
+    worker = bench.worker()
+    worker.send("Heartbeat", sequence=1, processors=[{"processId": 1}] * MAXIMUM_ELEMENTS)
+    worker.expect_echo(1)
+    worker.send("Heartbeat", sequence=2, processors=[{"processId": 1}] * (MAXIMUM_ELEMENTS + 1))
+    worker.expect_refusal("malformed", "a processor too many", requirement="SCL-SEC-014")
+    client = bench.client()
+    client.send("ObjectInstruction", action="delete", names=["x"] * (MAXIMUM_ELEMENTS + 1))
+    client.expect_refusal("malformed", "a name too many", requirement="SCL-SEC-014")
     bench.client().fence()
 
 
