@@ -79,6 +79,11 @@ class CoreInputs:
             InputKind.TAKE_RUNS: core.take_runs,
         }
 
+    @property
+    def has_work(self) -> bool:
+        """Whether the next tick has something to do at once."""
+        return self._core.has_work
+
     def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
         """A peer sent a message of these frames, which may be malformed."""
         if self._recorder is not None:

@@ -69,6 +69,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_stopping = False
+        self._is_going_on = False  # `_continue` is about to be called
         self._gone: List[bytes] = []
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
@@ -136,10 +137,22 @@ class Server:
             self._settle(now)
             if self._stopped.done() or now > begin + MAXIMUM_DRAIN_SECONDS:
                 break
-            arrived = self._peers.receive(IDLE_WAIT_SECONDS)
-            if not arrived and not self._congestion:
+            # The core does much work in parts: between them, others get their turn.
+            arrived = self._peers.receive(0.0 if self._inputs.has_work else IDLE_WAIT_SECONDS)
+            if not arrived and not self._congestion and not self._inputs.has_work:
                 break
             now = self._loop.time()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Continue soon if the core has more work."""
+        if self._inputs.has_work and not self._is_going_on and not self._stopped.done():
+            self._is_going_on = True
+            self._loop.call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._is_going_on = False
+        self._drain()
 
     def _on_timer(self) -> None:
         if self._stopped.done():
@@ -281,6 +294,7 @@ class Server:
                 logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
                 self._inputs.call(InputKind.OBJECT_UNREADABLE, now, object_id)
         self._settle(now)
+        self._go_on()
 
     def _send_chunk(self, effect: SendChunk) -> None:
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
