@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from math import inf
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Type
 
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
@@ -52,6 +52,10 @@ _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCanc
 
 _AT_ONCE = frozenset((m.Heartbeat, m.HeartbeatEcho))
 """Messages that do not wait for earlier ones of their session."""
+
+
+_ORDERS = (m.ClientShutdown, m.WorkerShutdown)
+"""Messages of a client that still hold when it is gone."""
 
 
 class _ConnectionLost(NamedTuple):
@@ -179,6 +183,11 @@ class SchedulerCore:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         return bool(self._work) or bool(self.state.advancing) or self.state.ready.has_dropped
 
+    def is_working_for(self, peer: bytes) -> bool:
+        """Whether a message of a peer is being worked on, for which its next ones have to wait."""
+        session = self.state.sessions.get(peer) if self._work else None
+        return session is not None and self._work.is_awaited(session)
+
     def _on_message_of_unregistered_peer(self, peer: bytes, message: object) -> None:
         """A peer without a session sent a message: it never had one, or the session has ended."""
         # SCL-SES-012
@@ -248,6 +257,11 @@ class SchedulerCore:
         record = self.state.objects.find(object_id)
         if record is not None:
             self.state.objects.memory.on_spill_failed(now, record, why)
+
+    def on_stood_still(self, now: float) -> None:
+        """This process was stopped: nobody could be heard meanwhile, so everybody gets a fresh term."""
+        for session in self.state.sessions.values():
+            session.last_heard = now
 
     def tick(self, now: float) -> None:
         """Place tasks, send gathered messages, check for silent peers."""
@@ -409,12 +423,8 @@ class SchedulerCore:
         state.touched.pop(session.number, None)
         state.log("WARNING" if is_fault else "INFO", f"{session.label} is gone: {why}")
         self._stop_if_alone()
-        self._obey(session, orders)
-
-    def _obey(self, session: Session, messages: Sequence[object]) -> None:
-        """A client is gone that had ordered others to leave: that still holds."""
-        for message in messages:
-            if isinstance(session, ClientSession) and isinstance(message, (m.ClientShutdown, m.WorkerShutdown)):
+        for message in orders:
+            if isinstance(message, _ORDERS) and isinstance(session, ClientSession):
                 self._react(session, message, b"")
 
     def _release_client(self, client: ClientSession) -> Steps:
@@ -488,6 +498,8 @@ class SchedulerCore:
         for session in list(self.state.sessions.values()):
             is_client = isinstance(session, ClientSession)
             timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
+            if self._work and self._work.is_awaited(session):
+                session.last_heard = self._now  # its heartbeats may wait behind its messages
             silence_seconds = self._now - session.last_heard
             own_interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000
             interval_seconds = own_interval_seconds or settings.heartbeat_interval_seconds

@@ -35,6 +35,7 @@ class InputKind(IntEnum):
     TAKE_STATUS = 10  # whether it is a snapshot
     TAKE_RUNS = 11  # Unix time in microseconds
     EFFECTS = 12  # the effects are taken, without a tick before
+    STOOD_STILL = 13  # this process was stopped for a while
 
 
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
@@ -74,6 +75,7 @@ class CoreInputs:
             InputKind.OBJECT_SPILLED: core.on_object_spilled,
             InputKind.OBJECT_SPILL_FAILED: core.on_object_spill_failed,
             InputKind.SHUT_DOWN: core.shut_down,
+            InputKind.STOOD_STILL: core.on_stood_still,
             InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
             InputKind.TAKE_STATUS: core.take_status,
             InputKind.TAKE_RUNS: core.take_runs,
@@ -83,6 +85,10 @@ class CoreInputs:
     def has_work(self) -> bool:
         """Whether the next tick has something to do at once."""
         return self._core.has_work
+
+    def is_working_for(self, peer: bytes) -> bool:
+        """Whether the next message of a peer would have to wait for the one before."""
+        return self._core.is_working_for(peer)
 
     def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
         """A peer sent a message of these frames, which may be malformed."""
@@ -97,6 +103,10 @@ class CoreInputs:
             except MalformedMessageError as error:
                 self._received["malformed"] += 1
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+                return
+            except MemoryError:  # before anything has changed
+                text = f"a message of {sum(map(len, frames))} bytes finds no room in memory"
+                self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.LIMIT_EXCEEDED, text))
                 return
             self._received[type(message).__name__] += 1
             # SCL-TRN-004

@@ -1,9 +1,13 @@
 """The running scheduler: drives the core from its socket, its clock and its signals.
 
-    something arrived ─▶ read all ready connections ─▶ core.on_message … ─▶ core.tick ─▶ perform effects
+    something arrived ─▶ read ready connections ─▶ a round of turns: core.on_message … ─▶ core.tick ─▶ effects
+                            ▲                                                                           │
+                            └───────────────── while messages arrive, or wait for a turn ───────────────┘
 
 Rules:
-- All connections are read before anything is placed: bursts make batches.
+- All connections are read before anything is placed: bursts make batches. But a peer's turn takes TURN_SECONDS, and a
+  round ROUND_SECONDS: messages beyond that wait, while others' arrive and tasks are placed.
+- Inputs have the time before they were read. If this process was stopped, what its peers sent in time is not late.
 - All inputs reach the core through `CoreInputs`. A peer's fault ends only that peer's session.
 - An exception from the core, or one in performing its effects that the environment does not explain, is a bug of ours:
   the state can no longer be trusted. Nothing is sent after it, and `run` raises BrokenInvariantError. The program's
@@ -18,6 +22,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from typing import Any, Callable, Counter, Dict, List, Optional, Set, Type
 
@@ -45,6 +50,9 @@ from scaler_protocol import encode
 from scaler_protocol import messages as m
 
 TICK_INTERVAL_SECONDS = 1.0
+STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
+TURN_SECONDS = 0.001
+ROUND_SECONDS = 0.01
 IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_DRAIN_SECONDS = 0.1
 SWEEPS = 2  # for directories, after a session's end
@@ -69,8 +77,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_stopping = False
-        self._is_going_on = False  # `_continue` is about to be called
-        self._gone: List[bytes] = []
+        self._gone: Dict[bytes, None] = {}
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
@@ -78,7 +85,7 @@ class Server:
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._inputs = CoreInputs(core, self.received, recorder)
-        now = self._loop.time()
+        now = self._awake = self._loop.time()
         self._reporter = StatusReporter(core, self._inputs, monitor, peers.address, self.sent, self.received, now)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
@@ -115,8 +122,8 @@ class Server:
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
-        """A message could not be delivered; the core is notified after the current effects."""
-        self._gone.append(peer)
+        """A connection has ended; the core is notified after the current effects, and the peer's last messages."""
+        self._gone[peer] = None
 
     def congestion(self, peer: bytes, is_congested: bool) -> None:
         """A peer leaves many bytes unread, or has read most of them; the core is notified before its next decision."""
@@ -128,38 +135,60 @@ class Server:
         """Serve while messages keep arriving, so that the event loop costs nothing while there is work."""
         if self._stopped.done():
             return
-        take_in = self._inputs.frames
+        turns = self._peers.turns
         begin = now = self._loop.time()
-        arrived = self._peers.receive(0.0)
+        self._peers.receive(now, 0.0)
         while True:
-            for peer, frames in arrived:
-                take_in(now, peer, frames)
+            if now > self._awake + STOOD_STILL_SECONDS:
+                self._inputs.call(InputKind.STOOD_STILL, now)
+            self._awake = now
+            if turns:
+                self._take_turns(now)
             self._settle(now)
-            if self._stopped.done() or now > begin + MAXIMUM_DRAIN_SECONDS:
-                break
-            # The core does much work in parts: between them, others get their turn.
-            arrived = self._peers.receive(0.0 if self._inputs.has_work else IDLE_WAIT_SECONDS)
-            if not arrived and not self._congestion and not self._inputs.has_work:
-                break
+            if self._stopped.done():
+                return
             now = self._loop.time()
-        self._go_on()
+            if now > begin + MAXIMUM_DRAIN_SECONDS:
+                if turns or self._inputs.has_work:
+                    self._loop.call_soon(self._drain)  # of which the event loop does not know
+                return
+            # The core works on large messages in parts: between them, others get their turn.
+            has_work = bool(turns or self._gone or self._inputs.has_work)
+            is_ready = self._peers.receive(now, 0.0 if has_work else IDLE_WAIT_SECONDS)
+            if not (is_ready or has_work or self._congestion or self._gone):
+                return
 
-    def _go_on(self) -> None:
-        """Continue soon if the core has more work."""
-        if self._inputs.has_work and not self._is_going_on and not self._stopped.done():
-            self._is_going_on = True
-            self._loop.call_soon(self._continue)
+    def _take_turns(self, now: float) -> None:
+        """Handle messages, of those peers first that have cost least, for as long as a round lasts.
 
-    def _continue(self) -> None:
-        self._is_going_on = False
-        self._drain()
+        A peer on whose message the core is still working is passed over, and that costs it a turn: what it sends
+        meanwhile waits here, where it is bounded.
+        """
+        turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
+        is_busy = self._inputs.is_working_for
+        passed_over: Set[bytes] = set()
+        end = begin = clock()
+        while turns and end - begin < ROUND_SECONDS:
+            peer, messages = turns.next()
+            if is_busy(peer):
+                if peer in passed_over:
+                    return
+                passed_over.add(peer)
+                turns.end_turn(TURN_SECONDS)
+                continue
+            begin_turn = end
+            while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
+                take_in(now, peer, messages.popleft())
+                end = clock()
+            turns.end_turn(end - begin_turn)
 
     def _on_timer(self) -> None:
         if self._stopped.done():
             return  # its sockets may be closed
         self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
+        now = self._loop.time()
         self._drain()
-        self._peers.sweep()
+        self._peers.sweep(now)
         self._sweep_files()
         self._report_status()
         self._service_manager.working(self._loop.time())
@@ -202,9 +231,13 @@ class Server:
         while effects or self._gone:
             for effect in effects:
                 self._perform(effect)
-            gone, self._gone = self._gone, []
+            gone = [peer for peer in self._gone if peer not in self._peers.turns]
             for peer in gone:
+                del self._gone[peer]
+                self._peers.turns.forget(peer)
                 self._inputs.call(InputKind.PEER_GONE, now, peer)
+            if not (gone or effects):
+                return  # the others have messages that were not handled yet
             effects = self._inputs.tick(now) if gone else self._inputs.effects(now)
 
     def _report_congestion(self, now: float) -> None:
@@ -224,15 +257,22 @@ class Server:
             raise BrokenInvariantError(text) from error
 
     def _send(self, effect: Send) -> None:
-        self.sent[type(effect.message).__name__] += 1
-        # SCL-TRN-003
-        frames: List[Buffer] = [encode(effect.message)]
-        if effect.payload:
-            frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))
+        message = effect.message
+        self.sent[type(message).__name__] += 1
+        try:
+            # SCL-TRN-003
+            frames: List[Buffer] = [encode(message)]
+            if effect.payload:
+                frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))
+        except MemoryError as error:
+            self._peers.lose(effect.peer, error)
+            return
+        if type(message) is m.Welcome:
+            self._peers.greet(effect.peer)
         self._peers.send(effect.peer, frames)
 
     def _forget(self, effect: Forget) -> None:
-        self._peers.forget(effect.peer)
+        self._peers.forget(effect.peer, self._loop.time())
         self._ended_sessions.add(effect.session)
 
     def _sweep_files(self) -> None:
@@ -294,7 +334,8 @@ class Server:
                 logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
                 self._inputs.call(InputKind.OBJECT_UNREADABLE, now, object_id)
         self._settle(now)
-        self._go_on()
+        if self._inputs.has_work:
+            self._loop.call_soon(self._drain)
 
     def _send_chunk(self, effect: SendChunk) -> None:
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)

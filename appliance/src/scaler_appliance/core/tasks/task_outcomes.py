@@ -220,7 +220,7 @@ class TaskOutcomes:
         """Notify an object's workers if it was deleted with its last reference."""
         object_id = record.object_id
         if self._state.objects.find(object_id) is None:
-            self._state.durations.pop(object_id, None)
+            self._state.durations.forget(object_id)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)

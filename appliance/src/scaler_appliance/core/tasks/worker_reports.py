@@ -184,10 +184,10 @@ class WorkerReports:
         for function in functions:
             before = durations.get(function)
             if before is None:
-                durations[function] = max(_SHORTEST_MICROSECONDS, microseconds)
+                durations.set(function, max(_SHORTEST_MICROSECONDS, microseconds))
             elif len(functions) == 1:
                 after = before + _DURATION_WEIGHT * (microseconds - before)
-                durations[function] = max(_SHORTEST_MICROSECONDS, after)
+                durations.set(function, max(_SHORTEST_MICROSECONDS, after))
 
     def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
         """A task printed something: forward it to its client, under the client's id of the task."""

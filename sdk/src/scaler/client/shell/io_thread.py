@@ -10,6 +10,8 @@ Rules:
   makes the client waits for before this one starts.
 - It never waits for a user thread, and runs no user code: results are loaded by the threads that ask for them;
   callbacks and output have their own threads.
+- It holds `turn_lock` except while it sleeps. Forks take that lock, so that no future is half way from one place to
+  another in the copy.
 - KeyboardInterrupt does not reach it, because it is not the main thread: it finishes what it has begun.
 """
 
@@ -88,6 +90,7 @@ class IoThread:
         self.closed_because: Optional[Exception] = None
         self.slot: Optional[Slot] = None
         self.is_leaving = False
+        self.turn_lock = threading.Lock()
         self.waiting: Set[Waiter] = set()  # user threads that wait for as long as it takes
         self.first_echo = Gate()
         self.settling = Settling()
@@ -198,6 +201,7 @@ class IoThread:
     # Turns ----------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self.turn_lock.acquire()
         try:
             for header, *payload in self._unread:
                 self._on_frames(time.monotonic(), header, payload[0] if payload else b"")
@@ -208,6 +212,7 @@ class IoThread:
             self._fail(failure)
         finally:
             self._release()
+            self.turn_lock.release()
 
     def _turn(self) -> None:
         """Sleep until there is something to do, and do it."""
@@ -234,7 +239,11 @@ class IoThread:
         # At the very end: a thread that is woken takes the interpreter lock, which this thread no longer needs.
         self.settling.notify()
         self.files.remove_discarded()
-        is_readable = self.transport.wait(timeout_seconds)
+        self.turn_lock.release()
+        try:
+            is_readable = self.transport.wait(timeout_seconds)
+        finally:
+            self.turn_lock.acquire()
         self.mailbox.awake()
         return is_readable
 
@@ -507,6 +516,7 @@ class IoThread:
         """In a fork of the client's process: leave everything to the parent, and send nothing to the scheduler."""
         self.closed_because = error
         self.slot = None
+        self.turn_lock = threading.Lock()  # taken for the fork, and not to be released here
         waiting, _ = refused(map(plain_command, list(self.mailbox.commands)))
         self.mailbox.after_fork_in_child()
         self.settling.after_fork_in_child([*list(self.core.futures.values()), *waiting], error)
