@@ -25,6 +25,7 @@ from zero_worker_peers import hello
 from scaler_appliance.core.effects import Send
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
+from scaler_appliance.shell.scheduler_program import tune_garbage_collection
 from scaler_protocol import messages as m
 
 LONG_SECONDS = 0.01
@@ -427,6 +428,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1_000_000, help="parts of each message")
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES), metavar="SHAPE")
     options = parser.parse_args()
+    tune_garbage_collection()  # as the scheduler does
     for figures in measured(options.shapes, options.size):
         print(json.dumps({"interpreter": platform.python_implementation(), **figures}), flush=True)
 

@@ -72,6 +72,18 @@ def _use_event_loop(name: str) -> None:
     logger.info("use event loop: %s", name)
 
 
+def tune_garbage_collection() -> None:
+    """Keep pauses for finding cycles short, however much the scheduler holds.
+
+    Its long-lived data has no cycles: those that exceptions and callbacks make are found while they are young. On
+    CPython, looking through everything would stop the scheduler for a second when a million tasks wait for others.
+    """
+    gc.collect()
+    if hasattr(gc, "freeze"):  # CPython
+        gc.freeze()
+        gc.set_threshold(2_000, 10, 1_000_000)
+
+
 async def _serve(options: argparse.Namespace) -> None:
     servers: List[Server] = []  # one server, which is created after the transport
     with contextlib.ExitStack() as closing:
@@ -113,8 +125,7 @@ async def _serve(options: argparse.Namespace) -> None:
             "StatusReporter",
         ):
             logger.info("%s: started", part)  # names from earlier generations, for tools that read logs
-        gc.collect()
-        gc.freeze() if hasattr(gc, "freeze") else None
+        tune_garbage_collection()
         try:
             await server.run(options.exit_when_stdin_closes)
         except BrokenInvariantError:

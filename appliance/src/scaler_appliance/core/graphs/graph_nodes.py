@@ -146,6 +146,19 @@ class Graph:
             self.ended.extend(range(node, after))
         self.unfinished -= stop - start
 
+    def free(self, part: int) -> Iterator[None]:
+        """Free its columns one by one, because even that takes long if there are millions of nodes."""
+        if len(self) <= part:
+            return
+        for nodes in (self.ended, self.ready, self.unneeded):
+            while nodes:
+                for _ in range(min(len(nodes), 4 * part)):
+                    nodes.pop()
+                yield
+        for name, empty in _EMPTY.items():
+            setattr(self, name, empty)
+            yield
+
     # Making batches -------------------------------------------------------------------------------------------------
 
     def release(self, function: int, nodes: List[int]) -> GraphBatch:
@@ -324,6 +337,13 @@ class Graph:
 
 
 _ONE_RESULT = struct.Struct("<3I")
+_EMPTY: Dict[str, object] = {
+    **dict.fromkeys(("offsets", "dependency_offsets", "successor_offsets", "ids", "functions"), array("Q")),
+    **dict.fromkeys(("successors", "predecessors", "predecessor_offsets", "missing", "dependants"), array("I")),
+    "batches": [],
+    "results": {},
+    "failures": {},
+}
 
 
 def consecutive_parts(nodes: Sequence[int]) -> Iterator[Tuple[int, int]]:

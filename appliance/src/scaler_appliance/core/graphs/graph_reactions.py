@@ -22,7 +22,7 @@ from bisect import bisect_right
 from itertools import accumulate, compress
 from operator import not_
 from sys import byteorder
-from typing import Dict, Iterable, List, Sequence, Union
+from typing import Dict, Iterable, List, Optional, Sequence, Union
 
 from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.graphs.graph_building import EDGES_PER_UNIT, build_graph
@@ -36,8 +36,8 @@ from scaler_appliance.core.graphs.graph_nodes import (
     Unlinking,
     consecutive_parts,
 )
+from scaler_appliance.core.graphs.missing_objects import MissingObjectFailures
 from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
-from scaler_appliance.core.objects.object_records import text_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
@@ -98,7 +98,7 @@ class GraphReactions:
             f" ({self._state.settings.max_number_of_tasks_waiting} in all, with those that wait for others): submit"
             " smaller ones, add workers, or raise --max-number-of-tasks-waiting"
         )
-        texts = _FailureTexts()
+        texts = MissingObjectFailures()
         while graph.checked < count:
             start = graph.checked
             stop = min(count, start + part)
@@ -137,7 +137,7 @@ class GraphReactions:
         return missing
 
     def _lose_those_missing(
-        self, client: ClientSession, graph: Graph, missing: Dict[int, int], texts: _FailureTexts
+        self, client: ClientSession, graph: Graph, missing: Dict[int, int], texts: MissingObjectFailures
     ) -> int:
         """Nodes that miss an object are lost; returns the amount of work."""
         nodes, done = sorted(missing), 0
@@ -147,7 +147,7 @@ class GraphReactions:
                 after = first + 1
                 while after < end and missing[nodes[after]] == object_id:
                     after += 1
-                done += self._lose_run(client, graph, nodes[first], nodes[after - 1] + 1, texts.of_missing(object_id))
+                done += self._lose_run(client, graph, nodes[first], nodes[after - 1] + 1, texts.of(object_id))
                 first = after
         return done
 
@@ -298,9 +298,10 @@ class GraphReactions:
                     yield self._pass_some_on(client, graph)
                 else:
                     yield from self._release_some(client, graph)
-            if not graph.unfinished:
+            if graph.unfinished:
+                del client.advancing[graph]
+            else:
                 yield from self._end_graph(client, graph)
-            del client.advancing[graph]
 
     def _end_graph(self, client: ClientSession, graph: Graph) -> Steps:
         held = graph.held_functions
@@ -309,7 +310,10 @@ class GraphReactions:
             if len(held) % self._state.part == 0:
                 yield self._state.part
         client.remove_graph(graph)
+        client.advancing.pop(graph, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)
+        for _ in graph.free(self._state.part):
+            yield self._state.part // 4
 
     def _unlink_some(self, graph: Graph) -> int:
         """Forget edges to nodes that wait no longer."""
@@ -366,21 +370,34 @@ class GraphReactions:
 
     def _pass_failure_on(self, client: ClientSession, graph: Graph, node: int, successors: array[int]) -> int:
         """End nodes that depend on a node without result, in the same state; returns the amount of work."""
+        done = 1 + len(successors) // EDGES_PER_UNIT
+        if len(successors) == 1 and graph.states[successors[0]] != TaskState.WAITING:
+            return done
         # SCL-SCH-031
         failure = graph.failures.get(node)
         if failure is not None and failure.origin == OWN:
             failure = graph.failures[node] = failure._replace(origin=graph.ids[node])
-        done = 0
+        if len(successors) == 1:
+            return done + self._pass_to_run(client, graph, successors[0], successors[0] + 1, failure)
         nodes = list(dict.fromkeys(successors))  # a node may name a predecessor more than once
         for low, high in consecutive_parts(nodes):
+            done += 1
             for first, end in runs(graph.states, nodes[low], nodes[high - 1] + 1, TaskState.WAITING):
-                if failure is None:
-                    done += self._cancel_run(client, graph, first, end)
-                else:
-                    graph.failures.update(dict.fromkeys(range(first, end), failure))
-                    self._report_failure(client, graph, first, end, failure)
-                    done += self._end_waiting(client, graph, first, end, TaskEvent.INHERIT_FAILURE)
+                done += self._pass_to_run(client, graph, first, end, failure)
         return done
+
+    def _pass_to_run(
+        self, client: ClientSession, graph: Graph, start: int, stop: int, failure: Optional[NodeFailure]
+    ) -> int:
+        """Waiting nodes [start, stop) end because of a predecessor; returns the amount of work."""
+        if failure is None:
+            return self._cancel_run(client, graph, start, stop)
+        if stop - start == 1:
+            graph.failures[start] = failure
+        else:
+            graph.failures.update(dict.fromkeys(range(start, stop), failure))
+        self._report_failure(client, graph, start, stop, failure)
+        return self._end_waiting(client, graph, start, stop, TaskEvent.INHERIT_FAILURE)
 
     def _report_failure(self, client: ClientSession, graph: Graph, start: int, stop: int, failure: NodeFailure) -> None:
         """Report the failure of those of nodes [start, stop) that are targets."""
@@ -519,25 +536,9 @@ class GraphReactions:
                     done += UNITS_OF_A_RUN + len(needed)
                 yield done
             yield from self._end_graph(client, graph)
-            client.advancing.pop(graph, None)
 
 
 _IS_ASSIGNED = bytes(state == TaskState.ASSIGNED for state in range(256))
-
-
-class _FailureTexts:
-    """Failures of tasks that miss an object, each encoded once."""
-
-    def __init__(self) -> None:
-        self._object_id = 0
-        self._payload = b""
-
-    def of_missing(self, object_id: int) -> bytes:
-        if object_id != self._object_id:
-            text = text_of_missing(object_id)
-            self._payload = encode_struct(m.Failure(kind=m.FailureKind.OBJECT_MISSING, message=text, attempts=1))
-            self._object_id = object_id
-        return self._payload
 
 
 def _part(span: ResultSpan, first: int, end: int, ends: List[int]) -> ResultSpan:
