@@ -63,6 +63,13 @@ class Harness:
         self.core.state.check_invariants()
 
     def tick(self) -> None:
+        """The scheduler decides, and goes on until no work is left."""
+        self.step()
+        while self.core.has_work:
+            self.step()
+
+    def step(self) -> None:
+        """The scheduler decides, and does as much work as it may at once."""
         self.core.tick(self.now)
         self.core.state.check_invariants()
         for effect in self.core.take_effects():

@@ -201,6 +201,7 @@ class World:
             object_memory_limit_bytes=self.random.choice((0, 1, 40, 200)),
             chunk_bytes=CHUNK_BYTES,
             inline_bytes=LARGE_BYTES,
+            work_per_call=Random(f"work in parts: {seed}").choice((1, 5, 40, 4000)),
         )
         self.outcomes = 0
         self.start_scheduler()
@@ -269,6 +270,7 @@ class World:
 
     def deliver(self, name: bytes, message: Any, payload: bytes) -> None:
         """A message reaches the scheduler; the decision on it comes with the next tick."""
+        self._finish_work()
         if self.stopped:
             return
         self.checker.received(self.now, name, message, payload)
@@ -280,6 +282,7 @@ class World:
 
     def tell_congestion(self, name: bytes, is_congested: bool) -> None:
         """The scheduler learns that a peer reads little, or reads again."""
+        self._finish_work()
         if self.stopped:
             return
         self.checker.congested(name, is_congested)
@@ -301,8 +304,7 @@ class World:
         self.tick_is_due = False
         if self.stopped:
             return
-        self.core.tick(self.now)
-        self._check()
+        self._work()
         gone: List[bytes] = []
         effects = self.core.take_effects()
         while effects:
@@ -314,11 +316,23 @@ class World:
                 self._check()
             if gone:
                 gone.clear()
-                self.core.tick(self.now)
-                self._check()
+                self._work()
             effects = self.core.take_effects()
         self.checker.round_ended()
         self._check_memory()
+
+    def _finish_work(self) -> None:
+        """What the scheduler does in parts ends before it gets the next message: the checker knows of rounds only."""
+        if not self.stopped and self.core.has_work:
+            self._tick()
+
+    def _work(self) -> None:
+        """The scheduler decides, and does all that it does in parts."""
+        self.core.tick(self.now)
+        self._check()
+        while self.core.has_work:
+            self.core.tick(self.now)
+            self._check()
 
     def _look(self) -> None:
         if not self.stopped:

@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any, Dict, List, Set
 
 from simulation.monitors import Monitor
@@ -68,6 +69,7 @@ class SchedulerHost(Process):
             per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
+            work_per_call=Random(f"work in parts: {world.plan.seed}").choice((1, 4, 30, 4000)),
         )
         self.maximum_attempts = self._settings.maximum_attempts
         self.may_reject = self._settings.max_number_of_tasks_waiting >= 0
@@ -202,6 +204,8 @@ class SchedulerHost(Process):
                 self._perform(effect)
             effects = self.core.take_effects()
         self._dialogues.on_tick()
+        if self.core.has_work:  # other messages may arrive before it goes on
+            self._decide_soon()
         if not self.world.is_calm and self._monitor.random.random() < LOOKING_SHARE:
             self._look()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from math import inf
-from typing import Callable, Dict, List, Optional, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Type
 
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
@@ -30,9 +30,11 @@ from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
 from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, Session, WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
+from scaler_appliance.core.pending_work import PendingWork
 from scaler_appliance.core.placement.rebalance import Rebalance
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState, Settings
+from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.acceptance import Acceptance
 from scaler_appliance.core.tasks.batches import position_in_dispatch
 from scaler_appliance.core.tasks.cancellation import Cancellation
@@ -48,6 +50,21 @@ SHUTDOWN_GRACE_SECONDS = 5.0
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """Messages that a peer may still send just after it left on request."""
 
+_AT_ONCE = frozenset((m.Heartbeat, m.HeartbeatEcho))
+"""Messages that do not wait for earlier ones of their session."""
+
+
+_ORDERS = (m.ClientShutdown, m.WorkerShutdown)
+"""Messages of a client that still hold when it is gone."""
+
+
+class _ConnectionLost(NamedTuple):
+    """Follows the last message of a worker whose connection has ended."""
+
+    is_fault: bool
+
+
+_LOST = "its connection was lost"
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
@@ -80,7 +97,8 @@ class SchedulerCore:
         self._now = 0.0
         self._started: Optional[float] = None  # when it was first called
         self._cluster_info = InfoRequests(self.state)
-        client_reactions: Dict[Type[object], Callable[..., None]] = {
+        self._work = PendingWork(settings.work_per_call, self._react, self._consequences, self._on_late_error)
+        client_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.Task: acceptance.on_task,
             m.GraphTask: self._graphs.on_graph_task,
             m.TaskCancel: lambda client, message, payload: self._cancels.on_task_cancel(client, message),
@@ -89,13 +107,13 @@ class SchedulerCore:
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
             m.WorkerShutdown: lambda client, message, payload: self._worker_shutdowns.on_request(client, message),
         }
-        worker_reactions: Dict[Type[object], Callable[..., None]] = {
+        worker_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.TaskResult: reports.on_task_result,
             m.TaskLog: lambda worker, message, payload: reports.on_task_log(worker, message),
             m.TaskCancelConfirm: lambda worker, message, payload: self._cancels.on_task_cancel_confirm(worker, message),
             m.BalanceResponse: lambda worker, message, payload: self._rebalance.on_balance_response(worker, message),
         }
-        shared_reactions: Dict[Type[object], Callable[..., None]] = {
+        shared_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.Heartbeat: self._on_heartbeat,
             m.HeartbeatEcho: lambda session, message, payload: None,  # only its arrival matters
             m.ObjectInstruction: self._objects.on_instruction,
@@ -104,7 +122,7 @@ class SchedulerCore:
             m.DisconnectRequest: self._on_disconnect_request,
             m.DisconnectResponse: lambda session, message, payload: self._remove(session, "it left", is_fault=False),
         }
-        self._reactions: Dict[Type[Session], Dict[Type[object], Callable[..., None]]] = {
+        self._reactions: Dict[Type[Session], Dict[Type[object], Callable[..., Optional[Steps]]]] = {
             ClientSession: {**shared_reactions, **client_reactions},
             WorkerSession: {**shared_reactions, **worker_reactions},
         }
@@ -123,18 +141,52 @@ class SchedulerCore:
                 self._on_message_of_unregistered_peer(peer, message)
                 return
             session.last_heard = now
-            reaction = self._reactions[type(session)].get(type(message))
-            if reaction is not None:
-                reaction(session, message, payload)
-            # SCL-SES-024, SCL-VER-001
-            elif not isinstance(message, m.UnknownMessage):  # which is of a newer minor version
-                text = f"a {session.kind} does not send {type(message).__name__}"
-                raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+            if self._work and type(message) not in _AT_ONCE and self._work.is_awaited(session):
+                self._work.add_message(session, message, payload)
+                return
+            steps = self._react(session, message, payload)
+            if steps is not None:
+                self._work.begin(session, steps)
         except PeerError as error:
             self.on_peer_error(now, peer, error)
         # SCL-SCH-002
         except MalformedMessageError as error:  # its columns do not agree: found before anything has changed
             self.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+
+    def _react(self, session: Session, message: object, payload: bytes) -> Optional[Steps]:
+        """React to a message; returns what is left to do."""
+        if isinstance(message, _ConnectionLost):
+            self._remove(session, _LOST, message.is_fault)
+            return None
+        reaction = self._reactions[type(session)].get(type(message))
+        if reaction is not None:
+            return reaction(session, message, payload)
+        # SCL-SES-024, SCL-VER-001
+        if not isinstance(message, m.UnknownMessage):  # which is of a newer minor version
+            text = f"a {session.kind} does not send {type(message).__name__}"
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+        return None
+
+    def _on_late_error(self, session: Session, error: PeerError) -> None:
+        """A message of a session was wrong that had to wait, or was found to be wrong late."""
+        if not session.is_gone:
+            self.on_peer_error(self._now, session.peer, error)
+
+    def _consequences(self, client: ClientSession) -> Steps:
+        """What follows for a client's tasks from those that have ended."""
+        while client.advancing or client.dependants.has_consequences:
+            yield from self._graphs.advance(client)
+            yield from self._dependants.advance(client)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `tick` has more to do at once, after other messages have been passed on."""
+        return bool(self._work) or bool(self.state.advancing) or self.state.ready.has_dropped
+
+    def is_working_for(self, peer: bytes) -> bool:
+        """Whether a message of a peer is being worked on, for which its next ones have to wait."""
+        session = self.state.sessions.get(peer) if self._work else None
+        return session is not None and self._work.is_awaited(session)
 
     def _on_message_of_unregistered_peer(self, peer: bytes, message: object) -> None:
         """A peer without a session sent a message: it never had one, or the session has ended."""
@@ -168,7 +220,12 @@ class SchedulerCore:
                 any(session.batches()) or session.dependants.waiting
             )
             is_fault = not (session.leaving or loses_nothing)
-            self._remove(session, "its connection was lost", is_fault)
+            if isinstance(session, WorkerSession) and self._work.is_awaited(session):
+                session.leaving = True  # it gets no more tasks, and what it has reported still counts
+                self._placement.remove_worker(session)
+                self._work.add_message(session, _ConnectionLost(is_fault), b"")
+            else:
+                self._remove(session, _LOST, is_fault)
 
     def on_congestion(self, now: float, peer: bytes, is_congested: bool) -> None:
         """A peer leaves many bytes unread, or has read most of them."""
@@ -215,11 +272,10 @@ class SchedulerCore:
                 self._started = now
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
-            self._flow.watch()
+            for client in self._flow.short_of_credit():
+                self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
-        if self.state.advancing:
-            self._graphs.advance()
-        self._dependants.advance()
+        self._do_work()
         self._placement.place()
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
@@ -227,11 +283,24 @@ class SchedulerCore:
         if is_watching:
             self._explanations.watch(now)
         for session in self.state.touched.values():
+            if session.is_gone:
+                continue
             if isinstance(session, ClientSession):
                 self._flush_client(session)
             elif isinstance(session, WorkerSession):
                 self._flush_worker(session)
         self.state.touched.clear()
+
+    def _do_work(self) -> None:
+        """Process the consequences of what has ended, and a part of what is left to do."""
+        state = self.state
+        if self._work or state.advancing:
+            self._work.run(state.advancing)
+            for session in state.touched.values():
+                if isinstance(session, ClientSession) and session.dependants.endings:
+                    self._dependants.hold_objects(session)
+        if state.ready.has_dropped:
+            state.ready.free_some(state.settings.work_per_call)
 
     def take_effects(self) -> List[Effect]:
         """The effects since the last call, in order."""
@@ -297,7 +366,8 @@ class SchedulerCore:
         session: Session
         if hello.role == m.Role.CLIENT:
             flow = ClientFlow(self.state.settings.client_tasks_in_flight, self.state.settings.client_bytes_in_flight)
-            client = ClientSession(number, peer, hello, self._now, self.state.touched, flow)
+            state = self.state
+            client = ClientSession(number, peer, hello, self._now, state.touched, flow, state.advancing)
             session = self.state.clients[number] = client
             self.state.changes.clients.add(number, client)
         else:
@@ -335,30 +405,58 @@ class SchedulerCore:
         self.shut_down(self._now, f"{client.label} asked for it")
 
     def _remove(self, session: Session, why: str, is_fault: bool) -> None:
-        """End a session, and release everything that it held."""
-        del self.state.sessions[session.peer]
+        """End a session; what it held is released in parts, and until then nobody else sees anything of it."""
+        state = self.state
+        del state.sessions[session.peer]
+        session.is_gone = True
+        state.departing[session.number] = session
+        state.objects.drop_requests(session.peer)
         if isinstance(session, ClientSession):
-            # SCL-SCH-022
-            self._cancels.cancel_all(session)
-            self._objects.on_session_gone(session)
+            state.ready.hold(session.number)
+            session.unasked_cancels.clear()
+            session.advancing.clear()
             self._explanations.forget_client(session)
-            del self.state.clients[session.number]
-            self.state.changes.clients.remove(session.number, session)
-        elif isinstance(session, WorkerSession):
+            state.effects.append(Forget(session.peer, session.number))
+            orders = self._work.end(session, self._release_client(session))
+        else:
+            assert isinstance(session, WorkerSession)
+            session.leaving = True
             self._placement.remove_worker(session)
-            self._requeue.requeue_all(session, why, is_fault)
-            self._objects.on_session_gone(session)
-            del self.state.workers[session.number]
-            self.state.over_committed.pop(session.number, None)
-            self.state.changes.workers.remove(session.number, session)
-            self.state.total_slots -= session.hello.slots
-        self.state.touched.pop(session.number, None)
-        self.state.effects.append(Forget(session.peer, session.number))
-        self.state.log("WARNING" if is_fault else "INFO", f"{session.label} is gone: {why}")
+            state.over_committed.pop(session.number, None)
+            state.total_slots -= session.hello.slots
+            state.effects.append(Forget(session.peer, session.number))
+            orders = self._work.end(session, self._release_worker(session, why, is_fault))
+        state.touched.pop(session.number, None)
+        state.log("WARNING" if is_fault else "INFO", f"{session.label} is gone: {why}")
         self._stop_if_alone()
+        for message in orders:
+            if isinstance(message, _ORDERS) and isinstance(session, ClientSession):
+                self._react(session, message, b"")
+
+    def _release_client(self, client: ClientSession) -> Steps:
+        # SCL-SCH-022
+        yield from self._cancels.cancel_all(client)
+        yield from self._objects.on_session_gone(client)
+        state = self.state
+        state.ready.remove_client(client.number)
+        del state.clients[client.number], state.departing[client.number]
+        state.touched.pop(client.number, None)
+        state.changes.clients.remove(client.number, client)
+
+    def _release_worker(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
+        yield from self._requeue.requeue_all(worker, why, is_fault)
+        yield from self._objects.on_session_gone(worker)
+        state = self.state
+        self._placement.remove_worker(worker)  # what workers can do has changed again
+        del state.workers[worker.number], state.departing[worker.number]
+        state.over_committed.pop(worker.number, None)
+        state.touched.pop(worker.number, None)
+        state.changes.workers.remove(worker.number, worker)
 
     def _stop_if_alone(self) -> None:
-        if self._stopping_at is not None and not self.state.workers:
+        if self._stopping_at is None:
+            return
+        if not any(isinstance(session, WorkerSession) for session in self.state.sessions.values()):
             self._stop("all peers have left")
 
     def _stop(self, reason: str) -> None:
@@ -406,6 +504,8 @@ class SchedulerCore:
         for session in list(self.state.sessions.values()):
             is_client = isinstance(session, ClientSession)
             timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
+            if self._work and self._work.is_awaited(session):
+                session.last_heard = self._now  # its heartbeats may wait behind its messages
             silence_seconds = self._now - session.last_heard
             own_interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000
             interval_seconds = own_interval_seconds or settings.heartbeat_interval_seconds

@@ -18,7 +18,9 @@ from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyQueues
+from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
+from scaler_appliance.core.tasks.durations import Durations
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 
@@ -49,11 +51,13 @@ class Settings(NamedTuple):
     object_directory: str = ""
     object_directory_token: bytes = b""
     monitor_address: str = ""
+    work_per_call: int = 4000  # units, of what may be done in parts: see `pending_work`
 
 
 class SchedulerState:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.part = max(1, settings.work_per_call // PARTS_PER_CALL)  # units of work between two steps
         self.now = 0.0  # by the caller's clock, at the last event
         self.is_watched = False  # by monitors
         self.effects: List[Effect] = []
@@ -70,11 +74,12 @@ class SchedulerState:
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
         self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes.objects)
         self.ready = ReadyQueues()
-        self.advancing: Dict[Graph, None] = {}  # graphs of which nodes ended in this burst
+        self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
+        self.departing: Dict[int, Session] = {}  # that are gone, and still hold something
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
-        self.durations: Dict[object, float] = {}  # mean task duration in microseconds, by function
+        self.durations = Durations()
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
         self.running = 0  # tasks at workers
@@ -88,6 +93,12 @@ class SchedulerState:
     def waiting(self) -> int:
         """How many tasks have not been sent to a worker: they wait for one, or for other tasks."""
         return len(self.ready) + self.nodes_waiting
+
+    def advance(self, client: ClientSession, graph: Graph) -> None:
+        """Nodes of a graph have ended or become ready: the consequences follow after the burst."""
+        if not client.is_gone:
+            client.advancing[graph] = None
+            self.advancing[client.number] = client
 
     # Totals, and changes for monitors -----------------------------------------------------------------------------
 
@@ -162,11 +173,15 @@ class SchedulerState:
                 bytes_in_flight += len(dependant.payload)
                 for object_id in dependant.references():
                     references[object_id] = references.get(object_id, 0) + 1
+            for object_id in client.dependants.references():
+                references[object_id] = references.get(object_id, 0) + 1
             self._check_client(client, tasks_in_flight, bytes_in_flight)
         self.ready.check_invariants(set(self.clients))
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
         self._check_workers()
-        assert len(self.sessions) == len(self.clients) + len(self.workers)
+        assert len(self.sessions) == len(self.clients) + len(self.workers) - len(self.departing)
+        for number, session in self.departing.items():
+            assert session.is_gone and (number in self.clients or number in self.workers)
         self._check_graphs(references)
         self._check_objects(references)
         self._check_totals()
@@ -227,7 +242,7 @@ class SchedulerState:
         assert flow.tasks_in_flight == tasks_in_flight, f"{flow.tasks_in_flight} tasks charged, not {tasks_in_flight}"
         assert flow.bytes_in_flight == bytes_in_flight, f"{flow.bytes_in_flight} bytes charged, not {bytes_in_flight}"
         large = client.large_results.sizes()
-        assert client.large_results.total_bytes == sum(large.values()) and client.objects.issuperset(large)
+        assert client.large_results.total_bytes == sum(large.values()) and client.objects.keys() >= large.keys()
 
     def _check_workers(self) -> None:
         total_slots = dispatches = 0
@@ -238,10 +253,11 @@ class SchedulerState:
                 assert dispatch.batch.dispatches[dispatch.number] is dispatch
                 assert dispatch.open_count == dispatch.open.count(True) > 0
                 assigned += dispatch.open_count
-            assert worker.assigned <= worker.slots or number in self.over_committed, f"{worker.label} is over-committed"
+            is_known = worker.assigned <= worker.slots or number in self.over_committed or worker.is_gone
+            assert is_known, f"{worker.label} is over-committed"
             assert worker.assigned == assigned, f"{worker.label}: {worker.assigned} counted, {assigned} open"
             worker.check_invariants()
-            total_slots += worker.hello.slots
+            total_slots += 0 if worker.is_gone else worker.hello.slots
             dispatches += len(worker.dispatches)
         assert self.total_slots == total_slots
         assert self.workers.keys() >= self.over_committed.keys()
@@ -255,7 +271,8 @@ class SchedulerState:
             for graph in client.graphs.values():
                 graph.check_invariants()
                 nodes_waiting += graph.states.count(TaskState.WAITING)
-                assert (graph.unfinished and not graph.ended) or graph in self.advancing
+                is_settled = graph.unfinished and not graph.has_consequences
+                assert is_settled or graph in client.advancing or graph.checked < len(graph) or client.is_gone
                 for node, batch in enumerate(graph.batches):
                     assert batch is None or batch.states[graph.place_of(node)[1]] not in FINAL_STATES
                 for object_id in graph.references():
@@ -265,9 +282,9 @@ class SchedulerState:
                 assert found is not None, f"a cancel without a request: {task_id} is not a node"
                 batch, index = found[0].place_of(found[1])
                 assert batch.states[index] == TaskState.CANCELLING
+            for graph in client.advancing:
+                assert client.graphs[graph.ids[0]] is graph
         assert self.nodes_waiting == nodes_waiting, f"{self.nodes_waiting} counted, {nodes_waiting} wait for others"
-        for graph in self.advancing:
-            assert graph in self.clients[graph.client].graphs.values()
 
     def _check_objects(self, references: Dict[int, int]) -> None:
         total_bytes = 0

@@ -90,6 +90,15 @@ class CoreInputs:
             InputKind.TAKE_RUNS: core.take_runs,
         }
 
+    @property
+    def has_work(self) -> bool:
+        """Whether the next tick has something to do at once."""
+        return self._core.has_work
+
+    def is_working_for(self, peer: bytes) -> bool:
+        """Whether the next message of a peer would have to wait for the one before."""
+        return self._core.is_working_for(peer)
+
     def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> bool:
         """A peer sent a message of these frames, which may be malformed; returns whether it was work."""
         if self._recorder is not None:

@@ -94,6 +94,18 @@ def _maximum_peers(wanted: int) -> int:
     return min(wanted or possible, possible)
 
 
+def tune_garbage_collection() -> None:
+    """Keep pauses for finding cycles short, however much the scheduler holds.
+
+    Its long-lived data has no cycles: those that exceptions and callbacks make are found while they are young. On
+    CPython, looking through everything would stop the scheduler for a second when a million tasks wait for others.
+    """
+    gc.collect()
+    if hasattr(gc, "freeze"):  # CPython
+        gc.freeze()
+        gc.set_threshold(2_000, 10, 1_000_000)
+
+
 async def _serve(options: argparse.Namespace) -> None:
     servers: List[Server] = []  # one server, which is created after the transport
     maximum_peers = _maximum_peers(options.maximum_peers)
@@ -137,8 +149,7 @@ async def _serve(options: argparse.Namespace) -> None:
             "StatusReporter",
         ):
             logger.info("%s: started", part)  # names from earlier generations, for tools that read logs
-        gc.collect()
-        gc.freeze() if hasattr(gc, "freeze") else None
+        tune_garbage_collection()
         try:
             await server.run(options.exit_when_stdin_closes)
         except BrokenInvariantError:

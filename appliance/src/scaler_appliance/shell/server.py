@@ -151,26 +151,39 @@ class Server:
                 return
             now = self._loop.time()
             if now > begin + MAXIMUM_DRAIN_SECONDS:
-                if turns:
+                if turns or self._inputs.has_work:
                     self._loop.call_soon(self._drain)  # of which the event loop does not know
                 return
-            has_work = bool(turns or self._gone)
+            # The core works on large messages in parts: between them, others get their turn.
+            has_work = bool(turns or self._gone or self._inputs.has_work)
             is_ready = self._peers.receive(now, 0.0 if has_work else IDLE_WAIT_SECONDS)
             if not (is_ready or has_work or self._congestion or self._gone):
                 return
 
     def _take_turns(self, now: float) -> None:
-        """Handle messages, of those peers first that have cost least, for as long as a round lasts."""
+        """Handle messages, of those peers first that have cost least, for as long as a round lasts.
+
+        A peer on whose message the core is still working is passed over, and that costs it a turn: what it sends
+        meanwhile waits here, where it is bounded.
+        """
         turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
+        is_busy = self._inputs.is_working_for
+        passed_over: Set[bytes] = set()
         end = begin = clock()
         while turns and end - begin < ROUND_SECONDS:
             peer, messages = turns.next()
             if self._peers.reads_too_little(peer):
                 turns.pause(peer)
                 continue
+            if is_busy(peer):
+                if peer in passed_over:
+                    return
+                passed_over.add(peer)
+                turns.end_turn(TURN_SECONDS)
+                continue
             begin_turn = end
             idle_seconds = 0.0  # spent on messages that are no work
-            while messages and end - begin_turn < TURN_SECONDS:
+            while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
                 before = end
                 is_work = take_in(now, peer, messages.popleft())
                 end = clock()
@@ -344,6 +357,8 @@ class Server:
                 logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
                 self._inputs.call(InputKind.OBJECT_UNREADABLE, now, object_id)
         self._settle(now)
+        if self._inputs.has_work:
+            self._loop.call_soon(self._drain)
 
     def _send_chunk(self, effect: SendChunk) -> None:
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)

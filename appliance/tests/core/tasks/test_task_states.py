@@ -74,10 +74,10 @@ def test_runs_are_maximal_spans_of_one_state(states: bytes, start: int, stop: in
 @pytest.mark.parametrize("outcome", sorted(FINAL_STATES))
 def test_a_column_follows_another_one_where_the_table_leads(outcome: TaskState) -> None:
     states = bytearray([TaskState.QUEUED])
-    follow(states, 0, outcome)
+    follow(states, 0, bytes([outcome]))
     assert states == bytes([outcome])
     with pytest.raises(AssertionError):
-        follow(states, 0, TaskState.QUEUED)
+        follow(states, 0, bytes([TaskState.QUEUED]))
 
 
 def assignments_to_states(source: str) -> Iterator[int]:

@@ -205,3 +205,25 @@ def test_a_user_interface_is_found_by_what_it_watches() -> None:
         assert discovery.link_to("ipc:///tmp/another") == ""
         assert entries(SCHEDULER) == []
     assert discovery.link_to(MONITOR_ADDRESS) == ""
+
+
+def test_a_program_that_announces_itself_removes_what_killed_ones_left(
+    folder: Path, other_program: Tuple[subprocess.Popen[bytes], str]
+) -> None:
+    process, _ = other_program
+    process.kill()
+    process.wait()
+    unfinished, new = folder / "new-scheduler-1.json", folder / "new-scheduler-2.json"
+    unfinished.touch()
+    os.utime(unfinished, (1, 1))
+    new.touch()  # another program is about to lock it
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        assert sorted(folder.iterdir()) == sorted([Path(announcement.path), new])
+
+
+def test_a_program_that_announces_itself_leaves_running_ones_alone(
+    other_program: Tuple[subprocess.Popen[bytes], str],
+) -> None:
+    _, address = other_program
+    with Announcement(SCHEDULER, ADDRESS):
+        assert {entry.address for entry in entries(SCHEDULER)} == {address, ADDRESS}

@@ -2,7 +2,8 @@
 
 Rules:
 - A predecessor's outcome is recorded when it is reported to the client (`ClientSession.report`, `confirm_cancel`). Its
-  consequences are processed once per burst, in `advance`, before anything of that burst is sent to the client.
+  consequences are processed after the burst, in `advance`: before anything of that burst is sent to the client, unless
+  there are so many that this takes several calls.
 - A task whose predecessor has no record here any more is lost with `predecessorGone`: its client already has that
   outcome, and submits the task again with the result.
 - Failures and cancels are passed on unchanged.
@@ -12,22 +13,25 @@ from __future__ import annotations
 
 import struct
 from array import array
-from itertools import accumulate
-from typing import Dict, List, Tuple
+from itertools import islice
+from typing import Dict, Generator, List, Tuple, Union
 
 from scaler_appliance.core.effects import Buffer
-from scaler_appliance.core.graphs.dependants import Dependant, Ending
+from scaler_appliance.core.graphs.dependants import Dependant, Ending, Passing
 from scaler_appliance.core.graphs.graph_nodes import IS_OBJECT, RESULTS_MARK
 from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
 from scaler_appliance.core.objects.object_records import text_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, after
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
+
+UNITS_OF_AN_END = 6  # of a task that has waited, or is released
 
 
 class DependantReactions:
@@ -65,40 +69,79 @@ class DependantReactions:
 
     # Consequences ---------------------------------------------------------------------------------------------------
 
-    def advance(self) -> None:
-        """Process the consequences of all outcomes since the last call."""
-        for session in list(self._state.touched.values()):
-            if isinstance(session, ClientSession) and session.dependants.endings:
-                self._advance(session)
-
-    def _advance(self, client: ClientSession) -> None:
+    def advance(self, client: ClientSession) -> Steps:
+        """Process the consequences of all outcomes that the client gets."""
         dependants = client.dependants
-        while dependants.endings:
-            ready: List[Dependant] = []
-            endings, dependants.endings = dependants.endings, []
-            for ending in endings:
-                followers = dependants.followers.pop(ending.task_id, {})
-                # SCL-SCH-039
-                if ending.status == m.TaskStatus.SUCCESS:
-                    ready += self._pass_result_on(client, ending, list(followers.values()))
-                    continue
-                for follower in followers.values():
-                    self._pass_failure_on(client, ending, follower)
-            self._release(client, ready)
+        while dependants.has_consequences:
+            if dependants.current is not None:
+                yield self._pass_some_on(client, dependants.current)
+            elif dependants.endings:
+                yield self._begin(client)
+            else:
+                yield self._release_some(client)
 
-    def _pass_result_on(self, client: ClientSession, ending: Ending, followers: List[Dependant]) -> List[Dependant]:
-        """Give a result to the tasks that wait for it; returns those whose last predecessor this was."""
-        ready = []
-        result = ending.object_id or keep_result(self._state, client, ending.content, ending.codec, len(followers))
-        for follower in followers:
-            follower.results[ending.task_id] = result  # from now on it is released with the others
-            if ending.object_id and not self._state.objects.refer(ending.object_id):  # cleared, or its bytes are lost
-                self._lose(client, follower, m.FailureKind.OBJECT_MISSING, text_of_missing(ending.object_id))
-                continue
-            follower.missing -= 1
-            if not follower.missing:
-                ready.append(follower)
-        return ready
+    def hold_objects(self, client: ClientSession) -> None:
+        """The client gets outcomes before all their consequences are processed: keep their results until then."""
+        dependants = client.dependants
+        for ending in islice(dependants.endings, dependants.held_endings, None):
+            if ending.object_id:
+                self._state.objects.refer(ending.object_id)
+        dependants.held_endings = len(dependants.endings)
+
+    def _begin(self, client: ClientSession) -> int:
+        """Begin to pass the next outcome on."""
+        dependants = client.dependants
+        ending = dependants.endings.popleft()
+        is_held = dependants.held_endings > 0
+        if is_held:
+            dependants.held_endings -= 1
+        followers = list(dependants.followers.get(ending.task_id, {}).values())
+        followers.reverse()
+        result: Union[bytes, int, None] = None
+        # SCL-SCH-039
+        if ending.status == m.TaskStatus.SUCCESS:
+            if not ending.object_id:
+                result = keep_result(self._state, client, ending.content, ending.codec, len(followers), references=1)
+            else:
+                result = ending.object_id
+                if not is_held:
+                    self._state.objects.refer(result)
+        dependants.current = Passing(ending, result, followers)
+        return 1 + len(followers) // COLUMN_ENTRIES_PER_UNIT
+
+    def _pass_some_on(self, client: ClientSession, current: Passing) -> int:
+        """Give an outcome to tasks that wait for it."""
+        done = 0
+        while current.followers and done < self._state.part:
+            follower = current.followers.pop()
+            if follower.task_id not in client.dependants.waiting:
+                continue  # cancelled in the meantime
+            if current.result is None:
+                self._pass_failure_on(client, current.ending, follower)
+                done += UNITS_OF_AN_END
+            else:
+                self._pass_result_on(client, current.ending, current.result, follower)
+                done += 1
+        if not current.followers:
+            client.dependants.current = None
+            if isinstance(current.result, int):
+                self._outcomes.release(current.result)
+        return done
+
+    def _pass_result_on(
+        self, client: ClientSession, ending: Ending, result: Union[bytes, int], follower: Dependant
+    ) -> None:
+        follower.results[ending.task_id] = result  # from now on it is released with the others
+        client.dependants.unfollow(ending.task_id, follower)
+        follower.missing -= 1
+        if isinstance(result, int):
+            self._state.objects.refer(result)
+            record = self._state.objects.find(result)
+            if record is None or record.is_broken:  # cleared before this burst, or its bytes are lost
+                self._lose(client, follower, m.FailureKind.OBJECT_MISSING, text_of_missing(result))
+                return
+        if not follower.missing:
+            client.dependants.ready.append(follower)
 
     # SCL-SCH-040
     def _pass_failure_on(self, client: ClientSession, ending: Ending, follower: Dependant) -> None:
@@ -138,20 +181,34 @@ class DependantReactions:
         for object_id in dependant.references():
             self._outcomes.release(object_id)
 
-    def drop_all(self, client: ClientSession) -> None:
+    def drop_all(self, client: ClientSession) -> Steps:
         """The client is gone."""
-        for dependant in list(client.dependants.waiting.values()):
+        dependants = client.dependants
+        current, dependants.current = dependants.current, None
+        if current is not None and isinstance(current.result, int):
+            self._outcomes.release(current.result)
+        while dependants.held_endings:
+            dependants.held_endings -= 1
+            object_id = dependants.endings.popleft().object_id
+            if object_id:
+                self._outcomes.release(object_id)
+                yield 1
+        dependants.endings.clear()
+        for dependant in list(dependants.waiting.values()):
             self._end(client, dependant, TaskEvent.CANCEL)
-        client.dependants.endings.clear()
+            yield UNITS_OF_AN_END
 
     # Releasing ------------------------------------------------------------------------------------------------------
 
-    def _release(self, client: ClientSession, ready: List[Dependant]) -> None:
+    def _release_some(self, client: ClientSession) -> int:
         """Queue released tasks before other tasks of the client: depth first."""
+        most = max(1, self._state.part // UNITS_OF_AN_END)
+        dependants = client.dependants
+        ready = [dependants.ready.popleft() for _ in range(min(most, len(dependants.ready)))]
         by_message: Dict[int, List[Dependant]] = {}
         for dependant in sorted(ready, key=lambda each: each.task_id):
-            if dependant.task_id not in client.dependants.waiting:
-                continue  # another predecessor has failed
+            if dependant.task_id not in dependants.waiting:
+                continue  # it was cancelled
             results = dependant.results_in_order()
             total_bytes = sum(len(result) for result in results if not isinstance(result, int))
             objects = sum(isinstance(result, int) for result in results) + len(dependant.dependencies)
@@ -163,6 +220,7 @@ class DependantReactions:
         for members in reversed(by_message.values()):  # each goes before the others
             batch = self._make_batch(client, members)
             self._state.ready.add(TaskSpan(batch, 0, len(batch)), in_front=True)
+        return len(ready) * UNITS_OF_AN_END
 
     def _make_batch(self, client: ClientSession, members: List[Dependant]) -> TaskBatch:
         """The tasks of one message that are ready now; the objects that they refer to stay referred to."""
@@ -223,38 +281,46 @@ def _is_awaited(client: ClientSession, task_id: int) -> bool:
     return node is not None and bool(node[0].is_target[node[1]]) and node[0].states[node[1]] not in FINAL_STATES
 
 
-def split_batch(message: m.Task, payload: bytes) -> Tuple[List[Dependant], m.Task, bytes]:
+def split_batch(
+    message: m.Task, payload: bytes, part: int
+) -> Generator[int, None, Tuple[List[Dependant], m.Task, bytes]]:
     """Divides a batch into the tasks that need others, and the rest with its payload."""
     view = memoryview(payload)
-    ends = list(accumulate(message.payload_sizes, initial=0))
-    object_ends = list(accumulate(message.dependency_counts or bytes(len(message.ids)), initial=0))
-    predecessor_ends = list(accumulate(message.predecessor_counts, initial=0))
     dependants: List[Dependant] = []
-    others: List[int] = []
-    shared = m.Task(
-        function=message.function,
-        function_name=message.function_name,
-        codec=message.codec,
-        options=message.options,
+    contents: List[memoryview] = []  # of the others
+    shared, rest = (
+        m.Task(
+            ids=array("Q"),
+            payload_sizes=array("I"),
+            function=message.function,
+            function_name=message.function_name,
+            codec=message.codec,
+            options=message.options,
+            dependency_counts=array("H"),
+            dependencies=array("Q"),
+        )
+        for _ in range(2)
     )
+    offset = first_object = first_predecessor = done = 0
     for position, task_id in enumerate(message.ids):
-        if not message.predecessor_counts[position]:
-            others.append(position)
-            continue
-        content = memoryview(bytes(view[ends[position] : ends[position + 1]]))
-        objects = message.dependencies[object_ends[position] : object_ends[position + 1]]
-        predecessors = message.predecessors[predecessor_ends[position] : predecessor_ends[position + 1]]
-        dependants.append(Dependant(task_id, shared, content, objects, predecessors))
-    rest = m.Task(
-        ids=array("Q", [message.ids[position] for position in others]),
-        payload_sizes=array("I", [message.payload_sizes[position] for position in others]),
-        function=message.function,
-        function_name=message.function_name,
-        codec=message.codec,
-        options=message.options,
-    )
-    if message.dependency_counts:
-        rest.dependency_counts = array("H", [message.dependency_counts[position] for position in others])
-        for position in others:
-            rest.dependencies += message.dependencies[object_ends[position] : object_ends[position + 1]]
-    return dependants, rest, b"".join([view[ends[position] : ends[position + 1]] for position in others])
+        size, count = message.payload_sizes[position], message.predecessor_counts[position]
+        object_count = message.dependency_counts[position] if message.dependency_counts else 0
+        objects = message.dependencies[first_object : first_object + object_count]
+        content = view[offset : offset + size]
+        if count:
+            predecessors = message.predecessors[first_predecessor : first_predecessor + count]
+            dependants.append(Dependant(task_id, shared, memoryview(bytes(content)), objects, predecessors))
+        else:
+            rest.ids.append(task_id)
+            rest.payload_sizes.append(size)
+            contents.append(content)
+            if message.dependency_counts:
+                rest.dependency_counts.append(object_count)
+                rest.dependencies += objects
+        offset, first_object = offset + size, first_object + object_count
+        first_predecessor += count
+        done += 2 + (object_count + count) // 4
+        if done >= part:
+            yield done
+            done = 0
+    return dependants, rest, b"".join(contents)

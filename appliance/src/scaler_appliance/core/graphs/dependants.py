@@ -15,7 +15,9 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections import deque
+from itertools import islice
+from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler_appliance.core.tasks.batches import TaskBatch
 from scaler_appliance.core.tasks.client_results import ResultSpan
@@ -70,14 +72,46 @@ class Dependant:
         yield from (result for result in self.results.values() if isinstance(result, int))
 
 
+class Passing:
+    """An outcome that is being passed on.
+
+    Parameters:
+        ending: of the predecessor.
+        result: of it, in the form in which it is kept; None: it did not succeed.
+        followers: that have not got it, the first one last.
+    """
+
+    __slots__ = ("ending", "result", "followers")
+
+    def __init__(self, ending: Ending, result: Union[bytes, int, None], followers: List[Dependant]) -> None:
+        self.ending = ending
+        self.result = result
+        self.followers = followers
+
+
 class Dependants:
     """The dependants of one client."""
 
     def __init__(self) -> None:
         self.waiting: Dict[int, Dependant] = {}  # by task id
         self.followers: Dict[int, Dict[int, Dependant]] = {}  # by id of a predecessor without outcome, then their own
-        self.endings: List[Ending] = []  # of such predecessors, which have had no consequences yet
+        self.endings: Deque[Ending] = deque()  # of such predecessors, which have had no consequences yet
+        self.held_endings = 0  # the first of them, whose objects have a reference for it
+        self.current: Optional[Passing] = None  # the one whose consequences are being processed
+        self.ready: Deque[Dependant] = deque()  # those whose last predecessor has succeeded, to be released
         self.released: Dict[int, Tuple[TaskBatch, int]] = {}  # where those are now, by task id
+
+    @property
+    def has_consequences(self) -> bool:
+        return bool(self.endings or self.current or self.ready)
+
+    def references(self) -> Iterator[int]:
+        """The objects that endings keep alive."""
+        for ending in islice(self.endings, self.held_endings):
+            if ending.object_id:
+                yield ending.object_id
+        if self.current is not None and isinstance(self.current.result, int):
+            yield self.current.result
 
     def add(self, dependant: Dependant) -> None:
         self.waiting[dependant.task_id] = dependant
@@ -88,11 +122,15 @@ class Dependants:
         """Remove a task that no longer waits."""
         del self.waiting[dependant.task_id]
         for predecessor in dependant.predecessors:
-            followers = self.followers.get(predecessor)
-            if followers is not None:
-                followers.pop(dependant.task_id, None)
-                if not followers:
-                    del self.followers[predecessor]
+            self.unfollow(predecessor, dependant)
+
+    def unfollow(self, predecessor: int, dependant: Dependant) -> None:
+        """A task knows the outcome of a predecessor, or does not wait for it any more."""
+        followers = self.followers.get(predecessor)
+        if followers is not None:
+            followers.pop(dependant.task_id, None)
+            if not followers:
+                del self.followers[predecessor]
 
     def keep_results(self, ids: array[int], span: ResultSpan) -> None:
         """Outcomes leave for the client: keep those that a follower needs."""
@@ -119,7 +157,8 @@ class Dependants:
         for task_id, dependant in self.waiting.items():
             assert task_id == dependant.task_id
             missing = [each for each in dependant.predecessors if each not in dependant.results]
-            assert dependant.missing == len(missing) > 0, f"task {task_id} waits for nothing"
+            assert dependant.missing == len(missing), f"task {task_id} is miscounted"
+            assert missing or dependant in self.ready, f"task {task_id} waits for nothing"
             for each in missing:
                 assert task_id in self.followers[each], f"task {task_id} does not follow {each}"
         for predecessor, followers in self.followers.items():

@@ -18,11 +18,12 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from itertools import accumulate
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections import deque
+from itertools import repeat
+from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler_appliance.core.effects import Buffer
-from scaler_appliance.core.monitoring.counters import GraphCounters
+from scaler_appliance.core.monitoring.counters import NO_GRAPH_COUNTERS, GraphCounters
 from scaler_appliance.core.tasks.batches import TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply, follow
 from scaler_protocol import messages as m
@@ -37,74 +38,79 @@ class NodeFailure(NamedTuple):
     status: int  # TaskStatus
     payload: bytes
     codec: str
-    origin: int  # id of the node that failed
+    origin: int  # id of the node that failed; OWN: the node itself
+
+
+OWN = -1
+
+
+class Unlinking(NamedTuple):
+    """Edges [start, stop) of the predecessors' column that lead to nodes that wait no longer."""
+
+    start: int
+    stop: int
+    is_released: bool  # the batch of the node refers to the results that are objects
 
 
 class Graph:
-    """The nodes of one GraphTask.
+    """The nodes of one GraphTask; `graph_building` fills in the columns that follow from those of the message.
 
     Parameters:
         client: session.
-        message: with columns that fit each other.
-        counters: how many of its nodes are in which state.
+        message: with columns of the same lengths.
     """
 
     __slots__ = (
-        "client", "ids", "functions", "codec", "options", "payload", "offsets", "dependencies", "dependency_offsets",
-        "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states", "missing", "dependants",
-        "is_target", "batches", "results", "failures", "ended", "unneeded", "unfinished", "is_forced", "held_functions",
-        "counters", "largest_result_bytes",
+        "client", "ids", "functions", "codec", "options", "payload", "sizes", "offsets", "dependencies",
+        "dependency_offsets", "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states",
+        "missing", "dependants", "is_target", "batches", "results", "failures", "checked", "ready", "ended", "passed",
+        "unneeded", "unlinking", "unfinished", "is_forced", "held_functions", "counters", "largest_result_bytes",
+        "is_dropped",
     )  # fmt: skip
 
-    def __init__(self, client: int, message: m.GraphTask, payload: bytes, counters: GraphCounters) -> None:
+    def __init__(self, client: int, message: m.GraphTask, payload: bytes) -> None:
         count = len(message.ids)
         self.client = client
-        self.counters = counters
+        self.counters: GraphCounters = NO_GRAPH_COUNTERS  # of its nodes by state
         self.ids: array[int] = message.ids
         self.functions: array[int] = message.functions
         self.codec = message.codec
         self.options = message.options
         self.payload = memoryview(payload)
-        self.offsets = array("Q", accumulate(message.payload_sizes, initial=0))
+        self.sizes: array[int] = message.payload_sizes
+        self.offsets: array[int] = array("Q", [0])
         self.dependencies: array[int] = message.dependencies
-        counts: Sequence[int] = message.dependency_counts or bytes(count)
-        self.dependency_offsets = array("Q", accumulate(counts, initial=0))
+        self.dependency_offsets: array[int] = array("Q", [0])
         self.predecessors: array[int] = message.predecessors
         self.predecessor_offsets: array[int] = message.predecessor_offsets or array("I", bytes(4 * (count + 1)))
-        offsets = self.predecessor_offsets
-        self.missing = array("I", [offsets[node + 1] - offsets[node] for node in range(count)])
-        self.dependants = array("I", bytes(4 * count))  # edges to nodes that are WAITING
-        for node in self.predecessors:
-            self.dependants[node] += 1
-        self.successor_offsets = array("Q", accumulate(self.dependants, initial=0))
-        self.successors = self._transposed()
+        self.missing: array[int] = array("I")  # predecessors that have not succeeded
+        self.dependants: array[int] = array("I", bytes(4 * count))  # edges to WAITING nodes, and those in `unlinking`
+        self.successor_offsets: array[int] = array("Q", [0])
+        self.successors: array[int] = array("I")
         self.is_target = bytearray(count)
-        for node in message.targets:
-            self.is_target[node] = 1
         self.states = bytearray([TaskState.WAITING]) * count  # QUEUED: its batch knows more
-        self.batches: List[Optional[GraphBatch]] = [None] * count
+        self.batches: List[Optional[GraphBatch]] = []
         self.results: Dict[int, Union[bytes, int]] = {}  # content, or the id of the object that has it
         self.largest_result_bytes = 0  # of those whose content was kept
         self.failures: Dict[int, NodeFailure] = {}  # of nodes in `ended`
-        self.ended: List[int] = []  # nodes whose end has had no consequences yet
-        self.unneeded: List[int] = []  # nodes without outcome that no target needs any more
+        self.checked = 0  # nodes whose objects were looked for; those of others are not referred to
+        self.ready: Deque[int] = deque()  # nodes whose predecessors have succeeded, to be released
+        self.ended: Deque[int] = deque()  # nodes whose end has had no consequences yet
+        self.passed = 0  # successors of the first of them for which it has
+        self.unneeded: Deque[int] = deque()  # nodes without outcome that no target needs any more
+        self.unlinking: Deque[Unlinking] = deque()  # edges of nodes that wait no longer, if these are many
         self.unfinished = count
         self.is_forced = False  # a forced cancel was requested: nodes that are no longer needed are stopped
         self.held_functions: List[int] = []  # objects that it has a reference to until its end
+        self.is_dropped = False  # its client is gone: there are no consequences any more
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def _transposed(self) -> array[int]:
-        """The dependants of each node, at `successor_offsets`."""
-        places = array("Q", self.successor_offsets)
-        successors = array("I", bytes(4 * len(self.predecessors)))
-        offsets = self.predecessor_offsets
-        for node in range(len(self.ids)):
-            for predecessor in self.predecessors[offsets[node] : offsets[node + 1]]:
-                successors[places[predecessor]] = node
-                places[predecessor] += 1
-        return successors
+    @property
+    def has_consequences(self) -> bool:
+        """Whether something has ended, or become ready, that others need to learn."""
+        return bool(self.ended or self.unneeded or self.ready or self.unlinking)
 
     def predecessors_of(self, node: int) -> array[int]:
         return self.predecessors[self.predecessor_offsets[node] : self.predecessor_offsets[node + 1]]
@@ -129,34 +135,90 @@ class Graph:
 
     def record_ended(self, batch: GraphBatch, start: int, stop: int) -> None:
         """Nodes in tasks [start, stop) of a batch have their outcome."""
-        for index in range(start, stop):
-            node = batch.nodes[index]
-            state = batch.states[index]
-            follow(self.states, node, state)
-            self.counters.ended[state] += 1
-            self.batches[node] = None
-            self.ended.append(node)
+        nodes = batch.nodes[start:stop]
+        for first, end in consecutive_parts(nodes):
+            node, after = nodes[first], nodes[end - 1] + 1
+            states = batch.states[start + first : start + end]
+            follow(self.states, node, states)
+            for state in set(states):
+                self.counters.ended[state] += states.count(state)
+            self.batches[node:after] = [None] * (end - first)
+            self.ended.extend(range(node, after))
         self.unfinished -= stop - start
+
+    def free(self, part: int) -> Iterator[None]:
+        """Free its columns one by one, because even that takes long if there are millions of nodes."""
+        if len(self) <= part:
+            return
+        for nodes in (self.ended, self.ready, self.unneeded):
+            while nodes:
+                for _ in range(min(len(nodes), 4 * part)):
+                    nodes.pop()
+                yield
+        for name, empty in _EMPTY.items():
+            setattr(self, name, empty)
+            yield
 
     # Making batches -------------------------------------------------------------------------------------------------
 
     def release(self, function: int, nodes: List[int]) -> GraphBatch:
         """Make a batch of waiting nodes, ascending, whose predecessors have all succeeded."""
         payloads: List[Buffer] = []
-        sizes = array("I")
-        counts = array("H")
-        dependencies = array("Q")
+        sizes, counts, dependencies = array("I"), array("H"), array("Q")
         self.counters.waiting -= len(nodes)
-        for node in nodes:
-            apply(self.states, node, node + 1, TaskEvent.RELEASE)
-            before, objects_before = len(payloads), len(dependencies)
-            dependencies += self.dependencies_of(node)
-            dependencies.extend(self._add_results(node, payloads))
-            payloads.append(self.payload[self.offsets[node] : self.offsets[node + 1]])
-            sizes.append(sum(map(len, payloads[before:])))
-            counts.append(len(dependencies) - objects_before)
+        for first, end in consecutive_parts(nodes):
+            start, stop = nodes[first], nodes[end - 1] + 1
+            apply(self.states, start, stop, TaskEvent.RELEASE)
+            if self.predecessor_offsets[start] == self.predecessor_offsets[stop]:
+                payloads.append(self.payload[self.offsets[start] : self.offsets[stop]])
+                sizes += self.sizes[start:stop]
+                if self.dependencies:
+                    ends = self.dependency_offsets
+                    counts.extend([ends[node + 1] - ends[node] for node in range(start, stop)])
+                    dependencies += self.dependencies[ends[start] : ends[stop]]
+                else:
+                    counts.frombytes(bytes(2 * (stop - start)))
+            else:
+                for node in range(start, stop):
+                    objects_before = len(dependencies)
+                    if self.dependencies:
+                        dependencies += self.dependencies_of(node)
+                    size, objects = self._add_results(node, payloads)
+                    dependencies.extend(objects)
+                    payloads.append(self.payload[self.offsets[node] : self.offsets[node + 1]])
+                    sizes.append(size + self.sizes[node])
+                    counts.append(len(dependencies) - objects_before)
+        return self._add_batch(function, nodes, sizes, payloads, counts, dependencies)
+
+    def release_alone(self, node: int, results: List[Buffer], total_bytes: int, objects: array[int]) -> GraphBatch:
+        """Make a batch of one node with very many predecessors.
+
+        Parameters:
+            results, total_bytes, objects: what is in front of its payload, and the results that are objects.
+        """
+        self.counters.waiting -= 1
+        apply(self.states, node, node + 1, TaskEvent.RELEASE)
+        edges = self.predecessor_offsets
+        self.unlinking.append(Unlinking(edges[node], edges[node + 1], is_released=True))
+        dependencies = self.dependencies_of(node) + objects
+        payload = self.payload[self.offsets[node] : self.offsets[node + 1]]
+        sizes, counts = array("I", [total_bytes + self.sizes[node]]), array("H", [len(dependencies)])
+        return self._add_batch(self.functions[node], [node], sizes, [*results, payload], counts, dependencies)
+
+    def _add_batch(
+        self,
+        function: int,
+        nodes: List[int],
+        sizes: array[int],
+        payloads: List[Buffer],
+        counts: array[int],
+        dependencies: array[int],
+    ) -> GraphBatch:
+        first, last = nodes[0], nodes[-1]
+        is_one_run = last - first == len(nodes) - 1
+        ids = self.ids[first : last + 1] if is_one_run else array("Q", [self.ids[node] for node in nodes])
         message = m.Task(
-            ids=array("Q", [self.ids[node] for node in nodes]),
+            ids=ids,
             payload_sizes=sizes,
             function=function,
             codec=self.codec,
@@ -165,28 +227,42 @@ class Graph:
         if dependencies:
             message.dependency_counts, message.dependencies = counts, dependencies
         batch = GraphBatch(self.client, message, b"".join(payloads), self, array("I", nodes))
-        for node in nodes:
-            self.batches[node] = batch
+        if is_one_run:
+            self.batches[first : last + 1] = [batch] * len(nodes)
+        else:
+            for node in nodes:
+                self.batches[node] = batch
         return batch
 
-    def _add_results(self, node: int, payloads: List[Buffer]) -> List[int]:
-        """Begin the node's payload with its predecessors' results; returns the ids of results that are objects."""
+    def _add_results(self, node: int, payloads: List[Buffer]) -> Tuple[int, List[int]]:
+        """Begin the node's payload with its predecessors' results; returns their size, and the ids of objects."""
         predecessors = self.predecessors_of(node)
         if not predecessors:
-            return []
+            return 0, []
+        if len(predecessors) == 1:
+            result = self.results[predecessors[0]]
+            self.forget_dependant(predecessors[0])
+            if isinstance(result, int):
+                payloads.append(_ONE_RESULT.pack(RESULTS_MARK, 1, IS_OBJECT))
+                return _ONE_RESULT.size, [result]
+            payloads.append(_ONE_RESULT.pack(RESULTS_MARK, 1, len(result)) + result)
+            return _ONE_RESULT.size + len(result), []
         results = [self.results[each] for each in predecessors]
         sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
+        contents = [result for result in results if not isinstance(result, int)]
         # SCL-SCH-029
         payloads.append(struct.pack(f"<{len(sizes) + 2}I", RESULTS_MARK, len(sizes), *sizes))
-        payloads += [result for result in results if not isinstance(result, int)]
+        payloads += contents
         for predecessor in predecessors:
             self.forget_dependant(predecessor)
-        return [result for result in results if isinstance(result, int)]
+        total_bytes = 4 * (len(sizes) + 2) + sum(map(len, contents))
+        return total_bytes, [result for result in results if isinstance(result, int)]
 
     def forget_dependant(self, node: int) -> bool:
         """A dependant of the node no longer waits; returns whether it was the last one."""
-        self.dependants[node] -= 1
-        if self.dependants[node]:
+        left = self.dependants[node] - 1
+        self.dependants[node] = left
+        if left:
             return False
         self.results.pop(node, None)
         return True
@@ -208,36 +284,80 @@ class Graph:
     def references(self) -> Iterator[int]:
         """The objects that it keeps alive, each as often as it refers to it."""
         yield from self.held_functions
-        for node, state in enumerate(self.states):
+        for node, state in enumerate(self.states[: self.checked]):
             if state == TaskState.WAITING:
                 yield from self.dependencies_of(node)
-                results = [self.results.get(each) for each in self.predecessors_of(node)]
-                yield from (result for result in results if isinstance(result, int))
+        released: Dict[int, int] = {}  # results that batches refer to
+        for start, stop, is_released in self.unlinking:
+            for predecessor in self.predecessors[start:stop] if is_released else ():
+                released[predecessor] = released.get(predecessor, 0) + 1
+        for node, result in self.results.items():
+            if isinstance(result, int):
+                yield from repeat(result, self.dependants[node] - released.get(node, 0))
 
     # Checking -------------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
         """Check that the counts match the states; called by State.check_invariants."""
         waiting = TaskState.WAITING
-        untold = set(self.ended)
         counters = self.counters
         assert counters.waiting == self.states.count(waiting) and counters.nodes == len(self)
         assert counters.ended == [self.states.count(state) if state in FINAL_STATES else 0 for state in TaskState]
         assert 0 <= counters.running <= counters.running + counters.queued == self.states.count(TaskState.QUEUED)
+        open_states = (TaskState.WAITING, TaskState.QUEUED)
+        assert self.unfinished == sum(state in open_states for state in self.states)
+        if not self.is_dropped:
+            self._check_edges()
+            assert set(self.ended).issuperset(self.failures)
+        for node, state in enumerate(self.states):
+            assert (self.batches[node] is not None) == (state == TaskState.QUEUED)
+
+    def _check_edges(self) -> None:
+        waiting, ready, untold = TaskState.WAITING, set(self.ready), set(self.ended)
+        unlinking: Dict[int, int] = {}
+        for start, stop, _ in self.unlinking:
+            for predecessor in self.predecessors[start:stop]:
+                unlinking[predecessor] = unlinking.get(predecessor, 0) + 1
+        told: Dict[int, int] = {}  # edges of which the dependant has learned, before the others of its predecessor
+        for successor in self.successors_of(self.ended[0])[: self.passed] if self.ended else ():
+            told[successor] = told.get(successor, 0) + (self.states[self.ended[0]] == TaskState.SUCCEEDED)
         for node, state in enumerate(self.states):
             succeeded = [
                 self.states[each] == TaskState.SUCCEEDED and each not in untold for each in self.predecessors_of(node)
             ]
             if state == waiting:
-                assert self.missing[node] == succeeded.count(False) > 0, f"node {node} waits for nothing"
-            waiting_dependants = [each for each in self.successors_of(node) if self.states[each] == waiting]
-            assert self.dependants[node] == len(waiting_dependants)
-            is_kept = state == TaskState.SUCCEEDED and bool(waiting_dependants)
+                assert self.missing[node] == succeeded.count(False) - told.get(node, 0), f"node {node} is miscounted"
+                is_known = self.missing[node] or node in ready or node >= self.checked
+                assert is_known, f"node {node} waits for nothing"
+            waiting_dependants = sum(self.states[each] == waiting for each in self.successors_of(node))
+            edges = waiting_dependants + unlinking.get(node, 0)
+            assert self.dependants[node] == edges, f"node {node} has {edges} edges, {self.dependants[node]} counted"
+            is_kept = state == TaskState.SUCCEEDED and edges > 0
             assert (node in self.results) == is_kept, f"the result of node {node} is kept too long, or too short"
-            assert (self.batches[node] is not None) == (state == TaskState.QUEUED)
-        assert untold.issuperset(self.failures)
-        open_states = (TaskState.WAITING, TaskState.QUEUED)
-        assert self.unfinished == sum(state in open_states for state in self.states)
+
+
+_ONE_RESULT = struct.Struct("<3I")
+_EMPTY: Dict[str, object] = {
+    **dict.fromkeys(("offsets", "dependency_offsets", "successor_offsets", "ids", "functions"), array("Q")),
+    **dict.fromkeys(("successors", "predecessors", "predecessor_offsets", "missing", "dependants"), array("I")),
+    "batches": [],
+    "results": {},
+    "failures": {},
+}
+
+
+def consecutive_parts(nodes: Sequence[int]) -> Iterator[Tuple[int, int]]:
+    """[start, stop) of the runs of ascending nodes that follow each other."""
+    count = len(nodes)
+    if nodes[-1] - nodes[0] == count - 1:
+        yield 0, count
+        return
+    start = 0
+    for position in range(1, count):
+        if nodes[position] != nodes[position - 1] + 1:
+            yield start, position
+            start = position
+    yield start, count
 
 
 class GraphBatch(TaskBatch):
@@ -253,3 +373,19 @@ class GraphBatch(TaskBatch):
         super().__init__(client, message, payload)
         self.graph = graph
         self.nodes = nodes
+
+    @property
+    def has_costly_ends(self) -> bool:
+        return True
+
+    def end_of_run(self, index: int, limit: int) -> int:
+        """The end of the tasks from `index` on, at most `limit`, whose nodes follow each other."""
+        nodes = self.nodes
+        end = min(len(nodes), index + limit)
+        first = nodes[index] - index
+        if nodes[end - 1] - (end - 1) == first:
+            return end
+        for position in range(index + 1, end):
+            if nodes[position] - position != first:
+                return position
+        raise AssertionError("nodes ascend")

@@ -1,33 +1,55 @@
 """How graphs run: which nodes are ready, where their results go, and how a node's end affects others.
 
+    GraphTask ──▶ build_graph ──▶ objects of its nodes ──▶ checked: nodes are released, run, end
+                                                               ▲                        │
+                                                               └───── advance ◀─────────┘
+
 Rules:
-- A node's end is recorded when it happens (`TaskOutcomes.finish`), and its consequences are processed once per burst,
-  in `advance`, so that nodes that become ready in one burst are sent together.
+- A node's end is recorded when it happens (`TaskOutcomes.finish`), and its consequences are processed in `advance`,
+  after each burst, so that nodes that become ready in one burst are sent together. Nothing follows from an end before
+  the objects of all nodes have been looked for.
 - Success releases dependants whose last predecessor it was. A failure or cancel is passed on only to nodes that depend
   on the node. A node that no target needs any more is cancelled, unless it runs.
 - The client gets the outcomes of targets, and of nodes whose cancel it requested.
+- Everything is done in parts, and runs of nodes are handled at once: a graph may have millions of nodes, and a node
+  millions of edges. The progress of a graph is in its columns, so the work may end after any part.
 """
 
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate, islice
-from typing import Dict, List, Union
+from bisect import bisect_right
+from itertools import accumulate, compress
+from operator import not_
+from sys import byteorder
+from typing import Dict, Iterable, List, Optional, Sequence, Union
 
-from scaler_appliance.core.effects import Buffer, PeerError
-from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch, NodeFailure
+from scaler_appliance.core.effects import Buffer
+from scaler_appliance.core.graphs.graph_building import EDGES_PER_UNIT, build_graph
+from scaler_appliance.core.graphs.graph_nodes import (
+    IS_OBJECT,
+    OWN,
+    RESULTS_MARK,
+    Graph,
+    GraphBatch,
+    NodeFailure,
+    Unlinking,
+    consecutive_parts,
+)
+from scaler_appliance.core.graphs.missing_objects import MissingObjectFailures
 from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
-from scaler_appliance.core.objects.object_records import text_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import TaskSpan, consecutive_run
-from scaler_appliance.core.tasks.capabilities import check_capabilities
+from scaler_appliance.core.steps import Steps, parts
+from scaler_appliance.core.tasks.batches import TaskSpan
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
+
+UNITS_OF_A_RUN = 4  # of nodes that end or are released together, besides the nodes
 
 
 class GraphReactions:
@@ -38,77 +60,175 @@ class GraphReactions:
 
     # Acceptance -----------------------------------------------------------------------------------------------------
 
-    def on_graph_task(self, client: ClientSession, message: m.GraphTask, payload: bytes) -> None:
+    def on_graph_task(self, client: ClientSession, message: m.GraphTask, payload: bytes) -> Steps:
         """A client submits a graph: it is accepted as a whole, or rejected."""
         if not message.ids:
             return
-        _check_graph(client, message, payload)
-        client.last_task_id = message.ids[-1]
-        counters = self._state.changes.begin_graph(client.number, message.ids[0], len(message.ids), self._state.now)
-        graph = Graph(client.number, message, payload, counters)
+        graph = yield from build_graph(client, message, payload, self._state.part)
+        client.last_task_id = graph.ids[-1]
+        graph.counters = self._state.changes.begin_graph(client.number, graph.ids[0], len(graph), self._state.now)
         client.unfinished += len(graph)
         self._state.touch_session(client)
-        client.graphs[graph.ids[0]] = graph
+        client.add_graph(graph)
         self._state.nodes_waiting += len(graph)
-        self._state.advancing[graph] = None
-        graph.unneeded = [node for node, count in enumerate(graph.dependants) if not (count or graph.is_target[node])]
-        missing = self._reference_objects(graph)
-        for node, object_id in missing.items():
-            self._lose(client, graph, node, m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
-        sources = [node for node, count in enumerate(graph.missing) if not count and node not in missing]
         limit = self._state.settings.max_number_of_tasks_waiting
-        if 0 <= limit < self._state.waiting() - self._placement.free_slots():
-            text = (
-                f"a graph of {len(graph)} tasks exceeds the tasks that may wait at the scheduler ({limit} in all, with"
-                " those that wait for others): submit smaller ones, add workers, or raise --max-number-of-tasks-waiting"
-            )
-            for node in sources:
-                self._lose(client, graph, node, m.FailureKind.REJECTED, text)
-        else:
-            self._release(client, graph, sources)
+        is_full = 0 <= limit < self._state.waiting() - self._placement.free_slots()
+        functions: Dict[int, None] = {}
+        for start, stop in parts(len(graph), self._state.part * EDGES_PER_UNIT):
+            functions.update(dict.fromkeys(graph.functions[start:stop]))
+            yield (stop - start) // EDGES_PER_UNIT
+        yield from self._check_objects(client, graph, functions, is_full)
 
-    def _reference_objects(self, graph: Graph) -> Dict[int, int]:
-        """Count the graph's needs of objects; returns, by node, one that is missing.
+    def _check_objects(self, client: ClientSession, graph: Graph, functions: Iterable[int], is_full: bool) -> Steps:
+        """Count the graph's needs of objects; nodes that miss one are lost, and all sources if there is no room.
 
         As with other tasks, all objects that exist are referenced.
         """
-        objects = self._state.objects
-        missing: Dict[int, int] = {}
+        objects, part, count = self._state.objects, self._state.part, len(graph)
         unusable = set()
-        for function in sorted(set(graph.functions)):
+        for position, function in enumerate(functions):
             if objects.find(function) is not None:
                 graph.held_functions.append(function)
             if not objects.refer(function):
                 unusable.add(function)
+            if position % part == part - 1:
+                yield part
+        text = (
+            f"a graph of {count} tasks exceeds the tasks that may wait at the scheduler"
+            f" ({self._state.settings.max_number_of_tasks_waiting} in all, with those that wait for others): submit"
+            " smaller ones, add workers, or raise --max-number-of-tasks-waiting"
+        )
+        texts = MissingObjectFailures()
+        while graph.checked < count:
+            start = graph.checked
+            stop = min(count, start + part)
+            if graph.dependencies:
+                ends = graph.dependency_offsets
+                stop = max(start + 1, min(stop, bisect_right(ends, ends[start] + part) - 1))
+            missing = self._refer(graph, start, stop, unusable)
+            graph.checked = stop
+            done = (stop - start) // EDGES_PER_UNIT + graph.dependency_offsets[stop] - graph.dependency_offsets[start]
+            sources = list(compress(range(start, stop), map(not_, graph.missing[start:stop])))
+            if missing:
+                done += self._lose_those_missing(client, graph, missing, texts)
+                sources = [node for node in sources if node not in missing]
+            if not is_full:
+                graph.ready.extend(sources)
+            elif sources:
+                payload = encode_struct(m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1))
+                for first, end in consecutive_parts(sources):
+                    done += self._lose_run(client, graph, sources[first], sources[end - 1] + 1, payload)
+            if stop == count:
+                self._state.advance(client, graph)
+            yield done + 1
+
+    def _refer(self, graph: Graph, start: int, stop: int, unusable: set[int]) -> Dict[int, int]:
+        """Refer to the objects of nodes [start, stop); returns, by node, one that is missing."""
+        objects = self._state.objects
+        missing: Dict[int, int] = {}
         if unusable:
-            missing = {node: each for node, each in enumerate(graph.functions) if each in unusable}
-        for node in range(len(graph)) if graph.dependencies else ():
-            for object_id in graph.dependencies_of(node):
-                if not objects.refer(object_id):
-                    missing.setdefault(node, object_id)
+            functions = zip(range(start, stop), graph.functions[start:stop])
+            missing = {node: function for node, function in functions if function in unusable}
+        if graph.dependencies:
+            for node in range(start, stop):
+                for object_id in graph.dependencies_of(node):
+                    if not objects.refer(object_id):
+                        missing.setdefault(node, object_id)
         return missing
 
-    def _release(self, client: ClientSession, graph: Graph, nodes: List[int]) -> None:
+    def _lose_those_missing(
+        self, client: ClientSession, graph: Graph, missing: Dict[int, int], texts: MissingObjectFailures
+    ) -> int:
+        """Nodes that miss an object are lost; returns the amount of work."""
+        nodes, done = sorted(missing), 0
+        for first, end in consecutive_parts(nodes):
+            while first < end:
+                object_id = missing[nodes[first]]
+                after = first + 1
+                while after < end and missing[nodes[after]] == object_id:
+                    after += 1
+                done += self._lose_run(client, graph, nodes[first], nodes[after - 1] + 1, texts.of(object_id))
+                first = after
+        return done
+
+    # Releasing ------------------------------------------------------------------------------------------------------
+
+    def _release_some(self, client: ClientSession, graph: Graph) -> Steps:
         """Queue nodes that have all results, before other tasks of the client: depth first."""
-        by_function: Dict[int, List[int]] = {}
-        for node in sorted(nodes):
+        nodes: List[int] = []
+        done, edges, part = 0, graph.predecessor_offsets, self._state.part
+        while graph.ready and done < part * EDGES_PER_UNIT:
+            node = graph.ready[0]
+            count = edges[node + 1] - edges[node]
+            if count > part:
+                break
+            graph.ready.popleft()
+            done += 2 + 2 * count
             if graph.states[node] != TaskState.WAITING:
                 continue  # no longer needed
-            if graph.too_much_for(node, MAXIMUM_RESULTS_BYTES, MAXIMUM_OBJECTS):
-                text = f"the results of its {len(graph.predecessors_of(node))} predecessors are too much for one task"
-                self._lose(client, graph, node, m.FailureKind.REJECTED, text)
+            if count and graph.too_much_for(node, MAXIMUM_RESULTS_BYTES, MAXIMUM_OBJECTS):
+                self._lose_for_too_much(client, graph, node)
                 continue
+            nodes.append(node)
+        if nodes:
+            self._release(client, graph, sorted(nodes))
+        elif graph.ready and not done:
+            yield from self._release_largest(client, graph, graph.ready[0])
+        yield done // EDGES_PER_UNIT + UNITS_OF_A_RUN
+
+    def _release(self, client: ClientSession, graph: Graph, nodes: List[int]) -> None:
+        functions = graph.functions[nodes[0] : nodes[-1] + 1] if len(nodes) > nodes[-1] - nodes[0] else ()
+        if functions and functions.count(functions[0]) == len(nodes):
+            self._queue(client, graph, graph.release(functions[0], nodes))
+            return
+        by_function: Dict[int, List[int]] = {}
+        for node in nodes:
             by_function.setdefault(graph.functions[node], []).append(node)
         for function, members in reversed(by_function.items()):  # each goes before the others
-            batch = graph.release(function, members)
-            self._state.nodes_waiting -= len(members)
-            record = self._state.objects.find(function)
-            assert record is not None, f"function {function:x} of a graph is gone"
-            record.references += 1
-            self._state.changes.begin(batch, record.name)
-            self._state.touch_graph(graph)
-            client.add_graph_batch(batch)
-            self._state.ready.add(TaskSpan(batch, 0, len(batch)), in_front=True)
+            self._queue(client, graph, graph.release(function, members))
+
+    def _queue(self, client: ClientSession, graph: Graph, batch: GraphBatch) -> None:
+        self._state.nodes_waiting -= len(batch)
+        record = self._state.objects.find(batch.function)
+        assert record is not None, f"function {batch.function:x} of a graph is gone"
+        record.references += 1
+        self._state.changes.begin(batch, record.name)
+        self._state.touch_graph(graph)
+        client.add_graph_batch(batch)
+        self._state.ready.add(TaskSpan(batch, 0, len(batch)), in_front=True)
+
+    def _release_largest(self, client: ClientSession, graph: Graph, node: int) -> Steps:
+        """Queue a node with very many predecessors, whose results are gathered in parts before anything changes."""
+        start, stop = graph.predecessor_offsets[node], graph.predecessor_offsets[node + 1]
+        sizes, objects = array("I", [RESULTS_MARK, stop - start]), array("Q")
+        contents: List[Buffer] = []
+        for low, high in parts(stop - start, self._state.part):
+            if graph.states[node] != TaskState.WAITING:
+                break
+            results = [graph.results[each] for each in graph.predecessors[start + low : start + high]]
+            sizes.extend([IS_OBJECT if isinstance(result, int) else len(result) for result in results])
+            objects.extend([result for result in results if isinstance(result, int)])
+            contents.append(b"".join([result for result in results if not isinstance(result, int)]))
+            yield (high - low) // EDGES_PER_UNIT + 1
+        assert graph.ready[0] == node, "only this work takes nodes from the front"
+        graph.ready.popleft()
+        if graph.states[node] != TaskState.WAITING:
+            return  # no longer needed
+        own_objects = graph.dependency_offsets[node + 1] - graph.dependency_offsets[node]
+        if sum(map(len, contents)) > MAXIMUM_RESULTS_BYTES or len(objects) + own_objects > MAXIMUM_OBJECTS:
+            self._lose_for_too_much(client, graph, node)
+            return
+        # SCL-SCH-029
+        if byteorder == "big":
+            sizes.byteswap()
+        front: List[Buffer] = [sizes.tobytes(), *contents]
+        batch = graph.release_alone(node, front, sum(map(len, front)), objects)
+        self._queue(client, graph, batch)
+
+    def _lose_for_too_much(self, client: ClientSession, graph: Graph, node: int) -> None:
+        text = f"the results of its {len(graph.predecessors_of(node))} predecessors are too much for one task"
+        payload = encode_struct(m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1))
+        self._lose_run(client, graph, node, node + 1, payload)
 
     # Results --------------------------------------------------------------------------------------------------------
 
@@ -118,18 +238,19 @@ class GraphReactions:
         """Outcomes of nodes, in the order of their tasks: kept for dependants, and sent to the client if wanted."""
         graph = batch.graph
         objects = span.optional.get("objects") if span.optional else None
+        nodes = batch.nodes[start:stop]
         ends = list(accumulate(span.sizes, initial=0))
-        for position, node in enumerate(batch.nodes[start:stop]):
-            content = span.payload[ends[position] : ends[position + 1]]
+        for position, node in enumerate(nodes):
             if span.statuses and span.statuses[position] != m.TaskStatus.SUCCESS:
-                failure = NodeFailure(span.statuses[position], bytes(content), span.codec, graph.ids[node])
-                graph.failures[node] = failure
+                content = bytes(span.payload[ends[position] : ends[position + 1]])
+                graph.failures[node] = NodeFailure(span.statuses[position], content, span.codec, OWN)
             elif objects and objects[position]:
                 self._keep_object(worker, client, graph, node, objects[position])
             elif graph.dependants[node]:
-                graph.results[node] = self._kept(client, graph, node, bytes(content), span.codec)
+                content = bytes(span.payload[ends[position] : ends[position + 1]])
+                graph.results[node] = self._kept(client, graph, node, content, span.codec)
         # SCL-SCH-030
-        wanted = bytes([graph.is_target[node] for node in batch.nodes[start:stop]])
+        wanted = bytes([graph.is_target[node] for node in nodes])
         for first, end in runs(wanted, 0, stop - start, 1):
             part = _part(span, first, end, ends) if end - first < stop - start else span
             client.report(batch.ids[start + first : start + end], part)
@@ -161,118 +282,263 @@ class GraphReactions:
 
     # Consequences ---------------------------------------------------------------------------------------------------
 
-    def advance(self) -> None:
-        """Process the consequences of all nodes that ended since the last call."""
-        advancing, self._state.advancing = self._state.advancing, {}
-        for graph in advancing:
-            self._advance(self._state.clients[graph.client], graph)
-        assert all(not graph.ended for graph in self._state.advancing), "an end that came of others was left behind"
-        self._state.advancing.clear()
-
-    def _advance(self, client: ClientSession, graph: Graph) -> None:
-        while graph.ended or graph.unneeded:
-            unneeded, graph.unneeded = graph.unneeded, []
-            for node in unneeded:
-                self._cancel_unneeded(client, graph, node)
-            ended, graph.ended = graph.ended, []
-            ready: List[int] = []
-            for node in ended:
-                if graph.states[node] == TaskState.SUCCEEDED:
-                    for successor in graph.successors_of(node):
-                        graph.missing[successor] -= 1
-                        # SCL-SCH-028
-                        if not graph.missing[successor]:
-                            ready.append(successor)
-                else:
-                    self._pass_on(client, graph, node)
-            if ready:
-                self._release(client, graph, ready)
-        if not graph.unfinished:
-            del client.graphs[graph.ids[0]]
-            self._state.changes.graphs.remove(graph.counters.number, graph.counters)
-            for function in graph.held_functions:
-                self._outcomes.release(function)
-
-    def _pass_on(self, client: ClientSession, graph: Graph, node: int) -> None:
-        """End all nodes that depend on a node without result, in the same state."""
-        # SCL-SCH-031
-        failure = graph.failures.pop(node, None)
-        for successor in graph.successors_of(node):
-            if graph.states[successor] != TaskState.WAITING:
+    def advance(self, client: ClientSession) -> Steps:
+        """Process the consequences of all nodes of a client that have ended."""
+        while client.advancing:
+            graph = next(iter(client.advancing))
+            if graph.checked < len(graph):
+                del client.advancing[graph]  # it is added again when its objects have been looked for
                 continue
-            if failure is None:
-                self._end_waiting(client, graph, successor, TaskEvent.CANCEL)
-                if graph.is_target[successor]:
-                    client.confirm_cancel(graph.ids[successor], m.CancelOutcome.CANCELLED)
+            while graph.has_consequences:
+                if graph.unlinking:
+                    yield self._unlink_some(graph)
+                elif graph.unneeded:
+                    yield self._cancel_some_unneeded(client, graph)
+                elif graph.ended:
+                    yield self._pass_some_on(client, graph)
+                else:
+                    yield from self._release_some(client, graph)
+            if graph.unfinished:
+                del client.advancing[graph]
             else:
-                graph.failures[successor] = failure
-                self._report_failure(client, graph, successor, failure)
-                self._end_waiting(client, graph, successor, TaskEvent.INHERIT_FAILURE)
+                yield from self._end_graph(client, graph)
 
-    def _report_failure(self, client: ClientSession, graph: Graph, node: int, failure: NodeFailure) -> None:
-        if graph.is_target[node]:
-            ids = graph.ids[node : node + 1]
-            optional = {"causes": array("Q", [failure.origin + 1])} if failure.origin != ids[0] else None
-            sizes = array("I", [len(failure.payload)])
-            client.report(ids, ResultSpan(sizes, failure.payload, failure.codec, bytes([failure.status]), optional))
+    def _end_graph(self, client: ClientSession, graph: Graph) -> Steps:
+        held = graph.held_functions
+        while held:
+            self._outcomes.release(held.pop())
+            if len(held) % self._state.part == 0:
+                yield self._state.part
+        client.remove_graph(graph)
+        client.advancing.pop(graph, None)
+        self._state.changes.graphs.remove(graph.counters.number, graph.counters)
+        for _ in graph.free(self._state.part):
+            yield self._state.part // 4
 
-    def _lose(self, client: ClientSession, graph: Graph, node: int, kind: m.FailureKind, text: str) -> None:
-        """A waiting node gets the outcome `lost`."""
-        payload = encode_struct(m.Failure(kind=kind, message=text, attempts=1))
-        failure = graph.failures[node] = NodeFailure(m.TaskStatus.LOST, payload, "", graph.ids[node])
-        self._report_failure(client, graph, node, failure)
-        self._end_waiting(client, graph, node, TaskEvent.LOSE)
+    def _unlink_some(self, graph: Graph) -> int:
+        """Forget edges to nodes that wait no longer."""
+        start, stop, is_released = graph.unlinking.popleft()
+        end = min(stop, start + self._state.part)
+        self._unlink(graph, start, end, is_released)
+        if end < stop:
+            graph.unlinking.appendleft(Unlinking(end, stop, is_released))
+        return (end - start) // EDGES_PER_UNIT + 1
 
-    def cancel_waiting(self, client: ClientSession, graph: Graph, node: int) -> None:
-        """A client asks to cancel a node that waits for predecessors."""
-        self._end_waiting(client, graph, node, TaskEvent.CANCEL)
-        client.confirm_cancel(graph.ids[node], m.CancelOutcome.CANCELLED)
-
-    def _end_waiting(self, client: ClientSession, graph: Graph, node: int, event: TaskEvent) -> None:
-        """A node ends that has never been ready: what it needed is released."""
-        apply(graph.states, node, node + 1, event)
-        self._state.nodes_waiting -= 1
-        graph.counters.waiting -= 1
-        graph.counters.ended[graph.states[node]] += 1
-        self._state.finished[graph.states[node]] += 1
-        client.ended[graph.states[node]] += 1
-        client.unfinished -= 1
-        self._state.touch_graph(graph)
-        self._state.touch_session(client)
-        self._state.advancing[graph] = None
-        graph.unfinished -= 1
-        graph.ended.append(node)
-        for object_id in graph.dependencies_of(node):
-            self._outcomes.release(object_id)
-        for predecessor in graph.predecessors_of(node):
-            result = graph.results.get(predecessor)
-            if isinstance(result, int):
-                self._outcomes.release(result)
-            if graph.forget_dependant(predecessor) and not graph.is_target[predecessor]:
+    def _unlink(self, graph: Graph, start: int, stop: int, is_released: bool) -> None:
+        """The nodes at the ends of edges [start, stop) wait no longer."""
+        dependants, results, is_target = graph.dependants, graph.results, graph.is_target
+        if results:
+            for predecessor in graph.predecessors[start:stop]:
+                result = results.get(predecessor)
+                if isinstance(result, int) and not is_released:
+                    self._outcomes.release(result)
+                if graph.forget_dependant(predecessor) and not is_target[predecessor]:
+                    graph.unneeded.append(predecessor)
+            return
+        for predecessor in graph.predecessors[start:stop]:
+            left = dependants[predecessor] - 1
+            dependants[predecessor] = left
+            if not left and not is_target[predecessor]:
                 graph.unneeded.append(predecessor)
 
-    # SCL-SCH-032
-    def _cancel_unneeded(self, client: ClientSession, graph: Graph, node: int) -> None:
-        """No target needs the node any more."""
-        if graph.states[node] == TaskState.WAITING:
-            self._end_waiting(client, graph, node, TaskEvent.CANCEL)
-        elif graph.states[node] == TaskState.QUEUED:
-            batch, index = graph.place_of(node)
-            if batch.states[index] != TaskState.CANCELLING:
-                client.unasked_cancels.add(graph.ids[node])
-            self._outcomes.cancel(client, batch, index, graph.is_forced)
+    def _pass_some_on(self, client: ClientSession, graph: Graph) -> int:
+        """Nodes have ended: release dependants, or end them in the same way."""
+        done, part, ended = 0, self._state.part, graph.ended
+        missing, starts = graph.missing, graph.successor_offsets
+        while ended and done < part:
+            node = ended[0]
+            start, stop = starts[node] + graph.passed, starts[node + 1]
+            end = min(stop, start + part)
+            has_succeeded = graph.states[node] == TaskState.SUCCEEDED
+            graph.passed += end - start
+            if has_succeeded:
+                for successor in graph.successors[start:end]:
+                    missing[successor] -= 1
+                    # SCL-SCH-028
+                    if not missing[successor]:
+                        graph.ready.append(successor)
+                done += (end - start) // EDGES_PER_UNIT
+            elif end > start:
+                done += self._pass_failure_on(client, graph, node, graph.successors[start:end])
+            if end == stop:
+                graph.passed = 0
+                ended.popleft()
+                if graph.failures:
+                    graph.failures.pop(node, None)
+            done += 1
+        return done
 
-    def drop_all(self, client: ClientSession) -> None:
+    def _pass_failure_on(self, client: ClientSession, graph: Graph, node: int, successors: array[int]) -> int:
+        """End nodes that depend on a node without result, in the same state; returns the amount of work."""
+        done = 1 + len(successors) // EDGES_PER_UNIT
+        if len(successors) == 1 and graph.states[successors[0]] != TaskState.WAITING:
+            return done
+        # SCL-SCH-031
+        failure = graph.failures.get(node)
+        if failure is not None and failure.origin == OWN:
+            failure = graph.failures[node] = failure._replace(origin=graph.ids[node])
+        if len(successors) == 1:
+            return done + self._pass_to_run(client, graph, successors[0], successors[0] + 1, failure)
+        nodes = list(dict.fromkeys(successors))  # a node may name a predecessor more than once
+        for low, high in consecutive_parts(nodes):
+            done += 1
+            for first, end in runs(graph.states, nodes[low], nodes[high - 1] + 1, TaskState.WAITING):
+                done += self._pass_to_run(client, graph, first, end, failure)
+        return done
+
+    def _pass_to_run(
+        self, client: ClientSession, graph: Graph, start: int, stop: int, failure: Optional[NodeFailure]
+    ) -> int:
+        """Waiting nodes [start, stop) end because of a predecessor; returns the amount of work."""
+        if failure is None:
+            return self._cancel_run(client, graph, start, stop)
+        if stop - start == 1:
+            graph.failures[start] = failure
+        else:
+            graph.failures.update(dict.fromkeys(range(start, stop), failure))
+        self._report_failure(client, graph, start, stop, failure)
+        return self._end_waiting(client, graph, start, stop, TaskEvent.INHERIT_FAILURE)
+
+    def _report_failure(self, client: ClientSession, graph: Graph, start: int, stop: int, failure: NodeFailure) -> None:
+        """Report the failure of those of nodes [start, stop) that are targets."""
+        size, statuses = len(failure.payload), bytes([failure.status])
+        for first, end in runs(graph.is_target, start, stop, 1):
+            count = end - first
+            optional = None if failure.origin == OWN else {"causes": array("Q", [failure.origin + 1]) * count}
+            span = ResultSpan(
+                array("I", [size]) * count, failure.payload * count, failure.codec, statuses * count, optional
+            )
+            client.report(graph.ids[first:end], span)
+
+    def _lose_run(self, client: ClientSession, graph: Graph, start: int, stop: int, payload: bytes) -> int:
+        """Waiting nodes [start, stop) get the outcome `lost`; returns the amount of work."""
+        failure = NodeFailure(m.TaskStatus.LOST, payload, "", OWN)
+        if graph.successor_offsets[start] < graph.successor_offsets[stop]:
+            graph.failures.update(dict.fromkeys(range(start, stop), failure))
+        self._report_failure(client, graph, start, stop, failure)
+        return self._end_waiting(client, graph, start, stop, TaskEvent.LOSE)
+
+    def cancel_waiting(self, client: ClientSession, graph: Graph, start: int, stop: int) -> int:
+        """A client asks to cancel nodes that wait for predecessors; returns the amount of work."""
+        client.confirm_cancels(graph.ids[start:stop], m.CancelOutcome.CANCELLED)
+        return self._end_waiting(client, graph, start, stop, TaskEvent.CANCEL)
+
+    def _cancel_run(self, client: ClientSession, graph: Graph, start: int, stop: int) -> int:
+        """Waiting nodes are cancelled because others were; returns the amount of work."""
+        for first, end in runs(graph.is_target, start, stop, 1):
+            client.confirm_cancels(graph.ids[first:end], m.CancelOutcome.CANCELLED)
+        return self._end_waiting(client, graph, start, stop, TaskEvent.CANCEL)
+
+    def _end_waiting(self, client: ClientSession, graph: Graph, start: int, stop: int, event: TaskEvent) -> int:
+        """Nodes [start, stop) end that have never been ready: what they needed is released.
+
+        Returns the amount of work.
+        """
+        apply(graph.states, start, stop, event)
+        self._count_ended(client, graph, start, stop)
+        self._state.advance(client, graph)
+        graph.ended.extend(range(start, stop))
+        done = UNITS_OF_A_RUN + (stop - start) // EDGES_PER_UNIT
+        if graph.dependencies:
+            needed = self._needed_objects(graph, start, stop)
+            for object_id in needed:
+                self._outcomes.release(object_id)
+            done += len(needed)
+        first, end = graph.predecessor_offsets[start], graph.predecessor_offsets[stop]
+        if end - first > self._state.part:
+            graph.unlinking.append(Unlinking(first, end, is_released=False))
+        elif end > first:
+            self._unlink(graph, first, end, is_released=False)
+            done += (end - first) // EDGES_PER_UNIT
+        return done
+
+    def _count_ended(self, client: ClientSession, graph: Graph, start: int, stop: int) -> None:
+        """Waiting nodes [start, stop) have ended, all in the same state."""
+        state, count = graph.states[start], stop - start
+        self._state.nodes_waiting -= count
+        graph.counters.waiting -= count
+        graph.counters.ended[state] += count
+        graph.unfinished -= count
+        self._state.finished[state] += count
+        client.ended[state] += count
+        client.unfinished -= count
+        if not graph.counters.is_dirty:
+            self._state.touch_graph(graph)
+        if not client.is_dirty:
+            self._state.touch_session(client)
+
+    def _needed_objects(self, graph: Graph, start: int, stop: int) -> Sequence[int]:
+        """The objects that waiting nodes [start, stop) refer to."""
+        if not graph.dependencies:
+            return ()
+        ends = graph.dependency_offsets
+        return graph.dependencies[ends[start] : ends[max(start, min(stop, graph.checked))]]
+
+    # SCL-SCH-032
+    def _cancel_some_unneeded(self, client: ClientSession, graph: Graph) -> int:
+        """No target needs some nodes any more."""
+        nodes: List[int] = []
+        while graph.unneeded and len(nodes) < self._state.part:
+            nodes.append(graph.unneeded.popleft())
+        nodes.sort()
+        done = 1
+        for first, end in consecutive_parts(nodes):
+            start, stop = nodes[first], nodes[end - 1] + 1
+            for low, high in runs(graph.states, start, stop, TaskState.WAITING):
+                done += self._end_waiting(client, graph, low, high, TaskEvent.CANCEL)
+            for low, high in runs(graph.states, start, stop, TaskState.QUEUED):
+                done += self.cancel_queued(client, graph, low, high, graph.is_forced, is_asked=False)
+        return done
+
+    def cancel_queued(
+        self, client: ClientSession, graph: Graph, start: int, stop: int, force: bool, is_asked: bool
+    ) -> int:
+        """Cancel nodes [start, stop) that are in batches; returns the amount of work.
+
+        Parameters:
+            is_asked: whether the client asked for it, and expects an answer.
+        """
+        done = 0
+        while start < stop:
+            batch, index = graph.place_of(start)
+            end = batch.end_of_run(index, stop - start)
+            if not is_asked:
+                cancelled = batch.states[index:end].translate(_IS_ASSIGNED)
+                client.unasked_cancels.update(compress(batch.ids[index:end], cancelled))
+            elif client.unasked_cancels:
+                client.unasked_cancels.difference_update(batch.ids[index:end])
+            done += self._outcomes.cancel_run(client, batch, index, end, force, is_asked)
+            start += end - index
+        return done
+
+    # SCL-SCH-022
+    def drop_all(self, client: ClientSession) -> Steps:
         """The client is gone, and the tasks of its batches are cancelled: remove the rest of its graphs."""
+        state = self._state
         for graph in list(client.graphs.values()):
-            for node, state in enumerate(graph.states):
-                if state == TaskState.WAITING:
-                    self._end_waiting(client, graph, node, TaskEvent.CANCEL)
-            for function in graph.held_functions:
-                self._outcomes.release(function)
-            self._state.advancing.pop(graph, None)
-            self._state.changes.graphs.remove(graph.counters.number, graph.counters)
-        client.graphs.clear()
+            while graph.unlinking:
+                yield self._unlink_some(graph)
+            graph.is_dropped = True
+            while graph.results:
+                for _ in range(min(len(graph.results), state.part)):
+                    node, result = graph.results.popitem()
+                    if isinstance(result, int):
+                        self._outcomes.release(result, graph.dependants[node])
+                yield state.part // EDGES_PER_UNIT
+            for start, stop in parts(len(graph), state.part * EDGES_PER_UNIT):
+                done = (stop - start) // EDGES_PER_UNIT
+                for first, end in runs(graph.states, start, stop, TaskState.WAITING):
+                    apply(graph.states, first, end, TaskEvent.CANCEL)
+                    self._count_ended(client, graph, first, end)
+                    needed = self._needed_objects(graph, first, end)
+                    for object_id in needed:
+                        self._outcomes.release(object_id)
+                    done += UNITS_OF_A_RUN + len(needed)
+                yield done
+            yield from self._end_graph(client, graph)
+
+
+_IS_ASSIGNED = bytes(state == TaskState.ASSIGNED for state in range(256))
 
 
 def _part(span: ResultSpan, first: int, end: int, ends: List[int]) -> ResultSpan:
@@ -280,29 +546,3 @@ def _part(span: ResultSpan, first: int, end: int, ends: List[int]) -> ResultSpan
     optional = span.optional and {name: column[first:end] for name, column in span.optional.items()}
     statuses = span.statuses[first:end]
     return ResultSpan(span.sizes[first:end], span.payload[ends[first] : ends[end]], span.codec, statuses, optional)
-
-
-# SCL-SCH-002
-def _check_graph(client: ClientSession, message: m.GraphTask, payload: Buffer) -> None:
-    ids, count = message.ids, len(message.ids)
-
-    def check(is_right: bool, what: str) -> None:
-        if not is_right:
-            raise PeerError(m.RefusalReason.MALFORMED, f"GraphTask: {what}")
-
-    message.check_columns(len(payload))
-    check(all(message.functions), "each node must have a function object")
-    targets = message.targets
-    check(len(set(targets)) == len(targets) and max(targets, default=0) < count, "targets are not nodes, each once")
-    offsets, predecessors = message.predecessor_offsets, message.predecessors
-    check(len(offsets) == count + 1 or not offsets, "predecessor_offsets do not fit the ids")
-    fits = (offsets[0] == 0 and offsets[-1] == len(predecessors)) if offsets else not predecessors
-    check(fits and all(map(int.__le__, offsets, islice(offsets, 1, None))), "predecessor_offsets do not ascend")
-    for node in range(count) if offsets else ():
-        before = predecessors[offsets[node] : offsets[node + 1]]
-        check(not before or max(before) < node, "a node must come after its predecessors")
-    check_capabilities(message.options.capabilities)
-    ascending = consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
-    if not ascending or ids[0] <= client.last_task_id:
-        # SCL-SCH-003
-        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "GraphTask: ids must ascend within a session")

@@ -19,9 +19,13 @@ MAXIMUM_OBJECTS = 0xFFFF  # of one task
 
 
 def keep_result(
-    state: SchedulerState, client: ClientSession, content: bytes, codec: str, dependants: int
+    state: SchedulerState, client: ClientSession, content: bytes, codec: str, dependants: int, references: int = 0
 ) -> Union[bytes, int]:
-    """The form in which to keep a small result: its bytes; or an object that tasks refer to, if many need it."""
+    """The form in which to keep a small result: its bytes; or an object that tasks refer to, if many need it.
+
+    Parameters:
+        references: to such an object, at first; 0: one for each dependant.
+    """
     size = len(content)
     if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
         return content
@@ -30,6 +34,6 @@ def keep_result(
     record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
     record.content = content
     record.held = False
-    record.references = dependants
+    record.references = references or dependants
     state.objects.add(record)
     return object_id

@@ -79,3 +79,5 @@ class GraphCounters:
 
 NO_COUNTERS = FunctionCounters(0, "", 0)
 """For batches that the scheduler has not accepted yet."""
+NO_GRAPH_COUNTERS = GraphCounters(0, 0, 0, 0, 0.0)
+"""For graphs that the scheduler has not accepted yet."""

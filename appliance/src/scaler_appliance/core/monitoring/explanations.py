@@ -25,6 +25,7 @@ from scaler_protocol import messages as m
 
 PATIENCE_SECONDS = 5.0
 MAXIMUM_REASONS = 100  # that are published to monitors
+MAXIMUM_TOLD = 10_000  # reasons that clients have got
 
 
 class Cause(Enum):
@@ -171,6 +172,8 @@ class Explanations:
         text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.needs)}"
         if key in self._told:
             return text
+        if len(self._told) >= MAXIMUM_TOLD:  # of tasks that were cancelled since; some may get the reason again
+            self._told.clear()
         self._told.add(key)
         self._state.log("WARNING", f"{client.label}: {text}")
         self._state.send(client.peer, m.Explanation(text=text))

@@ -7,14 +7,19 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import compress
+
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of, session_of
+
+UNITS_OF_AN_OBJECT = 3
 
 
 class ObjectReactions:
@@ -23,38 +28,45 @@ class ObjectReactions:
         self._flow = flow
         self._outcomes = outcomes
 
-    def on_instruction(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
+    def on_instruction(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
         """A peer creates or deletes objects of its own."""
         if message.action == m.ObjectAction.CREATE:
-            self._create(session, message, payload)
-        elif message.action == m.ObjectAction.DELETE:
-            for object_id in message.ids:
-                self._let_go(session, object_id)
-        elif message.action == m.ObjectAction.CLEAR:
-            self.drop_all(session)
-        else:
-            raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
+            return self._create(session, message, payload)
+        if message.action == m.ObjectAction.DELETE:
+            return self._delete(session, message)
+        if message.action == m.ObjectAction.CLEAR:
+            return self.drop_all(session)
+        raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
 
-    def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> None:
-        _check_columns(message, payload)
+    def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
+        yield from _check_columns(message, payload, self._state.part)
         objects = self._state.objects
         offset = 0
-        for position, object_id in enumerate(message.ids):
-            size, storage = message.sizes[position], message.storages[position]
-            self._check_new(session, object_id, size)
-            name = message.names[position] if message.names else ""
-            kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
-            record = ObjectRecord(object_id, session.number, size, kind, name, message.codec)
-            objects.add(record)
-            session.hold_object(record)
-            if storage == m.ObjectStorage.INLINE or size == 0:
-                record.content = payload[offset : offset + size]
-                offset += size
-            elif storage == m.ObjectStorage.SHARED:
-                objects.memory.enter(record)
-            else:
-                objects.start_transfer(record, session.peer)
-        self._state.touch_session(session)
+        for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+            for position in range(start, stop):
+                object_id = message.ids[position]
+                size, storage = message.sizes[position], message.storages[position]
+                self._check_new(session, object_id, size)
+                name = message.names[position] if message.names else ""
+                kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
+                record = ObjectRecord(object_id, session.number, size, kind, name, message.codec)
+                objects.add(record)
+                session.hold_object(record)
+                if storage == m.ObjectStorage.INLINE or size == 0:
+                    record.content = payload[offset : offset + size]
+                    offset += size
+                elif storage == m.ObjectStorage.SHARED:
+                    objects.memory.enter(record)
+                else:
+                    objects.start_transfer(record, session.peer)
+            self._state.touch_session(session)
+            yield (stop - start) * UNITS_OF_AN_OBJECT
+
+    def _delete(self, session: Session, message: m.ObjectInstruction) -> Steps:
+        for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+            for object_id in message.ids[start:stop]:
+                self._let_go(session, object_id)
+            yield (stop - start) * UNITS_OF_AN_OBJECT
 
     def on_instruction_of_unregistered_peer(self, message: m.ObjectInstruction) -> None:
         """Objects of a session that has ended are announced: the files that came with them have no owner."""
@@ -91,21 +103,29 @@ class ObjectReactions:
             if isinstance(session, ClientSession) and session.large_results.discard(object_id):
                 self._flow.hold_or_resume(session)
 
-    def drop_all(self, session: Session) -> None:
+    def drop_all(self, session: Session) -> Steps:
         """The session clears its objects, or is gone."""
         # SCL-OBJ-004
-        for object_id in sorted(session.objects):
-            self._let_go(session, object_id)
+        held = list(session.objects)
+        yield len(held) // COLUMN_ENTRIES_PER_UNIT
+        for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+            for object_id in held[start:stop]:
+                self._let_go(session, object_id)
+            yield (stop - start) * UNITS_OF_AN_OBJECT
 
-    def on_session_gone(self, session: Session) -> None:
+    def on_session_gone(self, session: Session) -> Steps:
         """Forget what the session holds, is sending, or knows."""
-        self.drop_all(session)
-        self._state.objects.on_peer_gone(session.peer)
-        if isinstance(session, WorkerSession):
-            for object_id in session.known_objects:
-                record = self._state.objects.find(object_id)
-                if record is not None:
-                    record.holders.discard(session.number)
+        for record in self._state.objects.arriving_from(session.number):
+            if self._state.objects.find(record.object_id) is record and record.source == session.peer:
+                self._state.objects.give_up(record)
+                yield UNITS_OF_AN_OBJECT
+        yield from self.drop_all(session)
+        while isinstance(session, WorkerSession) and session.known_objects:
+            for _ in range(min(len(session.known_objects), self._state.part)):
+                known = self._state.objects.find(session.known_objects.pop())
+                if known is not None:
+                    known.holders.discard(session.number)
+            yield self._state.part // 4
 
     def on_spilled(self, object_id: int) -> None:
         """The file of an object is on disk; its creator may still keep it in memory under another name."""
@@ -143,10 +163,17 @@ class ObjectReactions:
 
 
 # SCL-SCH-002
-def _check_columns(message: m.ObjectInstruction, payload: Buffer) -> None:
+def _check_columns(message: m.ObjectInstruction, payload: Buffer, part: int) -> Steps:
     message.check_columns()
-    if any(storage > m.ObjectStorage.REMOTE for storage in message.storages):
-        raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: unknown storage")
-    inline_sizes = (size for size, storage in zip(message.sizes, message.storages) if storage == m.ObjectStorage.INLINE)
-    if sum(inline_sizes) != len(payload):
+    inline_bytes = 0
+    for start, stop in parts(len(message.ids), part * COLUMN_ENTRIES_PER_UNIT):
+        storages = message.storages[start:stop]
+        if max(storages) > m.ObjectStorage.REMOTE:
+            raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: unknown storage")
+        inline_bytes += sum(compress(message.sizes[start:stop], storages.translate(_IS_INLINE)))
+        yield (stop - start) // COLUMN_ENTRIES_PER_UNIT
+    if inline_bytes != len(payload):
         raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: sizes do not fit the payload frame")
+
+
+_IS_INLINE = bytes(storage == m.ObjectStorage.INLINE for storage in range(256))

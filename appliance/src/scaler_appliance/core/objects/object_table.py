@@ -18,6 +18,7 @@ from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
+from scaler_protocol.session.ids import session_of
 
 
 class ObjectTable:
@@ -34,7 +35,8 @@ class ObjectTable:
         self.memory = memory
         self._chunk_bytes = chunk_bytes
         self._records: Dict[int, ObjectRecord] = {}
-        self._arriving: Dict[int, ObjectRecord] = {}
+        self._arriving: Dict[int, Dict[int, ObjectRecord]] = {}  # by creator's session, then id
+        self._requesters: Dict[bytes, Dict[int, ObjectRecord]] = {}  # objects that a peer waits for
         self.total_bytes = 0
 
     def __len__(self) -> int:
@@ -72,7 +74,7 @@ class ObjectTable:
         record.arrived = record.requested = 0
         record.source = source
         self.memory.expect(record)
-        self._arriving[record.object_id] = record
+        self._arriving.setdefault(session_of(record.object_id), {})[record.object_id] = record
         self._request_more(record)
 
     def _request_more(self, record: ObjectRecord) -> None:
@@ -105,27 +107,39 @@ class ObjectTable:
         if is_whole:
             self.memory.complete(record)
             record.source = None
-            del self._arriving[record.object_id]
+            self._arrives_no_more(record)
             self._changes.touch_large(record)
-        waiting, record.waiting = record.waiting, []
-        for request in waiting:
+        for request in self._take_waiting(record):
             self.serve(record, request)
 
-    def on_peer_gone(self, peer: bytes) -> None:
-        """A peer's session ended: objects that it was sending stay incomplete, and its requests are dropped.
-
-        It may say Hello again on the same connection, where answers to the old session would be wrong.
-        """
-        for record in list(self._arriving.values()):
+    def drop_requests(self, peer: bytes) -> None:
+        """A peer's session ended: it may say Hello again on the same connection, where answers would be wrong."""
+        for record in self._requesters.pop(peer, {}).values():
             record.waiting = [request for request in record.waiting if request.peer != peer]
-            if record.source == peer:
-                self.give_up(record)
+
+    def arriving_from(self, session: int) -> List[ObjectRecord]:
+        """The objects that a session is sending."""
+        return list(self._arriving.get(session, {}).values())
+
+    def _arrives_no_more(self, record: ObjectRecord) -> None:
+        session = session_of(record.object_id)
+        arriving = self._arriving.get(session)
+        if arriving is not None and arriving.pop(record.object_id, None) is not None and not arriving:
+            del self._arriving[session]
+
+    def _take_waiting(self, record: ObjectRecord) -> List[ChunkRequest]:
+        waiting, record.waiting = record.waiting, []
+        for request in waiting:
+            awaited = self._requesters.get(request.peer)
+            if awaited is not None and awaited.pop(record.object_id, None) is not None and not awaited:
+                del self._requesters[request.peer]
+        return waiting
 
     def give_up(self, record: ObjectRecord) -> None:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
-        self._arriving.pop(record.object_id, None)
+        self._arrives_no_more(record)
         self._changes.touch_large(record)
         self._remove_file(record)
         self._refuse_waiting(record)
@@ -141,8 +155,7 @@ class ObjectTable:
         self._refuse_waiting(record)
 
     def _refuse_waiting(self, record: ObjectRecord) -> None:
-        waiting, record.waiting = record.waiting, []
-        for request in waiting:
+        for request in self._take_waiting(record):
             self.refuse(request.peer, record.object_id, request.offset)
 
     # SCL-OBJ-010
@@ -153,6 +166,7 @@ class ObjectTable:
             self.refuse(request.peer, record.object_id, request.offset)
         elif request.offset + length > record.arrived:
             record.waiting.append(request)
+            self._requesters.setdefault(request.peer, {})[record.object_id] = record
         elif record.content is not None:
             chunk = record.content[request.offset : request.offset + length]
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
@@ -183,7 +197,7 @@ class ObjectTable:
         if record.held or record.references:
             return []
         del self._records[record.object_id]
-        self._arriving.pop(record.object_id, None)
+        self._arrives_no_more(record)
         self.total_bytes -= record.size
         self._remove_file(record)
         self._changes.forget(record.object_id) if self._changes.is_large(record) else None

@@ -11,9 +11,12 @@ Rules:
 
 from __future__ import annotations
 
+from typing import Iterator
+
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import Steps
 
 
 class FlowControl:
@@ -45,11 +48,19 @@ class FlowControl:
         elif not is_held and self._state.ready.is_held(client.number):
             self._state.ready.resume(client.number)
 
-    def watch(self) -> None:
-        """Free the memory of finished tasks in unfinished batches, if their client may be short of credit."""
+    def short_of_credit(self) -> Iterator[ClientSession]:
+        """Clients that might be given credit by freeing the memory of finished tasks in unfinished batches."""
         for client in self._state.clients.values():
-            if client.flow.bytes_in_flight * 2 > client.flow.bytes_limit > 0:
-                freed_bytes = sum([batch.compact() for batch in client.batches() if batch.charged_bytes])
+            if client.compactable and client.flow.bytes_in_flight * 2 > client.flow.bytes_limit > 0:
+                yield client
+
+    def compact(self, client: ClientSession) -> Steps:
+        """Free the memory of finished tasks in a client's unfinished batches."""
+        while client.compactable:
+            _, batch = client.compactable.popitem()
+            if batch.charged_bytes:
+                freed_bytes = batch.compact()
                 client.flow.release(0, freed_bytes)
                 client.touch()
                 self._state.touch_session(client)
+            yield 1 + len(batch) // 4

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections import OrderedDict
+from typing import ClassVar, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_appliance.core.graphs.dependants import Dependants
-from scaler_appliance.core.graphs.graph_nodes import Graph
+from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.tasks.batches import Dispatch, Needs, Requirement, TaskBatch
 from scaler_appliance.core.tasks.client_results import ClientResults, ResultSpan
+from scaler_appliance.core.tasks.first_ids import FirstIds
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
@@ -49,18 +51,19 @@ class Session:
         self.last_heard = now
         self.leaving = False
         self.is_congested = False  # much of what was sent to it is unread
-        self.objects: Set[int] = set()  # ids of objects it owns
+        self.objects: Dict[int, None] = {}  # ids of objects it owns
         self.object_bytes = 0  # of all of them
         self.is_dirty = False  # for monitors
+        self.is_gone = False  # what it held is being released
 
     def hold_object(self, record: ObjectRecord) -> None:
         """Add an object that it owns."""
-        self.objects.add(record.object_id)
+        self.objects[record.object_id] = None
         self.object_bytes += record.size
 
     def drop_object(self, record: ObjectRecord) -> None:
         """Remove an object that it owned."""
-        self.objects.remove(record.object_id)
+        del self.objects[record.object_id]
         self.object_bytes -= record.size
 
     @property
@@ -97,14 +100,23 @@ class ClientSession(Session):
 
     Parameters:
         flow: what it has in flight.
+        advancing: clients whose tasks have ended, if others wait for these.
     """
 
     kind = "client"
 
     def __init__(
-        self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session], flow: ClientFlow
+        self,
+        number: int,
+        peer: bytes,
+        hello: m.Hello,
+        now: float,
+        touched: Dict[int, Session],
+        flow: ClientFlow,
+        advancing: Dict[int, ClientSession],
     ) -> None:
         super().__init__(number, peer, hello, now, touched)
+        self._advancing = advancing
         self.last_task_id = -1
         self.flow = flow
         self.unfinished = 0  # tasks, and nodes of graphs
@@ -114,18 +126,21 @@ class ClientSession(Session):
         self.running_ids: array[int] = array("Q")  # confirmed as running: sent before any result
         self.confirmed_ids: array[int] = array("Q")
         self.confirmed_outcomes = bytearray()
-        self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id, ascending
+        self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id
+        self.advancing: OrderedDict[Graph, None] = OrderedDict()  # those of which nodes have ended, or become ready
         self.dependants = Dependants()
         self.unasked_cancels: Set[int] = set()  # tasks whose cancel no client has asked for
         self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
+        self.compactable: Dict[int, TaskBatch] = {}  # by first task id: those with finished tasks
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
-        self._starts: List[int] = []  # first task ids, ascending; finished batches are dropped periodically
+        self._batch_starts = FirstIds()  # of batches that are found by ids of their own
+        self._graph_starts = FirstIds()
 
     def add_batch(self, batch: TaskBatch) -> None:
         first = batch.ids[0]
         self._batches[first] = batch
-        self._starts.append(first)
+        self._batch_starts.add(first)
 
     def add_graph_batch(self, batch: TaskBatch) -> None:
         """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
@@ -138,29 +153,36 @@ class ClientSession(Session):
             self.dependants.released[task_id] = batch, index
 
     def remove_batch(self, batch: TaskBatch) -> None:
-        del self._batches[batch.ids[0]]
+        first = batch.ids[0]
+        del self._batches[first]
+        self.compactable.pop(first, None)
         if batch.has_results:
             for task_id in batch.ids:
                 del self.dependants.released[task_id]
-        if len(self._starts) > 2 * len(self._batches) + 64:
-            self._starts = [start for start in self._starts if start in self._batches]
+        elif not isinstance(batch, GraphBatch):
+            self._batch_starts.remove(first)
 
     def find_task(self, task_id: int) -> Optional[Tuple[TaskBatch, int]]:
         """The batch and position of an unfinished batch's task."""
         if task_id in self.dependants.released:
             return self.dependants.released[task_id]
-        place = bisect_right(self._starts, task_id) - 1
-        batch = self._batches.get(self._starts[place]) if place >= 0 else None
+        batch = self._batches.get(self._batch_starts.at_most(task_id))
         if batch is None:
             return None
         index = bisect_right(batch.ids, task_id) - 1
         return (batch, index) if batch.ids[index] == task_id else None
 
+    def add_graph(self, graph: Graph) -> None:
+        self.graphs[graph.ids[0]] = graph
+        self._graph_starts.add(graph.ids[0])
+
+    def remove_graph(self, graph: Graph) -> None:
+        del self.graphs[graph.ids[0]]
+        self._graph_starts.remove(graph.ids[0])
+
     def find_node(self, task_id: int) -> Optional[Tuple[Graph, int]]:
         """The unfinished graph, and node of it, with this task id."""
-        starts = list(self.graphs)
-        place = bisect_right(starts, task_id) - 1
-        graph = self.graphs[starts[place]] if place >= 0 else None
+        graph = self.graphs.get(self._graph_starts.at_most(task_id))
         node = graph.find(task_id) if graph is not None else None
         return None if graph is None or node is None else (graph, node)
 
@@ -173,16 +195,22 @@ class ClientSession(Session):
 
     def report(self, ids: array[int], span: ResultSpan) -> None:
         """Send outcomes at the end of this burst."""
+        if self.is_gone:
+            return
         if self.dependants.followers:
             self.dependants.keep_results(ids, span)
+            self._advancing[self.number] = self
         self.outbox.add(ids, span)
         self._touched[self.number] = self
 
     # SCL-SCH-019
     def confirm_cancel(self, task_id: int, outcome: m.CancelOutcome) -> None:
         """Answer a cancel at the end of this burst, if it was requested."""
+        if self.is_gone:
+            return
         if outcome == m.CancelOutcome.CANCELLED and self.dependants.followers:
             self.dependants.keep_cancelled(task_id)
+            self._advancing[self.number] = self
         if task_id in self.unasked_cancels:
             self.unasked_cancels.discard(task_id)
             return
@@ -192,6 +220,16 @@ class ClientSession(Session):
         else:
             self.confirmed_ids.append(task_id)
             self.confirmed_outcomes.append(outcome)
+
+    def confirm_cancels(self, task_ids: array[int], outcome: m.CancelOutcome) -> None:
+        """Answer cancels of tasks that ended in the same way; `outcome` is not RUNNING."""
+        if self.dependants.followers or self.unasked_cancels or len(task_ids) == 1:
+            for task_id in task_ids:
+                self.confirm_cancel(task_id, outcome)
+        elif not self.is_gone:
+            self._touched[self.number] = self
+            self.confirmed_ids += task_ids
+            self.confirmed_outcomes += bytes([outcome]) * len(task_ids)
 
 
 class WorkerSession(Session):

@@ -23,7 +23,17 @@ from scaler_appliance.core.tasks.task_states import TaskState, first_run
 class ReadyClass:
     """The waiting tasks of one requirement class."""
 
-    __slots__ = ("requirement", "count", "held_count", "last_served", "_spans", "_turns", "_turn_microseconds", "_held")
+    __slots__ = (
+        "requirement",
+        "count",
+        "held_count",
+        "last_served",
+        "_spans",
+        "_turns",
+        "_turn_microseconds",
+        "_held",
+        "_counts",
+    )
 
     def __init__(self, requirement: Requirement) -> None:
         self.requirement = requirement
@@ -34,6 +44,7 @@ class ReadyClass:
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
         self._held: Dict[int, Deque[TaskSpan]] = {}
+        self._counts: Dict[int, int] = {}  # of each client's tasks
 
     def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
         """Queue the tasks of a span, all of them QUEUED."""
@@ -46,23 +57,28 @@ class ReadyClass:
             spans.appendleft(span)
         else:
             spans.append(span)
-        self.count += span.stop - span.start
+        count = span.stop - span.start
+        self.count += count
+        self._counts[client] = self._counts.get(client, 0) + count
 
     def add_held(self, span: TaskSpan, *, in_front: bool) -> None:
         """Queue tasks of a throttled client."""
-        spans = self._held.setdefault(span.batch.client, deque())
+        client = span.batch.client
+        spans = self._held.setdefault(client, deque())
         if in_front:
             spans.appendleft(span)
         else:
             spans.append(span)
-        self.held_count += span.stop - span.start
+        count = span.stop - span.start
+        self.held_count += count
+        self._counts[client] = self._counts.get(client, 0) + count
 
     def hold(self, client: int) -> None:
         """Keep the client's tasks apart."""
         if client in self._spans:
-            spans = self._held[client] = self._spans.pop(client)
+            self._held[client] = self._spans.pop(client)
             self._leave_turns(client)
-            count = _count(spans)
+            count = self._counts.get(client, 0)
             self.count -= count
             self.held_count += count
 
@@ -72,9 +88,19 @@ class ReadyClass:
         if spans is not None:
             self._spans[client] = spans
             self._turns.append(client)
-            count = _count(spans)
+            count = self._counts.get(client, 0)
             self.held_count -= count
             self.count += count
+
+    def discount(self, client: int, count: int, is_held: bool) -> Optional[Deque[TaskSpan]]:
+        """Waiting tasks were cancelled in their spans; if none is left, returns the spans, which are dropped."""
+        if is_held:
+            self.held_count -= count
+        else:
+            self.count -= count
+        left = self._counts[client] - count
+        self._counts[client] = left
+        return None if left else self.remove_client(client)
 
     def take(self, limit: int) -> Optional[TaskSpan]:
         """Remove and return up to `limit` waiting tasks of the client whose turn it is.
@@ -86,9 +112,12 @@ class ReadyClass:
             client = self._turns[0]
             span = _take_from(self._spans[client], limit)
             if span is not None:
-                self.count -= span.stop - span.start
+                count = span.stop - span.start
+                self.count -= count
+                self._counts[client] -= count
                 return span
             del self._spans[client]
+            self._counts.pop(client, None)
             self._leave_turns(client)
         assert self.count == 0, f"{self.count} tasks are counted but in no span"
         return None
@@ -105,25 +134,30 @@ class ReadyClass:
             self._turn_microseconds = 0.0
         self._turns.remove(client)
 
-    def remove_client(self, client: int) -> None:
-        """Forget the spans of a client that left; its tasks are cancelled and no longer counted."""
-        if self._spans.pop(client, None) is not None:
+    def remove_client(self, client: int) -> Optional[Deque[TaskSpan]]:
+        """Drop and return the spans of a client whose tasks are all cancelled and no longer counted."""
+        self._counts.pop(client, None)
+        if client in self._spans:
             self._leave_turns(client)
-        self._held.pop(client, None)
+            return self._spans.pop(client)
+        return self._held.pop(client, None)
 
     def clients(self) -> List[int]:
         """Clients that may have waiting tasks, throttled or not."""
         return [*self._turns, *self._held]
 
     def count_of(self, client: int) -> int:
-        """The client's waiting tasks; costs time in proportion to them."""
-        return _count(self._spans.get(client) or self._held.get(client) or ())
+        """The client's waiting tasks."""
+        return self._counts.get(client, 0)
 
     def check_invariants(self, held: Set[int]) -> None:
         """Check that throttled clients have no turn and others do, and that the counts are right."""
         assert set(self._turns) == set(self._spans) and held.isdisjoint(self._spans) and held.issuperset(self._held)
         assert self.count == sum(map(_count, self._spans.values())), f"{self.count} are counted"
         assert self.held_count == sum(map(_count, self._held.values())), f"{self.held_count} are counted as held up"
+        for client, spans in (*self._spans.items(), *self._held.items()):
+            assert self._counts[client] == _count(spans), f"{self._counts[client]} are counted of client {client}"
+        assert all(client in self._spans or client in self._held for client, count in self._counts.items() if count)
 
 
 def _count(spans: Iterable[TaskSpan]) -> int:
@@ -157,6 +191,7 @@ class ReadyQueues:
         self._classes: Dict[Requirement, ReadyClass] = {}
         self._servings = 0
         self._held: Set[int] = set()  # throttled clients
+        self._dropped: List[Deque[TaskSpan]] = []  # those without waiting tasks, to be freed
 
     def _class_of(self, batch: TaskBatch) -> ReadyClass:
         ready_class = self._classes.get(batch.requirement)
@@ -173,10 +208,25 @@ class ReadyQueues:
 
     def count_cancelled(self, batch: TaskBatch, count: int) -> None:
         """Record that `count` waiting tasks of a batch were cancelled in their spans."""
-        if batch.client in self._held:
-            self._class_of(batch).held_count -= count
-        else:
-            self._class_of(batch).count -= count
+        spans = self._class_of(batch).discount(batch.client, count, batch.client in self._held)
+        if spans:
+            self._dropped.append(spans)
+
+    def free_some(self, amount: int) -> bool:
+        """Free dropped spans, a part at a time, because there may be millions; returns whether there are more."""
+        while self._dropped and amount > 0:
+            spans = self._dropped[-1]
+            for _ in range(min(len(spans), amount)):
+                spans.pop()
+                amount -= 1
+            if not spans:
+                self._dropped.pop()
+        return bool(self._dropped)
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether there are spans to free."""
+        return bool(self._dropped)
 
     def hold(self, client: int) -> None:
         """Throttle a client: its tasks wait until it continues."""
@@ -194,7 +244,9 @@ class ReadyQueues:
 
     def remove_client(self, client: int) -> None:
         for ready_class in self._classes.values():
-            ready_class.remove_client(client)
+            spans = ready_class.remove_client(client)
+            if spans:
+                self._dropped.append(spans)
         self._held.discard(client)
 
     def waiting(self) -> List[ReadyClass]:

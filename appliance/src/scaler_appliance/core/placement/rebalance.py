@@ -66,8 +66,8 @@ class Rebalance:
         enough = WORTHWHILE_MICROSECONDS * worker.assigned / (worker.assigned - worker.slots)
         microseconds = 0.0
         for dispatch in worker.dispatches.values():
-            known = self._state.durations.get(dispatch.batch.function_key, dispatch.estimate_microseconds)
-            microseconds += known * dispatch.open_count
+            known = self._state.durations.get(dispatch.batch.function_key)
+            microseconds += (dispatch.estimate_microseconds if known is None else known) * dispatch.open_count
             if microseconds >= enough:
                 return True
         return False

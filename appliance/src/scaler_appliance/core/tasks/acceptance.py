@@ -8,8 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Dict, Optional, Tuple
+from bisect import bisect_right
+from itertools import accumulate, islice
+from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
@@ -17,11 +18,18 @@ from scaler_appliance.core.objects.object_records import text_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, check_ascending, total_of
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan, consecutive_run
 from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskState, runs
 from scaler_protocol import messages as m
+from scaler_protocol.wire.columns import check_lengths, sum_differs
+
+MAXIMUM_BATCH_TASKS = 1 << 14
+"""Larger batches are accepted as several."""
+
+UNITS_OF_A_BATCH = 16
 
 _TEXT_OF_TOO_MANY = (
     "the client has more in flight than the scheduler granted it (Limits and TaskEcho say how much): it should wait for"
@@ -40,28 +48,60 @@ class Acceptance:
         self._outcomes = outcomes
         self._dependants = dependants
 
-    def on_task(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
-        """A client submits a batch."""
+    def on_task(self, client: ClientSession, message: m.Task, payload: bytes) -> Optional[Steps]:
+        """A client submits a batch: what is left to do of a large one, or of one that needs objects or other tasks."""
         if not message.ids:
-            return
+            return None
+        needs = len(message.dependencies) + len(message.predecessors)
+        if len(message.ids) > MAXIMUM_BATCH_TASKS or needs > self._state.part:
+            return self._accept_large(client, message, payload)
         _check_batch(client, message, payload)
         client.last_task_id = message.ids[-1]
         if message.predecessors:
-            self._accept_by_parts(client, message, payload)
-        else:
-            self._accept(client, message, payload)
+            return self._accept_by_parts(client, message, payload)
+        self._accept(client, message, payload)
+        return None
 
-    def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+    def _accept_large(self, client: ClientSession, message: m.Task, payload: bytes) -> Steps:
+        """Accept a batch as several, after checking it as a whole."""
+        yield from _check_large_batch(client, message, payload, self._state.part)
+        client.last_task_id = message.ids[-1]
+        if message.predecessors:
+            yield from self._accept_by_parts(client, message, payload)
+        else:
+            yield from self._accept_in_batches(client, message, memoryview(payload))
+
+    def _accept_in_batches(self, client: ClientSession, message: m.Task, payload: memoryview) -> Steps:
+        """Accept a batch without predecessors as several, each of which costs little."""
+        count, offset, first_object = len(message.ids), 0, 0
+        most = min(MAXIMUM_BATCH_TASKS, self._state.part) if message.dependency_counts else MAXIMUM_BATCH_TASKS
+        start = 0
+        while start < count:
+            stop, objects = min(count, start + most), 0
+            if message.dependency_counts:
+                ends = list(accumulate(message.dependency_counts[start:stop]))
+                stop = start + max(1, bisect_right(ends, self._state.part))
+                objects = ends[stop - start - 1]
+            size = sum(message.payload_sizes[start:stop])
+            part = message
+            if stop - start < count:
+                part = _part_of(message, start, stop, first_object, objects)
+            self._accept(client, part, payload[offset : offset + size])
+            start, offset, first_object = stop, offset + size, first_object + objects
+            yield UNITS_OF_A_BATCH + objects + (stop - start) // COLUMN_ENTRIES_PER_UNIT
+
+    def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> Steps:
         """Accept first the tasks of a batch that need no others, because others may need them."""
-        dependants, others, content = split_batch(message, payload)
+        dependants, others, content = yield from split_batch(message, payload, self._state.part)
         if others.ids:
-            self._accept(client, others, content)
+            yield from self._accept_in_batches(client, others, memoryview(content))
         for dependant in dependants:
             waiting_room, allowed = self._room(1), client.flow.allowed(1, 0)
             text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
             self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
+            yield UNITS_OF_A_BATCH + len(dependant.predecessors) + len(dependant.dependencies)
 
-    def _accept(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
+    def _accept(self, client: ClientSession, message: m.Task, payload: Buffer) -> None:
         batch = TaskBatch(client.number, message, payload)
         count = len(batch)
         client.add_batch(batch)
@@ -78,9 +118,8 @@ class Acceptance:
             self._outcomes.lose(TaskSpan(batch, 0, count), reason[0], reason[1])
             return
         # SCL-SCH-007
-        for index, object_id in missing.items():
-            span = TaskSpan(batch, index, index + 1)
-            self._outcomes.lose(span, m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
+        for first, end, object_id in _runs_alike(missing):
+            self._outcomes.lose(TaskSpan(batch, first, end), m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
         self._queue(batch, allowed)
 
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
@@ -136,11 +175,56 @@ class Acceptance:
         return max(0, limit + self._placement.free_slots() - self._state.waiting())
 
 
+def _runs_alike(values: Dict[int, int]) -> List[Tuple[int, int, int]]:
+    """Ascending positions and their values, as runs [start, stop) with one value."""
+    found: List[Tuple[int, int, int]] = []
+    for position, value in values.items():
+        if found and found[-1][1] == position and found[-1][2] == value:
+            found[-1] = found[-1][0], position + 1, value
+        else:
+            found.append((position, position + 1, value))
+    return found
+
+
+def _part_of(message: m.Task, start: int, stop: int, first_object: int, objects: int) -> m.Task:
+    """Tasks [start, stop) of a batch as a batch."""
+    return m.Task(
+        ids=message.ids[start:stop],
+        payload_sizes=message.payload_sizes[start:stop],
+        function=message.function,
+        function_name=message.function_name,
+        codec=message.codec,
+        options=message.options,
+        dependency_counts=message.dependency_counts[start:stop],
+        dependencies=message.dependencies[first_object : first_object + objects],
+    )
+
+
+# SCL-SCH-002
+def _check_large_batch(client: ClientSession, message: m.Task, payload: Buffer, part: int) -> Steps:
+    """As `_check_batch`, in parts."""
+    check_lengths(message, "ids", ("payload_sizes",), ("dependency_counts", "predecessor_counts"))
+    for name, entries in (("dependency", "dependencies"), ("predecessor", "predecessors")):
+        total = yield from total_of(getattr(message, f"{name}_counts"), part)
+        length = len(getattr(message, entries))
+        if total != length:
+            raise sum_differs("Task", f"{name}_counts", total, entries, length)
+    total = yield from total_of(message.payload_sizes, part)
+    if total != len(payload):
+        raise sum_differs("Task", "payload_sizes", total, "the payload frame", len(payload))
+    check_capabilities(message.options.capabilities)
+    if message.predecessors:
+        yield from _check_predecessors(message, part)
+    yield from check_ascending(message.ids, client.last_task_id, "Task", part)
+
+
 # SCL-SCH-002
 def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> None:
     ids, count = message.ids, len(message.ids)
     message.check_columns(len(payload))
-    _check_predecessors(message)
+    if message.predecessors:
+        for _ in _check_predecessors(message, count):
+            pass
     check_capabilities(message.options.capabilities)
     ascending = count == 1 or consecutive_run(ids, 0, count) == count or all(map(int.__lt__, ids, islice(ids, 1, None)))
     if not ascending or ids[0] <= client.last_task_id:
@@ -148,12 +232,16 @@ def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> Non
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "Task: ids must ascend within a session")
 
 
-def _check_predecessors(message: m.Task) -> None:
+def _check_predecessors(message: m.Task, part: int) -> Steps:
     counts, predecessors = message.predecessor_counts, message.predecessors
-    offset = 0
+    offset = checked = 0
     for task_id, count in zip(message.ids, counts):
         before = predecessors[offset : offset + count]
         offset += count
         if count and (max(before) >= task_id or len(set(before)) != count):
             text = "Task: a task must come after its predecessors, and name each once"
             raise PeerError(m.RefusalReason.MALFORMED, text)
+        checked += 1 + count // 4
+        if checked >= part:
+            yield checked
+            checked = 0

@@ -14,6 +14,7 @@ from array import array
 from itertools import accumulate
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.monitoring.counters import NO_COUNTERS
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
@@ -73,10 +74,10 @@ class TaskBatch:
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
         "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies",
-        "is_charged", "has_results", "counters", "_offsets", "_dependency_offsets", "_kept",
+        "is_charged", "has_results", "counters", "_offsets", "_dependency_offsets", "kept",
     )  # fmt: skip
 
-    def __init__(self, client: int, message: m.Task, payload: bytes) -> None:
+    def __init__(self, client: int, message: m.Task, payload: Buffer) -> None:
         self.client = client  # session
         self.function = message.function
         self.function_name = message.function_name
@@ -98,7 +99,7 @@ class TaskBatch:
         self.is_charged = False  # to its client's flow
         self.has_results = False  # of predecessors, in its payload, which is not charged then
         self.counters = NO_COUNTERS  # of its function
-        self._kept = len(self.ids)  # tasks whose payload is still here
+        self.kept = len(self.ids)  # tasks whose payload is still here
         self._offsets: Optional[array[int]] = None
         self._dependency_offsets: Optional[array[int]] = None
 
@@ -109,6 +110,11 @@ class TaskBatch:
     def function_key(self) -> object:
         """What identifies this batch's function: its object's id, or its name."""
         return self.function or self.function_name
+
+    @property
+    def has_costly_ends(self) -> bool:
+        """Whether each of its tasks costs something when it ends, and not only each run of them."""
+        return bool(self.dependency_counts)
 
     @property
     def offsets(self) -> array[int]:
@@ -139,7 +145,7 @@ class TaskBatch:
 
     def compact(self) -> int:
         """Drop the payloads of finished tasks if they are most of the batch; returns how many bytes that frees."""
-        if self.unfinished * WORTH_COMPACTING > self._kept:
+        if self.unfinished * WORTH_COMPACTING > self.kept:
             return 0
         before = len(self.payload)
         offsets, states = self.offsets, self.states
@@ -148,7 +154,7 @@ class TaskBatch:
         for index in kept:
             sizes[index] = self.sizes[index]
         self.payload = memoryview(b"".join([self.payload[offsets[index] : offsets[index + 1]] for index in kept]))
-        self.sizes, self._kept, self._offsets = sizes, len(kept), None
+        self.sizes, self.kept, self._offsets = sizes, len(kept), None
         return before - len(self.payload)
 
     def losses_of(self, index: int) -> int:
@@ -200,6 +206,11 @@ class Dispatch:
         self.open = bytearray(b"\x01") * (stop - start)
         self.open_count = stop - start
         self.estimate_microseconds = estimate_microseconds  # of one task, as its worker's load was charged
+
+    @property
+    def has_costly_ends(self) -> bool:
+        """Whether each of its tasks costs something when it ends, and not only each run of them."""
+        return self.batch.has_costly_ends
 
     def instance_of(self, index: int) -> int:
         """The instance id of the batch's task `index`."""

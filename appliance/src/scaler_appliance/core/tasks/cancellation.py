@@ -8,18 +8,23 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from array import array
+from typing import Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
+from scaler_appliance.core.graphs.graph_nodes import Graph
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import Steps, parts
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
-from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply, runs
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, TaskEvent, TaskState, apply, runs
 from scaler_protocol import messages as m
+
+UNITS_OF_A_CANCEL = 4
 
 
 class Cancellation:
@@ -37,46 +42,76 @@ class Cancellation:
         self._graphs = graphs
         self._dependants = dependants
 
-    def on_task_cancel(self, client: ClientSession, message: m.TaskCancel) -> None:
+    def on_task_cancel(self, client: ClientSession, message: m.TaskCancel) -> Steps:
         """A client asks to cancel tasks."""
-        for task_id in message.ids:
-            dependant = client.dependants.waiting.get(task_id)
-            if dependant is not None:
-                self._dependants.cancel(client, dependant)
-                continue
-            found = client.find_task(task_id)
-            if found is None and client.graphs:
-                found = self._find_node(client, task_id, message.force)
-                if found is None:
-                    continue
-            if found is None or found[0].states[found[1]] in FINAL_STATES:
-                # SCL-SCH-020
-                client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
-            else:
-                self._outcomes.cancel(client, found[0], found[1], message.force)
+        ids, position, done = message.ids, 0, 0
+        while position < len(ids):
+            end, amount = self._cancel_run(client, ids, position, message.force)
+            position = end
+            done += amount
+            if done >= self._state.part:
+                yield done
+                done = 0
+        yield done
 
-    def _find_node(self, client: ClientSession, task_id: int, force: bool) -> Optional[Tuple[TaskBatch, int]]:
-        """Where a graph's task is if it can be cancelled like any other; otherwise the cancel is answered here."""
-        found = client.find_node(task_id)
-        if found is None or found[0].states[found[1]] in FINAL_STATES:
-            client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
-            return None
-        graph, node = found
+    def _cancel_run(self, client: ClientSession, ids: array[int], position: int, force: bool) -> Tuple[int, int]:
+        """Cancel tasks from `position` on that are in one place; returns where they end, and the amount of work."""
+        task_id = ids[position]
+        dependant = client.dependants.waiting.get(task_id)
+        if dependant is not None:
+            self._dependants.cancel(client, dependant)
+            return position + 1, UNITS_OF_A_CANCEL
+        found = client.find_task(task_id)
+        if found is not None and found[0].states[found[1]] not in FINAL_STATES:
+            batch, index = found
+            end = min(len(ids), position + min(len(batch) - index, self._state.part))
+            if ids[position:end] != batch.ids[index : index + end - position]:
+                end = position + 1
+            stop = index + end - position
+            self._refuse_finished(client, batch.ids, batch.states, index, stop)
+            return end, self._outcomes.cancel_run(client, batch, index, stop, force) + UNITS_OF_A_CANCEL
+        node = client.find_node(task_id) if found is None and client.graphs else None
+        if node is not None:
+            return self._cancel_nodes(client, ids, position, node[0], node[1], force)
+        # SCL-SCH-020
+        client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
+        return position + 1, 1
+
+    def _cancel_nodes(
+        self, client: ClientSession, ids: array[int], position: int, graph: Graph, node: int, force: bool
+    ) -> Tuple[int, int]:
         graph.is_forced |= force
-        if graph.states[node] == TaskState.WAITING:
-            self._graphs.cancel_waiting(client, graph, node)
-            return None
-        client.unasked_cancels.discard(task_id)
-        return graph.place_of(node)
+        end = min(len(ids), position + min(len(graph) - node, self._state.part))
+        if ids[position:end] != graph.ids[node : node + end - position]:
+            end = position + 1
+        stop = node + end - position
+        self._refuse_finished(client, graph.ids, graph.states, node, stop)
+        done = UNITS_OF_A_CANCEL
+        waiting, queued = (runs(graph.states, node, stop, each) for each in (TaskState.WAITING, TaskState.QUEUED))
+        for low, high in waiting:
+            done += self._graphs.cancel_waiting(client, graph, low, high)
+        for low, high in queued:
+            done += self._graphs.cancel_queued(client, graph, low, high, force, is_asked=True)
+        return end, done
 
-    def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> None:
+    def _refuse_finished(
+        self, client: ClientSession, ids: array[int], states: bytearray, start: int, stop: int
+    ) -> None:
+        """Answer for those of tasks [start, stop) that have their outcome."""
+        for low, high in runs(states[start:stop].translate(IS_FINAL), 0, stop - start, 1):
+            client.confirm_cancels(ids[start + low : start + high], m.CancelOutcome.NOT_FOUND)
+
+    def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> Steps:
         """A worker answers a cancel."""
         message.check_columns()
-        for position, outcome in enumerate(message.outcomes):
-            dispatch, index, _ = self._outcomes.find_run(worker, message.ids[position : position + 1], 0)
-            if dispatch is not None and dispatch.is_open(index):  # else its result crossed the cancel, and won
-                self._on_outcome(worker, dispatch, index, outcome)
-        self._placement.on_load_changed(worker)
+        part = max(1, self._state.part // UNITS_OF_A_CANCEL)
+        for start, stop in parts(len(message.ids), part):
+            for position in range(start, stop):
+                dispatch, index, _ = self._outcomes.find_run(worker, message.ids[position : position + 1], 0)
+                if dispatch is not None and dispatch.is_open(index):  # else its result crossed the cancel, and won
+                    self._on_outcome(worker, dispatch, index, message.outcomes[position])
+            self._placement.on_load_changed(worker)
+            yield (stop - start) * UNITS_OF_A_CANCEL
 
     def _on_outcome(self, worker: WorkerSession, dispatch: Dispatch, index: int, outcome: int) -> None:
         batch = dispatch.batch
@@ -97,26 +132,38 @@ class Cancellation:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
 
     # SCL-SCH-022
-    def cancel_all(self, client: ClientSession) -> None:
+    def cancel_all(self, client: ClientSession) -> Steps:
         """The client is gone: stop its tasks, including running ones, and drop their outcomes."""
         for batch in list(client.batches()):
-            waiting = runs(batch.states, 0, len(batch), TaskState.QUEUED)
-            if waiting:
-                self._state.ready.count_cancelled(batch, sum(stop - start for start, stop in waiting))
-            for dispatch in list(batch.dispatches.values()):
-                worker = self._state.workers[dispatch.worker]
-                worker.cancel(dispatch.open_instances(), force=True)
-                for start, stop in runs(dispatch.open, 0, len(dispatch.open), 1):
-                    self._outcomes.close(worker, dispatch, dispatch.start + start, dispatch.start + stop)
-                self._placement.on_load_changed(worker)
-            unfinished = [run for state in _UNFINISHED for run in runs(batch.states, 0, len(batch), state)]
-            for start, stop in unfinished:
-                apply(batch.states, start, stop, TaskEvent.CANCEL)
-                apply(batch.states, start, stop, TaskEvent.CONFIRM_CANCEL)
-                self._outcomes.finish_cancelled(client, batch, start, stop)
-        self._graphs.drop_all(client)
-        self._dependants.drop_all(client)
-        self._state.ready.remove_client(client.number)
+            for start, stop in parts(len(batch), self._state.part):
+                if batch.unfinished:
+                    yield self._drop_part(client, batch, start, stop)
+        yield from self._graphs.drop_all(client)
+        yield from self._dependants.drop_all(client)
+
+    def _drop_part(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> int:
+        """Cancel tasks [start, stop) of a client that is gone; returns the amount of work."""
+        done = UNITS_OF_A_CANCEL
+        for dispatch in list(batch.dispatches.values()):
+            first, end = max(start, dispatch.start), min(stop, dispatch.stop)
+            done += 1
+            if first >= end:
+                continue
+            worker = self._state.workers[dispatch.worker]
+            for low, high in runs(dispatch.open, first - dispatch.start, end - dispatch.start, 1):
+                worker.cancel(dispatch.ids[low:high], force=True)
+                self._outcomes.close(worker, dispatch, dispatch.start + low, dispatch.start + high)
+                done += UNITS_OF_A_CANCEL
+            self._placement.on_load_changed(worker)
+        waiting = sum(high - low for low, high in runs(batch.states, start, stop, TaskState.QUEUED))
+        if waiting:
+            self._state.ready.count_cancelled(batch, waiting)
+        for low, high in [run for state in _UNFINISHED for run in runs(batch.states, start, stop, state)]:
+            apply(batch.states, low, high, TaskEvent.CANCEL)
+            apply(batch.states, low, high, TaskEvent.CONFIRM_CANCEL)
+            self._outcomes.finish_cancelled(client, batch, low, high)
+            done += UNITS_OF_A_CANCEL
+        return done
 
 
 _UNFINISHED = (TaskState.QUEUED, TaskState.ASSIGNED, TaskState.CANCELLING)

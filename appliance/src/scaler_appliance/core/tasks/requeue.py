@@ -8,13 +8,17 @@ Rules:
 
 from __future__ import annotations
 
+from typing import List, Tuple
+
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import Steps, parts
 from scaler_appliance.core.tasks.batches import MAXIMUM_COUNTED_ATTEMPTS, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
 from scaler_protocol import messages as m
 
+UNITS_OF_A_RUN = 8  # of tasks that go back together
 _OPEN = 1  # in the `open` column of a dispatch
 
 
@@ -24,18 +28,24 @@ class Requeue:
         self._outcomes = outcomes
 
     # SCL-SCH-016
-    def requeue_all(self, worker: WorkerSession, why: str, is_fault: bool) -> None:
+    def requeue_all(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
         """The worker is gone: its tasks go back to the front of their queue, if they may run again."""
+        what = f"{worker.label}: {why}"
         for dispatch in reversed(list(worker.dispatches.values())):
             batch = dispatch.batch
-            for low, high in reversed(runs(dispatch.open, 0, len(dispatch.open), _OPEN)):
-                start, stop = dispatch.start + low, dispatch.start + high
-                self._outcomes.close(worker, dispatch, start, stop)
-                self.finish_cancelled(batch, start, stop)
-                # SCL-SCH-017, SCL-SCH-018
-                if is_fault or batch.options.at_most_once:
-                    self._count_losses(batch, start, stop, f"{worker.label}: {why}")
-                self.requeue(batch, start, stop)
+            is_counted = is_fault or batch.options.at_most_once
+            for low, high in reversed(list(parts(len(dispatch.open), self._state.part))):
+                done = UNITS_OF_A_RUN
+                for first, end in reversed(runs(dispatch.open, low, high, _OPEN)):
+                    start, stop = dispatch.start + first, dispatch.start + end
+                    self._outcomes.close(worker, dispatch, start, stop)
+                    self.finish_cancelled(batch, start, stop)
+                    # SCL-SCH-017, SCL-SCH-018
+                    if is_counted:
+                        self._count_losses(batch, start, stop, what)
+                    self.requeue(batch, start, stop)
+                    done += UNITS_OF_A_RUN + (stop - start if is_counted else 0)
+                yield done
 
     def finish_cancelled(self, batch: TaskBatch, start: int, stop: int) -> None:
         """End those tasks whose cancel is pending, now that their worker no longer has them."""
@@ -56,15 +66,20 @@ class Requeue:
         # SCL-SCH-017
         if batch.options.at_most_once:
             limit = 1
+        lost: List[Tuple[int, int, Tuple[str, ...]]] = []  # [start, stop), and what became of them
         for index in range(start, stop):
-            if batch.states[index] != TaskState.ASSIGNED:
+            if batch.states[index] != TaskState.ASSIGNED or batch.count_loss(index, what) < limit:
                 continue
-            losses = batch.count_loss(index, what)
-            if losses >= limit:
-                times = "once" if losses == 1 else f"{losses} times"
-                history = "; ".join(batch.history[index])
-                text = f"the task was lost with its worker {times}, and is not run again; lost were: {history}"
-                self._outcomes.lose(TaskSpan(batch, index, index + 1), m.FailureKind.WORKER_LOST, text, losses)
+            history = batch.history[index]
+            if lost and lost[-1][1] == index and lost[-1][2] == history:
+                lost[-1] = lost[-1][0], index + 1, history
+            else:
+                lost.append((index, index + 1, history))
+        for first, end, history in lost:
+            losses = batch.losses_of(first)
+            times = "once" if losses == 1 else f"{losses} times"
+            text = f"the task was lost with its worker {times}, and is not run again; lost were: {'; '.join(history)}"
+            self._outcomes.lose(TaskSpan(batch, first, end), m.FailureKind.WORKER_LOST, text, losses)
 
     def requeue(self, batch: TaskBatch, start: int, stop: int) -> None:
         """Put tasks that their worker no longer has back to the front of their queue."""

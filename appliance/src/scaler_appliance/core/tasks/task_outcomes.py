@@ -9,6 +9,8 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from itertools import compress
+from operator import and_
 from typing import List, Optional, Tuple
 
 from scaler_appliance.core.effects import PeerError
@@ -19,6 +21,7 @@ from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import (
+    WORTH_COMPACTING,
     Dispatch,
     TaskBatch,
     TaskSpan,
@@ -26,9 +29,11 @@ from scaler_appliance.core.tasks.batches import (
     position_in_dispatch,
 )
 from scaler_appliance.core.tasks.client_results import ResultSpan
-from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply
+from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply, runs
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
+
+_UNITS_OF_A_RUN = 4  # of tasks that are cancelled at once
 
 
 class TaskOutcomes:
@@ -125,6 +130,55 @@ class TaskOutcomes:
             dispatch = batch.dispatch_of(index)
             self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
 
+    def cancel_run(
+        self, client: ClientSession, batch: TaskBatch, start: int, stop: int, force: bool, is_asked: bool = True
+    ) -> int:
+        """Cancel tasks [start, stop), as far as they have no outcome yet; returns the amount of work.
+
+        Parameters:
+            is_asked: whether the client expects answers.
+        """
+        if stop - start == 1 and is_asked:
+            if batch.states[start] not in FINAL_STATES:
+                self.cancel(client, batch, start, force)
+            return _UNITS_OF_A_RUN + len(batch.dispatches) // 4
+        done = 1
+        to_stop = bytearray(stop - start)
+        for state in (TaskState.ASSIGNED, TaskState.CANCELLING) if force else (TaskState.ASSIGNED,):
+            for first, end in runs(batch.states, start, stop, state):
+                to_stop[first - start : end - start] = b"\x01" * (end - first)
+        for first, end in runs(batch.states, start, stop, TaskState.ASSIGNED):
+            apply(batch.states, first, end, TaskEvent.CANCEL)
+            done += 1
+        if any(to_stop):
+            done += self._ask_workers(batch, start, to_stop, force)
+        for first, end in runs(batch.states, start, stop, TaskState.QUEUED):
+            apply(batch.states, first, end, TaskEvent.CANCEL)
+            # SCL-SCH-021
+            self._state.ready.count_cancelled(batch, end - first)
+            if is_asked:
+                client.confirm_cancels(batch.ids[first:end], m.CancelOutcome.CANCELLED)
+            self.finish_cancelled(client, batch, first, end)
+            done += _UNITS_OF_A_RUN + (end - first) // 4
+        return done
+
+    def _ask_workers(self, batch: TaskBatch, start: int, to_stop: bytearray, force: bool) -> int:
+        """Ask the workers that have them to drop tasks; returns the amount of work.
+
+        Parameters:
+            to_stop: from `start` on, which ones.
+        """
+        stop = start + len(to_stop)
+        for dispatch in batch.dispatches.values():
+            first, end = max(start, dispatch.start), min(stop, dispatch.stop)
+            if first < end:
+                is_open = dispatch.open[first - dispatch.start : end - dispatch.start]
+                wanted = map(and_, is_open, to_stop[first - start : end - start])
+                instances = list(compress(dispatch.ids[first - dispatch.start : end - dispatch.start], wanted))
+                if instances:
+                    self._state.workers[dispatch.worker].cancel(instances, force)
+        return len(batch.dispatches) + len(to_stop) // 4
+
     # SCL-SCH-001
     def finish(self, client: ClientSession, batch: TaskBatch, start: int, stop: int) -> None:
         """Tasks of a batch reached their outcome: free what only they needed."""
@@ -144,23 +198,29 @@ class TaskOutcomes:
         if isinstance(batch, GraphBatch):
             batch.graph.record_ended(batch, start, stop)
             self._state.touch_graph(batch.graph)
-            self._state.advancing[batch.graph] = None
+            self._state.advance(client, batch.graph)
+        if batch.is_charged and 0 < batch.unfinished * WORTH_COMPACTING <= batch.kept:
+            client.compactable[batch.ids[0]] = batch
         if batch.unfinished == 0:
             client.remove_batch(batch)
             if batch.function:
                 self.release(batch.function)
 
-    def release(self, object_id: int) -> None:
-        """A task no longer needs the object."""
+    def release(self, object_id: int, count: int = 1) -> None:
+        """`count` tasks no longer need the object."""
         record = self._state.objects.find(object_id)
         if record is not None:  # else it was missing from the start
-            self.forget_object(record, self._state.objects.release(record))
+            if record.references > count or record.held:
+                record.references -= count
+                assert record.references >= 0, f"object {object_id:x} released too often"
+            else:
+                self.forget_object(record, self._state.objects.release(record, count))
 
     def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
         """Notify an object's workers if it was deleted with its last reference."""
         object_id = record.object_id
         if self._state.objects.find(object_id) is None:
-            self._state.durations.pop(object_id, None)
+            self._state.durations.forget(object_id)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)

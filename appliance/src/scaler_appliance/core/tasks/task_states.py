@@ -64,6 +64,9 @@ _S, _E = TaskState, TaskEvent
 
 FINAL_STATES = frozenset({_S.SUCCEEDED, _S.FAILED, _S.LOST, _S.CANCELLED})
 
+IS_FINAL = bytes(state in FINAL_STATES for state in range(256))
+"""Translates states to whether they are final."""
+
 TRANSITIONS: Dict[Tuple[TaskState, TaskEvent], Decision] = {
     (_S.QUEUED, _E.PLACE): _S.ASSIGNED,
     (_S.QUEUED, _E.SUCCEED): Defect("instances of a queued task are fenced"),
@@ -164,10 +167,12 @@ def after(state: TaskState, event: TaskEvent) -> TaskState:
     return decision if isinstance(decision, TaskState) else state
 
 
-def follow(states: bytearray, index: int, state: int) -> None:
-    """Let a column that repeats another one's outcomes take over `state`, which the table must lead to from here."""
-    assert state in REACHABLE[states[index]], f"{TaskState(state).name} does not come after {states[index]}"
-    states[index] = state
+def follow(states: bytearray, start: int, followed: Union[bytes, bytearray]) -> None:
+    """Let a column that repeats another one's outcomes take over states, to which the table must lead from here."""
+    stop = start + len(followed)
+    for before, after_it in set(zip(states[start:stop], followed)):
+        assert after_it in REACHABLE[before], f"{TaskState(after_it).name} does not come after {before}"
+    states[start:stop] = followed
 
 
 def first_run(states: Union[bytes, bytearray], start: int, stop: int, state: int) -> Optional[Tuple[int, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from operator import attrgetter
-from typing import Dict, List, Set
+from typing import Dict, List, Optional, Set
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.graph_nodes import GraphBatch
@@ -20,6 +20,7 @@ from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.batches import Dispatch
 from scaler_appliance.core.tasks.client_results import OPTIONAL_COLUMNS, ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
@@ -35,6 +36,23 @@ _KNOWN_STATUSES = bytes(_EVENT_OF_STATUS)
 _optional_columns = attrgetter(*OPTIONAL_COLUMNS)
 _DURATION_WEIGHT = 0.3  # of the newest measurement
 _SHORTEST_MICROSECONDS = 0.5
+UNITS_OF_A_RUN = 8  # of results
+
+
+class _Report:
+    """How far a message has been taken.
+
+    Parameters:
+        optional: its optional columns.
+    """
+
+    __slots__ = ("message", "optional", "payload", "position", "offset")
+
+    def __init__(self, message: m.TaskResult, optional: Dict[str, array[int]], payload: memoryview) -> None:
+        self.message = message
+        self.optional = optional
+        self.payload = payload
+        self.position = self.offset = 0  # in the columns and in the payload
 
 
 class WorkerReports:
@@ -53,22 +71,36 @@ class WorkerReports:
         self._graphs = graphs
         self._runs = RunReports(state)
 
-    def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> None:
-        """A worker reports outcomes."""
-        ids = message.ids
+    def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> Optional[Steps]:
+        """A worker reports outcomes: what is left to do, of very many."""
         optional = _checked_columns(message, payload)
+        report = _Report(message, optional, memoryview(payload))
+        if not self._take(worker, report, self._state.part):
+            return self._take_rest(worker, report)
+        return None
+
+    def _take_rest(self, worker: WorkerSession, report: _Report) -> Steps:
+        yield self._state.part
+        while not self._take(worker, report, self._state.part):
+            yield self._state.part
+
+    def _take(self, worker: WorkerSession, report: _Report, amount: int) -> bool:
+        """Take outcomes of a message, as much as that amount of work; returns whether these were the last ones."""
+        message, optional, payload = report.message, report.optional, report.payload
+        ids = message.ids
         mean_microseconds = message.busy_microseconds / (len(ids) or 1)
-        view = memoryview(payload)
-        offset = position = 0
+        offset, position = report.offset, report.position
+        done = 0
         functions: Set[object] = set()
-        while position < len(ids):
+        while position < len(ids) and done < amount:
             dispatch, start, stop = self._outcomes.find_run(worker, ids, position)
             end = position + stop - start
+            done += UNITS_OF_A_RUN + (stop - start if dispatch is not None and dispatch.has_costly_ends else 0)
             size = len(payload) - offset if end == len(ids) else sum(message.payload_sizes[position:end])
             if dispatch is not None and dispatch.is_open(start):
                 self._check_objects(worker, message.objects[position:end])
                 functions.add(dispatch.batch.function_key)
-                span = _slice(message, optional, position, end, view[offset : offset + size])
+                span = _slice(message, optional, position, end, payload[offset : offset + size])
                 if self._state.runs.is_watched:
                     self._runs.record(worker, message, mean_microseconds, dispatch.batch, start, position, end, span)
                 else:
@@ -79,8 +111,10 @@ class WorkerReports:
                 self._drop_result_objects(worker, message.objects[position:end])
             offset += size
             position = end
+            report.offset, report.position = offset, position
         self._measure(functions, mean_microseconds)
         self._placement.on_load_changed(worker)
+        return position >= len(ids)
 
     def _report(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int, span: ResultSpan) -> None:
         """Outcomes of open instances, in the order of their tasks: to the states and to the client."""
@@ -97,14 +131,17 @@ class WorkerReports:
                     apply(batch.states, start + first, start + end, event)
         else:
             apply(batch.states, start, stop, TaskEvent.SUCCEED)
-        if isinstance(batch, GraphBatch):
+        objects = span.optional.get("objects") if span.optional else None
+        if client.is_gone:
+            self._drop_result_objects(worker, objects or array("Q"))
+        elif isinstance(batch, GraphBatch):
             self._graphs.on_results(worker, client, batch, start, stop, span)
         else:
-            if span.optional and "objects" in span.optional:
-                self._transfer_objects(worker, client, span.optional["objects"])
+            if objects:
+                self._transfer_objects(worker, client, objects)
             # SCL-SCH-015
             client.report(batch.ids[start:stop], span)
-        if span.optional and "objects" in span.optional:
+        if objects:
             self._flow.hold_or_resume(client)
         # SCL-SCH-020
         for first, end in crossed:  # the result wins; the cancel is answered as well
@@ -118,7 +155,7 @@ class WorkerReports:
             return
         named: List[int] = list(filter(None, object_ids))
         # SCL-OBJ-015
-        if len(set(named)) != len(named) or not worker.objects.issuperset(named):
+        if len(set(named)) != len(named) or not worker.objects.keys() >= set(named):
             text = "TaskResult: objects must be the worker's own, and each the result of one task"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
 
@@ -135,7 +172,7 @@ class WorkerReports:
             client.large_results.add(object_id, record.size)
 
     def _drop_result_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
-        for object_id in worker.objects.intersection(object_ids):
+        for object_id in filter(worker.objects.__contains__, list(dict.fromkeys(object_ids))):
             record = self._state.objects.find(object_id)  # also if its bytes have been lost
             assert record is not None
             worker.drop_object(record)
@@ -147,15 +184,15 @@ class WorkerReports:
         for function in functions:
             before = durations.get(function)
             if before is None:
-                durations[function] = max(_SHORTEST_MICROSECONDS, microseconds)
+                durations.set(function, max(_SHORTEST_MICROSECONDS, microseconds))
             elif len(functions) == 1:
                 after = before + _DURATION_WEIGHT * (microseconds - before)
-                durations[function] = max(_SHORTEST_MICROSECONDS, after)
+                durations.set(function, max(_SHORTEST_MICROSECONDS, after))
 
     def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
         """A task printed something: forward it to its client, under the client's id of the task."""
         dispatch, index, _ = self._outcomes.find_run(worker, array("Q", [message.id]), 0)
-        if dispatch is not None and dispatch.is_open(index):
+        if dispatch is not None and dispatch.is_open(index) and not self._state.clients[dispatch.batch.client].is_gone:
             batch = dispatch.batch
             # SCL-SCH-015
             passed_on = m.TaskLog(id=batch.ids[index], stream=message.stream, text=message.text)

@@ -7,7 +7,8 @@ Rules:
 - The folder belongs to the user and only the user can access it: its contents, including tokens, are private, and the
   user wrote everything in it. A folder without these properties is rejected.
 - A program holds a lock on its file while it runs, from before the file gets its name. A file whose lock is free was
-  left by a killed program: it is removed, without guessing from process ids.
+  left by a killed program: whoever looks into the folder, or announces itself there, removes it, without guessing from
+  process ids. Two may do so at once, since a file is removed under its lock and names are never used again.
 - A program that announces itself must not fork: the child would keep the lock.
 - Files from another host, or from a container with its own network, are left alone and not used.
 """
@@ -36,6 +37,7 @@ USER_INTERFACE = "ui"
 
 _UNFINISHED_PREFIX = "new-"
 _MAXIMUM_ENTRY_BYTES = 1 << 16
+_UNFINISHED_SECONDS = 60.0
 _numbers = itertools.count(1)
 
 logger = logging.getLogger("scaler")
@@ -102,6 +104,7 @@ class Announcement:
                 os.unlink(unfinished)
             self._file.close()
             raise
+        _remove_stale(folder)
 
     def close(self) -> None:
         """Withdraw the announcement. Idempotent."""
@@ -245,6 +248,14 @@ def _entries_in(folder: str) -> Iterator[Entry]:
                 yield entry
 
 
+def _remove_stale(folder: str) -> None:
+    """Remove the files of ended programs: nobody may ever look for programs in this folder."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(".json"):
+                _read_if_alive(os.path.join(folder, name))
+
+
 def _read_if_alive(path: str) -> bytes:
     """The file of a running program; empty for an ended program, whose file is removed."""
     try:
@@ -257,7 +268,9 @@ def _read_if_alive(path: str) -> bytes:
             fcntl.flock(entry_file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return entry_file.read(_MAXIMUM_ENTRY_BYTES) or b""
-        if os.fstat(entry_file.fileno()).st_size:  # an empty file is just being created
+        found = os.fstat(entry_file.fileno())
+        # An empty file may be about to be locked and written; an old one is left by a program that was killed then.
+        if found.st_size or time.time() - found.st_mtime > _UNFINISHED_SECONDS:
             with contextlib.suppress(OSError):
                 os.unlink(path)
     return b""

@@ -1,0 +1,335 @@
+"""Large messages are worked on in parts: nobody waits for another's, and each client's take effect in order."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, task
+
+from scaler_appliance.core.tasks import durations
+from scaler_appliance.core.tasks.task_states import TaskState
+from scaler_protocol import messages as m
+
+WORK = 40
+"""Units that a call may do in these tests."""
+
+SIZE = 400
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness(work_per_call=WORK)
+
+
+@pytest.fixture
+def client(harness: Harness) -> Client:
+    client = harness.client()
+    client.create(1, b"function")
+    return client
+
+
+def graph(client: Client, predecessors: List[List[int]], **fields: Any) -> Tuple[m.GraphTask, bytes]:
+    """A graph whose nodes are all targets, with ids from 1 on."""
+    size = len(predecessors)
+    ends = [0]
+    for before in predecessors:
+        ends.append(ends[-1] + len(before))
+    message = m.GraphTask(
+        ids=array("Q", range(1, size + 1)),
+        payload_sizes=array("I", [1]) * size,
+        functions=array("Q", [fields.pop("function", client.object_id(1))]) * size,
+        predecessor_offsets=array("I", ends),
+        predecessors=array("I", [each for before in predecessors for each in before]),
+        targets=array("I", range(size)),
+        **fields,
+    )
+    return message, b"p" * size
+
+
+SHAPES: Dict[str, List[List[int]]] = {
+    "independent": [[] for _ in range(SIZE)],
+    "tree": [[(node - 1) // 10] if node else [] for node in range(SIZE)],
+    "fan": [[0] if node else [] for node in range(SIZE)],
+    "reduction": [[] for _ in range(SIZE - 1)] + [list(range(SIZE - 1))],
+    "chain": [[node - 1] if node else [] for node in range(SIZE)],
+}
+
+
+def steps_of(harness: Harness, progress: Callable[[], int]) -> List[int]:
+    """Let the scheduler finish its work; how much progress each call made."""
+    made = []
+    while harness.core.has_work:
+        before = progress()
+        harness.step()
+        made.append(progress() - before)
+    return made
+
+
+def ended(harness: Harness) -> int:
+    return sum(harness.state.finished)
+
+
+def drain(peer: Peer) -> List[Tuple[Any, bytes]]:
+    found = list(peer.inbox)
+    peer.inbox.clear()
+    return found
+
+
+# Bounded -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nodes_of_a_missing_function_are_lost_some_at_a_time(harness: Harness, client: Client, shape: str) -> None:
+    client.post(*graph(client, SHAPES[shape], function=client.object_id(2)))
+    made = steps_of(harness, lambda: ended(harness))
+    assert sum(made) == SIZE and max(made) <= 4 * WORK
+    lost = [task_id for result, _ in drain(client) for task_id in result.ids]
+    assert sorted(lost) == list(range(1, SIZE + 1))
+    assert not harness.state.clients[client.session].graphs
+    harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_graph_is_accepted_runs_and_ends_some_nodes_at_a_time(harness: Harness, client: Client, shape: str) -> None:
+    worker = harness.worker(slots=SIZE)
+    client.post(*graph(client, SHAPES[shape]))
+    made = steps_of(harness, lambda: harness.state.last_dispatch)
+    while harness.state.clients[client.session].graphs:
+        for message, _ in drain(worker):
+            if isinstance(message, m.Task):
+                worker.post(*worker.result(message.ids))
+        harness.step()
+        made += steps_of(harness, lambda: harness.state.last_dispatch)
+    results = [task_id for result, _ in drain(client) for task_id in result.ids]
+    assert sorted(results) == list(range(1, SIZE + 1)) and max(made) <= 4 * WORK
+    assert not harness.state.clients[client.session].graphs
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_failed_root_ends_its_dependants_some_at_a_time(harness: Harness, client: Client, shape: str) -> None:
+    worker = harness.worker(slots=SIZE)
+    client.send(*graph(client, SHAPES[shape]))
+    instances = [instance for message, _ in drain(worker) if isinstance(message, m.Task) for instance in message.ids]
+    before = ended(harness)
+    worker.post(*worker.result(instances, [b"bad"] * len(instances), statuses=[Status.FAILED] * len(instances)))
+    made = [ended(harness) - before, *steps_of(harness, lambda: ended(harness))]
+    assert sum(made) == SIZE and max(made) <= 4 * WORK
+
+
+def cancelled(client: Client) -> None:
+    client.post(m.TaskCancel(ids=array("Q", range(1, SIZE + 1))))
+
+
+def vanished(client: Client) -> None:
+    client.harness.core.on_peer_gone(client.harness.now, client.name)
+
+
+@pytest.mark.parametrize("end", [cancelled, vanished])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_graph_is_cancelled_or_dropped_some_nodes_at_a_time(
+    harness: Harness, client: Client, shape: str, end: Callable[[Client], None]
+) -> None:
+    client.send(*graph(client, SHAPES[shape]))
+    before = ended(harness)
+    end(client)
+    made = [ended(harness) - before, *steps_of(harness, lambda: ended(harness))]
+    assert sum(made) == SIZE and len(made) > 2 and max(made) <= 4 * WORK
+    assert end is cancelled or not harness.state.clients
+
+
+@pytest.mark.parametrize("end", [cancelled, vanished])
+def test_tasks_are_cancelled_some_at_a_time(harness: Harness, client: Client, end: Callable[[Client], None]) -> None:
+    for number in range(1, SIZE + 1):
+        client.post(*task([number], function=client.object_id(1)))
+    end(client)
+    made = [ended(harness), *steps_of(harness, lambda: ended(harness))]
+    assert sum(made) == SIZE and max(made) <= WORK
+    assert end is cancelled or not harness.state.clients
+
+
+def test_the_tasks_of_a_lost_worker_go_back_some_at_a_time(harness: Harness, client: Client) -> None:
+    worker = harness.worker(slots=SIZE)
+    for number in range(1, SIZE + 1):
+        client.send(*task([number], function=client.object_id(1)))
+    assert harness.state.running == SIZE
+    harness.core.on_peer_gone(harness.now, worker.name)
+    made = [SIZE - harness.state.running, *(-each for each in steps_of(harness, lambda: harness.state.running))]
+    assert sum(made) == SIZE and max(made) <= WORK
+    assert not harness.state.workers and len(harness.state.ready) == SIZE
+
+
+@pytest.mark.parametrize("end", ["deleted", "cleared", "vanished"])
+def test_objects_come_and_go_some_at_a_time(harness: Harness, client: Client, end: str) -> None:
+    ids = array("Q", [client.object_id(number) for number in range(2, SIZE + 2)])
+    instruction = m.ObjectInstruction(ids=ids, sizes=array("Q", [1]) * SIZE, storages=bytes(SIZE))
+    client.post(instruction, b"o" * SIZE)
+    made = [len(harness.state.objects) - 1, *steps_of(harness, lambda: len(harness.state.objects))]
+    assert sum(made) == SIZE and max(made) <= WORK
+    if end == "vanished":
+        vanished(client)
+    elif end == "deleted":
+        client.post(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=ids))
+    else:
+        client.post(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
+    left = len(harness.state.objects)
+    assert left > SIZE - WORK and min(steps_of(harness, lambda: len(harness.state.objects))) >= -WORK
+    assert len(harness.state.objects) == (end == "deleted")
+
+
+def test_tasks_that_wait_for_one_are_accepted_and_released_some_at_a_time(harness: Harness, client: Client) -> None:
+    worker = harness.worker(slots=2 * SIZE)
+    client.send(*task([0], function=client.object_id(1)))
+    instance = worker.take(m.ObjectInstruction) and worker.take_tasks()
+    columns = {"predecessor_counts": [1] * SIZE, "predecessors": [0] * SIZE}
+    client.post(*task(range(1, SIZE + 1), function=client.object_id(1), **columns))
+    made = steps_of(harness, lambda: harness.state.nodes_waiting)
+    assert max(made) <= WORK and harness.state.nodes_waiting == SIZE
+    worker.post(*worker.result(instance))
+    made = steps_of(harness, lambda: -harness.state.nodes_waiting)
+    assert sum(made) == SIZE and max(made) <= WORK and len(worker.take_all_tasks()) == SIZE
+
+
+def test_the_largest_batches_become_several(client: Client) -> None:
+    count = 40_000
+    harness = client.harness
+    client.send(*task(range(count), [b""] * count, function=client.object_id(1)))
+    batches = list(harness.state.clients[client.session].batches())
+    assert sum(map(len, batches)) == count and max(map(len, batches)) <= 1 << 14
+
+
+# In order ------------------------------------------------------------------------------------------------------------
+
+
+def begin_large_graph(harness: Harness, client: Client, **fields: Any) -> None:
+    """The scheduler has begun with a graph, and is far from done."""
+    client.post(*graph(client, SHAPES["independent"], **fields))
+    harness.step()
+    assert harness.core.is_working_for(client.name)
+
+
+def test_others_are_served_while_a_graph_is_being_accepted(harness: Harness, client: Client) -> None:
+    worker, other = harness.worker(), harness.client()
+    begin_large_graph(harness, client)
+    other.post(*task([7]))
+    client.post(m.Heartbeat(sequence=3))
+    harness.step()
+    assert len(worker.take_tasks()) == 1
+    assert client.take(m.HeartbeatEcho).sequence == 3
+    assert harness.core.is_working_for(client.name) and not harness.core.is_working_for(other.name)
+
+
+def test_two_clients_with_large_graphs_take_turns(harness: Harness, client: Client) -> None:
+    missing = client.object_id(2)
+    other = harness.client()
+    for each in (client, other):
+        each.post(*graph(each, SHAPES["independent"], function=missing))
+    while harness.core.has_work:
+        harness.step()
+        counts = [harness.state.clients[each.session].ended[TaskState.LOST] for each in (client, other)]
+        assert abs(counts[0] - counts[1]) <= 3 * WORK
+    assert counts == [SIZE, SIZE]
+
+
+def test_a_cancel_waits_for_the_graph_before_it(harness: Harness, client: Client) -> None:
+    begin_large_graph(harness, client)
+    client.cancel(5, 6)
+    assert client.take_confirms() == {5: Cancelled.CANCELLED, 6: Cancelled.CANCELLED}
+    assert harness.state.clients[client.session].unfinished == SIZE - 2
+    harness.nothing_else_was_sent()
+
+
+def test_an_object_is_deleted_after_the_graph_before_has_it(harness: Harness, client: Client) -> None:
+    needed = client.create(2, b"needed")
+    counts = array("H", [0] * (SIZE - 1) + [1])
+    begin_large_graph(harness, client, dependency_counts=counts, dependencies=array("Q", [needed]))
+    client.delete(needed)
+    assert harness.state.clients[client.session].unfinished == SIZE, "the last node has its object"
+    assert harness.state.objects.find(needed).references == 1
+    harness.nothing_else_was_sent()
+
+
+def test_a_client_that_leaves_is_answered_after_its_graph(harness: Harness, client: Client) -> None:
+    begin_large_graph(harness, client)
+    client.send(m.DisconnectRequest())
+    client.take(m.DisconnectResponse)
+    assert not harness.state.clients and not len(harness.state.objects)
+    harness.nothing_else_was_sent()
+
+
+def test_a_client_that_is_lost_while_its_graph_is_accepted_leaves_nothing(harness: Harness, client: Client) -> None:
+    worker = harness.worker()
+    begin_large_graph(harness, client)
+    client.post(*task([SIZE + 1]))
+    client.vanish()
+    assert not harness.state.clients and not len(harness.state.objects) and not len(harness.state.ready)
+    assert not worker.inbox
+
+
+def test_a_client_that_connects_again_need_not_wait_for_the_end_of_its_former_session(
+    harness: Harness, client: Client
+) -> None:
+    former = client.session
+    client.send(*graph(client, SHAPES["independent"]))
+    client.post(hello(m.Role.CLIENT))
+    harness.step()
+    assert client.take(m.Welcome).session > former
+    assert former in harness.state.departing
+    client.send(*task([1]))
+    assert list(harness.state.clients) == [client.session if client.session != former else former + 1]
+    harness.nothing_else_was_sent()
+
+
+def test_orders_of_a_client_that_is_lost_behind_its_graph_still_hold(client: Client) -> None:
+    harness = Harness(work_per_call=WORK, protected=False)
+    client = harness.client()
+    client.create(1, b"function")
+    begin_large_graph(harness, client)
+    client.post(m.ClientShutdown())
+    client.vanish()
+    assert harness.take_effect().reason == "all peers have left"  # type: ignore[union-attr]
+
+
+def test_what_a_worker_reported_before_its_connection_ended_counts(harness: Harness, client: Client) -> None:
+    worker = harness.worker(slots=SIZE)
+    for number in range(1, SIZE + 1):
+        client.send(*task([number], function=client.object_id(1)))
+    worker.take(m.ObjectInstruction)
+    worker.post(*worker.result(worker.take_all_tasks()))
+    assert harness.core.is_working_for(worker.name)
+    worker.vanish()
+    results = [task_id for result, _ in drain(client) for task_id in result.ids]
+    assert sorted(results) == list(range(1, SIZE + 1)) and not harness.state.workers
+
+
+def test_a_malformed_graph_is_found_late_and_changes_nothing(harness: Harness, client: Client) -> None:
+    message, payload = graph(client, SHAPES["chain"])
+    message.predecessors[-1] = SIZE - 1  # itself
+    client.post(message, payload)
+    client.post(*task([SIZE + 1]))
+    harness.tick()
+    client.take_refusal(m.RefusalReason.MALFORMED)
+    assert not harness.state.clients and not len(harness.state.objects)
+
+
+def test_a_session_whose_message_is_worked_on_is_not_silent(client: Client) -> None:
+    harness = client.harness
+    begin_large_graph(harness, client)
+    harness.now += 1000
+    harness.step()
+    assert client.session in harness.state.clients and not harness.state.departing
+
+
+# Leaks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_durations_of_named_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "MAXIMUM_DURATIONS", 10)
+    harness = Harness()
+    client, worker = harness.client(), harness.worker()
+    for number in range(30):
+        client.send(*task([number], function_name=f"function {number}"))
+        worker.finish(worker.take_tasks(), busy_microseconds=5)
+        client.take_results()
+    assert len(harness.state.durations) == 10 and harness.state.durations.get("function 29") == 5
