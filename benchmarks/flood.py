@@ -78,7 +78,7 @@ def _tasks(generator: random.Random) -> Iterator[bytes]:
     first = 0
     while True:
         ids = array("Q", range(first, first + 100))
-        yield encode(m.Task(ids=ids, payload_sizes=array("I", bytes(400)), function_name=f"nobody.has/{first}"))
+        yield encode(m.Task(ids=ids, payload_sizes=array("I", bytes(400)), function_name=f"not-served/{first}"))
         first += 100
 
 

@@ -192,8 +192,8 @@ def test_who_only_asks_whether_it_is_there_leaves_no_line_in_the_log(
         assert "the peer closed the connection in the handshake" in caplog.text
 
 
-def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    greeted, stranger = bench.caller(), bench.caller()
+def test_an_unregistered_peer_sends_small_messages_only(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    greeted, unregistered = bench.caller(), bench.caller()
     greeted.send([b"hello"])
     [(name, _)] = bench.wait_for(1)
     bench.peers.greet(name)
@@ -202,8 +202,8 @@ def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCa
     assert bench.wait_for(1) == [(name, [b"more", large])]
 
     with caplog.at_level(logging.INFO, "scaler"):
-        stranger.send([b"more", large])
-        stranger.flush()
+        unregistered.send([b"more", large])
+        unregistered.flush()
         bench.wait_for_loss()
         assert f"a message of more than {MAXIMUM_HELLO_BYTES} bytes" in caplog.text
     greeted.send([b"I am still served"])

@@ -232,7 +232,7 @@ def test_a_disk_that_is_full_costs_the_object_and_nothing_else(scheduler: Schedu
     check_others_work(scheduler)
 
 
-def test_a_scheduler_that_was_stopped_gives_everybody_a_fresh_term(start: Start) -> None:
+def test_a_scheduler_that_was_stopped_gives_all_peers_a_fresh_term(start: Start) -> None:
     """As when its host is suspended or moved: its peers may have been stopped with it."""
     scheduler = start("-ct", "4", "-wt", "4")
     client, worker = scheduler.client(), scheduler.worker()

@@ -348,12 +348,12 @@ class WaitsForReadyForEver(ReferenceScheduler):
 
 
 class _TrustingServer(ZmtpServer):
-    def check_stranger(self, connection: Connection, size: int) -> None:
+    def check_unregistered(self, connection: Connection, size: int) -> None:
         pass
 
 
 @mutant(breaks="SCL-SEC-012", caught_by="scheduler/limits/large-messages-before-the-welcome-close-the-connection")
-class TrustsStrangers(ReferenceScheduler):
+class TrustsUnregisteredPeers(ReferenceScheduler):
     server_class = _TrustingServer
 
 

@@ -125,7 +125,7 @@ class ZmtpServer:
             raise ZmtpError("a command so large")
         if not flags & COMMAND:
             self.check_size(connection, size)
-            self.check_stranger(connection, size)
+            self.check_unregistered(connection, size)
         if len(received) < start + size:
             return False
         body = bytes(received[start : start + size])
@@ -150,7 +150,7 @@ class ZmtpServer:
             self.check_header_size(size)
         self.check_message_size(sum(map(len, connection.frames)) + size)
 
-    def check_stranger(self, connection: Connection, size: int) -> None:
+    def check_unregistered(self, connection: Connection, size: int) -> None:
         if not connection.has_session and sum(map(len, connection.frames)) + size > 64 << 10:
             raise ZmtpError("a message so large before the Welcome")
 

@@ -7,7 +7,7 @@
 Rules:
 - One descriptor, that of an epoll object, tells the event loop that any connection is ready; `receive` then handles all
   ready ones, so that bursts make batches. A peer is read again when its messages have had their turn.
-- Whatever fails for one peer, out of memory included, costs that peer its connection, and nobody else anything.
+- Whatever fails for one peer, out of memory included, costs that peer its connection, and no other peer anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
 - What waits is bounded, for one peer and for all. A peer that leaves CONGESTED_BYTES unread is reported, and again when
@@ -42,7 +42,7 @@ ACCEPTED_AT_ONCE = 64
 LINGER_SECONDS = 1.0  # to send the last messages
 
 HELLO_TIMEOUT_SECONDS = 5.0
-MAXIMUM_STRANGERS = 4096  # connections without a session
+MAXIMUM_UNREGISTERED = 4096  # connections without a session
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
@@ -51,7 +51,7 @@ STALLED_SECONDS = 5.0
 MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
 
 STOOD_STILL_SECONDS = 3.0
-"""After a longer time between two sweeps this process was stopped, and nobody could be heard."""
+"""After a longer time between two sweeps this process was stopped, and heard no peer."""
 
 SPARE_DESCRIPTORS = 8
 LOG_INTERVAL_SECONDS = 60.0
@@ -113,7 +113,7 @@ class Connections:
         self._on_peer_gone = on_peer_gone
         self._peers: Dict[bytes, PeerConnection] = {}
         self._by_descriptor: Dict[int, PeerConnection] = {}
-        self._strangers: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
+        self._unregistered: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
         self._not_read: Dict[bytes, PeerConnection] = {}  # until they have read
         self._last_number = 0
         self._last_sweep: Optional[float] = None
@@ -188,8 +188,8 @@ class Connections:
             except Exception as error:
                 stream.close()
                 self._log_rejected(str(error) or type(error).__name__, now)
-        while len(self._strangers) > MAXIMUM_STRANGERS:
-            oldest = next(iter(self._strangers.values()))
+        while len(self._unregistered) > MAXIMUM_UNREGISTERED:
+            oldest = next(iter(self._unregistered.values()))
             self._lose(oldest, TimeoutError("others, too, have not said Hello"))
 
     def _add(self, stream: socket.socket, label: str, now: float) -> None:
@@ -202,7 +202,7 @@ class Connections:
         name = self._last_number.to_bytes(_NAME_BYTES, "big")
         peer = PeerConnection(name, label, connection, now + HELLO_TIMEOUT_SECONDS)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
-        self._peers[name] = self._strangers[name] = self._by_descriptor[connection.fileno()] = peer
+        self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
 
     def _turn_away(self, listener: socket.socket, error: Exception, now: float) -> None:
         """No descriptor is left for a caller: reject it, because otherwise it would wait and our loop would spin."""
@@ -239,7 +239,7 @@ class Connections:
         peer = self._peers.get(name)
         if peer is not None:
             peer.hello_deadline = None
-            self._strangers.pop(name, None)
+            self._unregistered.pop(name, None)
             peer.connection.protocol.allow(self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
 
     def forget(self, name: bytes, now: float) -> None:
@@ -248,7 +248,7 @@ class Connections:
         if peer is not None:
             peer.connection.drop_unsent()
             peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
-            self._strangers[name] = peer
+            self._unregistered[name] = peer
             try:
                 self._account(peer)
             except OSError as error:
@@ -263,15 +263,15 @@ class Connections:
         if before is not None and now - before > STOOD_STILL_SECONDS:
             for peer in self._peers.values():
                 peer.stalled = None
-            for peer in self._strangers.values():
+            for peer in self._unregistered.values():
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
-        self._sweep_strangers(now)
+        self._sweep_unregistered(now)
         self._sweep_stalled(now)
         self._restore_spares()
 
     # SCL-SEC-009
-    def _sweep_strangers(self, now: float) -> None:
-        for peer in list(self._strangers.values()):
+    def _sweep_unregistered(self, now: float) -> None:
+        for peer in list(self._unregistered.values()):
             if peer.hello_deadline is not None and now > peer.hello_deadline and peer.name not in self.turns:
                 self._lose(peer, TimeoutError("it has not said Hello in time"))
 
@@ -382,7 +382,7 @@ class Connections:
 
     def _remove(self, peer: PeerConnection) -> None:
         del self._peers[peer.name]
-        self._strangers.pop(peer.name, None)
+        self._unregistered.pop(peer.name, None)
         self._not_read.pop(peer.name, None)
         self.turns.resume(peer.name)  # its last messages
         del self._by_descriptor[peer.connection.fileno()]

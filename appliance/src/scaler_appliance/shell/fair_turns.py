@@ -8,7 +8,7 @@ Rules:
 - Start-time fair queueing (Goyal, Vin and Cheng, 1996): what a peer's messages cost is added to its virtual time, and
   the peer whose virtual time is least goes next. So peers share the time, however many or dear their messages are.
 - A peer that had nothing to say gets no credit for that: its virtual time is at least that of the last turn.
-- Once no messages wait, all debts are forgiven: nobody was waiting for that time. Among equals, the first to come goes
+- Once no messages wait, all debts are forgiven: no peer was waiting for that time. Among equals, the first to come goes
   first.
 - Messages of one peer stay in order.
 - No clock: the caller measures what a turn has cost.
