@@ -155,7 +155,7 @@ def limit_repetitions(handler: logging.Handler, name: str, clock: Callable[[], f
 
 
 def report_repetitions(is_final: bool = False) -> None:
-    """Write the counts that are due to all logs. Programs call it now and then, because a log may be quiet after many
+    """Write the counts that are due to all logs. Programs call it periodically, because a log may be quiet after many
     repetitions.
 
     Parameters:
