@@ -4,7 +4,9 @@ Rules:
 - Nothing here blocks or waits: the owner registers `fileno()` with its event loop, calls `receive()` when the socket is
   readable, and calls `flush()` when it is writable and `has_unsent` is true.
 - Data that the kernel does not accept at once is queued in order; the owner bounds it by `unsent_bytes`.
-- A lost connection is an OSError or a ZmtpError from `receive`, `send` or `flush`; the owner then closes it.
+- A lost connection is an OSError, a ZmtpError or a MemoryError from `receive`, `send` or `flush`; the owner then closes
+  it. An owner may leave that to `receive`: after any error in sending the stream ends for both peers, so that no
+  message is left out of it.
 """
 
 from __future__ import annotations
@@ -140,34 +142,45 @@ class Connection:
             self._read_bytes = SMALLEST_READ_BYTES
         protocol = self.protocol
         messages = protocol.feed(data)
-        if protocol.output:
-            self._write(protocol.take_output())
-        if self._held is not None and protocol.is_ready:
-            held, self._held = self._held, None
-            for frames in held:
-                self.send(frames)
-        return messages
+        try:
+            if protocol.output:
+                self._write(protocol.take_output())
+            if self._held is not None and protocol.is_ready:
+                held, self._held = self._held, None
+                for frames in held:
+                    self.send(frames)
+        except (OSError, MemoryError):
+            if not messages:
+                raise
+        return messages  # a failed answer to them is reported by the next call
 
     def send(self, frames: Sequence[Buffer]) -> None:
         """Send a message, now or as soon as there is room.
 
-        Raises OSError if the connection is lost.
+        Raises OSError or MemoryError if the connection is lost.
         """
         if self._held is not None:
             self._held.append(frames)
             return
-        buffers = encode(frames)
-        if len(buffers) == 1:
+        try:
+            buffers = encode(frames)
+            views = deque(map(flat_view, buffers)) if len(buffers) > 1 else None
+        except MemoryError:
+            self.abort()
+            raise
+        if views is None:
             self._write(buffers[0])
         else:
-            views = deque(map(flat_view, buffers))
             self._unsent.append(views)
             self.unsent_bytes += sum(map(len, views))
             if len(self._unsent) == 1:
                 self.flush()
 
     def send_encoded(self, data: Buffer) -> None:
-        """Send bytes of ZMTP, now or as soon as there is room. Raises OSError when the connection is over."""
+        """Send bytes of ZMTP, now or as soon as there is room.
+
+        Raises OSError or MemoryError if the connection is lost.
+        """
         self._write(data)
 
     def _write(self, data: Buffer) -> None:
@@ -177,6 +190,9 @@ class Connection:
                 sent = self._stream.send(data)
             except (BlockingIOError, InterruptedError):
                 sent = 0
+            except (OSError, MemoryError):
+                self.abort()
+                raise
             if sent == len(data):
                 return
         else:
@@ -195,6 +211,9 @@ class Connection:
                 sent = self._send_some(message)
             except (BlockingIOError, InterruptedError):
                 return False
+            except (OSError, MemoryError):
+                self.abort()
+                raise
             self.unsent_bytes -= sent
             while message and sent >= len(message[0]):
                 sent -= len(message.popleft())
@@ -222,6 +241,15 @@ class Connection:
             self._held = []
         while len(self._unsent) > 1:
             self.unsent_bytes -= sum(map(len, self._unsent.pop()))
+
+    def abort(self) -> None:
+        """End the stream for both peers, because a message cannot be sent in whole: `receive` reads its end."""
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        try:
+            self._stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
 
     def finish(self) -> None:
         """Send nothing more: the peer reads the end of the stream after the data that it has not read yet."""

@@ -45,8 +45,8 @@ _SUSPENDED_SECONDS = 1.0
 """A call of `on_time` that comes later than this means that the process did not run."""
 
 _EXCUSED_PART = 0.25
-"""The same in a session, as a part of the silence time-out: a shorter pause does not exhaust it. A process that is always
-a little late must still notice that its scheduler is gone."""
+"""The same in a session, as a part of the silence time-out: a shorter pause does not exhaust it. A process that is
+always a little late must still notice that its scheduler is gone."""
 
 _LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
