@@ -51,9 +51,13 @@ class ObjectDirectory:
         sweep_abandoned(parent)
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getuid()}-", dir=parent)
         self.token = os.urandom(16)
-        self._token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
-        fcntl.flock(self._token_file, fcntl.LOCK_EX)
-        self._token_file.write(self.token)
+        try:
+            self._token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
+            fcntl.flock(self._token_file, fcntl.LOCK_EX)
+            self._token_file.write(self.token)
+        except BaseException:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def object_path(self, object_id: int) -> str:
         return os.path.join(self.path, object_name(object_id))
@@ -131,7 +135,7 @@ def shares_directory(path: str, token: bytes) -> bool:
             return False  # a container that shares the memory but not the disk
         with open(os.path.join(path, TOKEN_NAME), "rb") as token_file:
             return token_file.read(len(token) + 1) == token and os.access(path, os.W_OK)
-    except (OSError, ValueError):  # ValueError: the path is malformed
+    except (OSError, MemoryError, ValueError):  # ValueError: the path is malformed
         return False
 
 

@@ -16,7 +16,6 @@ from scaler.worker.agent.core.effects import Effect, MeasureMemory
 from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorPool, ProcessorState
 from scaler_protocol import messages as m
 
-
 _STOPPED_SECONDS = 1.0
 """A tick that comes later than this means that the agent did not run."""
 
