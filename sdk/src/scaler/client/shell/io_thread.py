@@ -261,7 +261,8 @@ class IoThread:
             lone, commands = sort_out(commands, was_claimed)
         except TimeoutError:
             self._session.interrupt(time.monotonic(), "it is unknown what was sent")
-            return
+            self._perform()  # the next session gets all of them
+            lone, commands = None, list(map(plain_command, commands))
         if lone is not None:
             self.core.on_sent(lone.task)
             if lone.sent[0] < len(lone.data):

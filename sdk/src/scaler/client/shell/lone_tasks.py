@@ -83,6 +83,8 @@ class Slot:
         except OSError:
             lone.sent.append(0)
             return False
+        except MemoryError:
+            return False  # it is unknown whether it was sent
         return lone.sent[0] == len(data)
 
     def _encoded(self, task: PlainTask) -> Optional[bytes]:

@@ -43,7 +43,7 @@ FIRST_WORDS_TIMEOUT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
 _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
 _ERROR_PAUSE_SECONDS = 0.01
-_OWN_ERRORS = (errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.EIO)  # of this host, whoever the peer is
+_OWN_ERRORS = (errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO)  # of this host
 
 
 class Transport:

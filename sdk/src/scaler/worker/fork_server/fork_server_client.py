@@ -133,4 +133,5 @@ class ForkServerClient:
 
     def close(self) -> None:
         """End the fork server, and with it all processors."""
-        self._control.close()
+        with contextlib.suppress(OSError):  # it is closed all the same
+            self._control.close()

@@ -88,7 +88,8 @@ class Rounds:
     def _entry(self, descriptor: int) -> _Watched:
         entry = self._watched.get(descriptor)
         if entry is None:
-            self._epoll.register(descriptor, 0)
+            with contextlib.suppress(FileExistsError):  # the system had refused to forget it
+                self._epoll.register(descriptor, 0)
             entry = self._watched[descriptor] = _Watched()
         return entry
 
@@ -161,7 +162,8 @@ class Rounds:
 
     def close(self) -> None:
         """Stop watching."""
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
-        self._watched.clear()
         self._is_closed = True
+        self._watched.clear()
+        self._loop.remove_reader(self._epoll.fileno())
+        with contextlib.suppress(OSError):  # it is closed all the same
+            self._epoll.close()
