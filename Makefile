@@ -8,6 +8,7 @@ PYPY ?= pypy3
 ARGS ?=
 # Tests run at a time: one more than processors, since many wait for programs that they have started.
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+CHOSEN_TESTS ?= not exhaustive
 FIRST ?= 0
 SEEDS ?=
 SEEDS_IN_TURN := 1000
@@ -35,7 +36,11 @@ demo: .venv/.packages  ## start a cluster on this machine and run tasks on it
 .PHONY: test
 test:  ## run all tests
 	@$(MAKE) -j3 .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser
-	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m '$(CHOSEN_TESTS)' $(ARGS)
+
+.PHONY: test-all
+test-all: CHOSEN_TESTS =
+test-all: test  ## run all tests, and those that repeat others on one more platform or with more seeds
 
 .PHONY: check
 check: .venv/.tools browser  ## check format, lint, types and import rules, run the fast tests, and report the cores' coverage

@@ -152,6 +152,7 @@ def test_on_pypy_it_has_the_larger_young_generation(is_started_by_name: bool, pe
     assert not (tmp_path / "home").exists(), "everything is where PEX_ROOT says"
 
 
+@pytest.mark.exhaustive  # `make test` builds the PyPy file again, which has more parts
 def test_built_again_it_has_the_same_bytes(pex: Path, tmp_path: Path) -> None:
     again = tmp_path / "elsewhere" / pex.name
     subprocess.run(

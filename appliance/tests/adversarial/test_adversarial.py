@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import List
 
@@ -16,7 +17,8 @@ from scaler_protocol import messages as m
 
 SEEDS = 150
 SEEDS_OF_A_TEST = 30
-SEEDS_OF_A_CHECK = 30  # as many run in `make check` already
+SEEDS_OF_A_CHECK = 30 if sys.implementation.name == "cpython" else 0  # PyPy needs four times as long for a seed
+EXHAUSTIVE_FROM = 60
 
 SCHEDULERS_OWN = {
     m.Welcome,
@@ -36,7 +38,11 @@ SCHEDULERS_OWN = {
 
 def _parts() -> List[object]:
     return [
-        pytest.param(first, marks=[] if first < SEEDS_OF_A_CHECK else [pytest.mark.slow])
+        pytest.param(
+            first,
+            marks=[pytest.mark.exhaustive] * (first >= EXHAUSTIVE_FROM)
+            + [pytest.mark.slow] * (first >= SEEDS_OF_A_CHECK),
+        )
         for first in range(0, SEEDS, SEEDS_OF_A_TEST)
     ]
 

@@ -12,10 +12,11 @@ from typing import Iterator, List, Tuple
 
 import pytest
 
-from scaler_appliance.shell.connections import CONGESTED_BYTES, Connections
+from scaler_appliance.shell.connections import CONGESTED_BYTES, HELLO_TIMEOUT_SECONDS, Connections
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address, resolve
 from scaler_protocol.host.connection import Connection, connect_to_local_socket
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Zmtp
 
 MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -40,13 +41,23 @@ class Bench:
         stream.connect(target)
         return stream
 
+    def receive(self, timeout_seconds: float = 0.0) -> List[Tuple[bytes, List[bytes]]]:
+        """What has arrived, by the names of its senders."""
+        turns, arrived = self.peers.turns, []
+        self.peers.receive(time.monotonic(), timeout_seconds)
+        while turns:
+            name, messages = turns.next()
+            arrived.append((name, messages.popleft()))
+            turns.end_turn(0.0)
+        return arrived
+
     def caller(self) -> Connection:
         """A connection after its handshake."""
         caller = Connection(self.stream(), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
         caller.start()
         self._callers.append(caller)
         while not caller.is_ready:
-            assert self.peers.receive(0.01) == []
+            assert self.receive(0.01) == []
             caller.receive()
         return caller
 
@@ -56,12 +67,12 @@ class Bench:
         while len(arrived) < count:
             for caller in self._callers:
                 caller.flush()
-            arrived += self.peers.receive(0.01)
+            arrived += self.receive(0.01)
         return arrived
 
     def wait_for_loss(self) -> bytes:
         while not self.gone:
-            assert self.peers.receive(0.01) == []
+            assert self.receive(0.01) == []
         return self.gone.pop()
 
     def close(self) -> None:
@@ -80,7 +91,7 @@ def bench() -> Iterator[Bench]:
 def read(caller: Connection, bench: Bench) -> List[bytes]:
     messages: List[List[bytes]] = []
     while not messages:
-        bench.peers.receive(0.001)
+        bench.receive(0.001)
         messages = caller.receive()
     assert len(messages) == 1
     return messages[0]
@@ -127,7 +138,7 @@ def test_a_peer_that_does_not_read_does_not_delay_others(bench: Bench) -> None:
     assert read(quick, bench) == [b"here you are"]
     received: List[List[bytes]] = []
     while len(received) < 20:
-        bench.peers.receive(0)
+        bench.receive(0)
         received += slow.receive()
     assert received == [[b"%d" % number, large] for number in range(20)]
 
@@ -139,12 +150,12 @@ def test_what_waits_for_a_peer_can_be_forgotten(bench: Bench) -> None:
     large = os.urandom(1 << 20)
     for number in range(20):
         bench.peers.send(name, [b"%d" % number, large])
-    bench.peers.forget(name)
+    bench.peers.forget(name, time.monotonic())
     bench.peers.send(name, [b"goodbye"])
 
     received: List[List[bytes]] = []
     while not received or received[-1] != [b"goodbye"]:
-        bench.peers.receive(0)
+        bench.receive(0)
         received += caller.receive()
     assert len(received) < 20
 
@@ -175,23 +186,43 @@ def test_who_only_asks_whether_it_is_there_leaves_no_line_in_the_log(
         assert "the peer closed the connection in the handshake" in caplog.text
 
 
+def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    greeted, stranger = bench.caller(), bench.caller()
+    greeted.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    bench.peers.greet(name)
+    large = bytes(MAXIMUM_HELLO_BYTES)
+    greeted.send([b"more", large])
+    assert bench.wait_for(1) == [(name, [b"more", large])]
+
+    with caplog.at_level(logging.INFO, "scaler"):
+        stranger.send([b"more", large])
+        stranger.flush()
+        bench.wait_for_loss()
+        assert f"a message of more than {MAXIMUM_HELLO_BYTES} bytes" in caplog.text
+    greeted.send([b"I am still served"])
+    assert bench.wait_for(1) == [(name, [b"I am still served"])]
+
+
 def test_a_header_beyond_the_limit_ends_the_connection(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    bench.peers.greet(name)
     caller.send([b"h" * (MAXIMUM_HEADER_BYTES + 1), b""])
     caller.flush()
     bench.wait_for_loss()
     assert f"a first frame of more than {MAXIMUM_HEADER_BYTES} bytes" in caplog.text
 
 
-def test_who_does_not_shake_hands_is_disconnected(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_say_hello_is_disconnected(bench: Bench) -> None:
     with bench.stream() as silent:
-        assert bench.peers.receive(1.0) == []
-        bench.peers.sweep()
+        assert bench.receive(1.0) == []
+        now = time.monotonic()
+        bench.peers.sweep(now + HELLO_TIMEOUT_SECONDS - 1)
         assert bench.gone == []
-        monkeypatch.setattr(time, "monotonic", lambda: float("inf"))
-        bench.peers.sweep()
+        bench.peers.sweep(now + HELLO_TIMEOUT_SECONDS + 1)
         assert len(bench.gone) == 1
-        monkeypatch.undo()
         while silent.recv(1000):
             pass
 
@@ -210,7 +241,7 @@ def test_without_free_descriptors_callers_are_turned_away(bench: Bench, caplog: 
                 fillers.append(os.open(os.devnull, os.O_RDONLY))
         except OSError:
             pass
-        assert bench.peers.receive(1.0) == []
+        assert bench.receive(1.0) == []
         assert "a connection was rejected" in caplog.text
         assert caller.recv(100) == b""
     finally:
@@ -232,7 +263,7 @@ def test_callers_on_this_host_may_use_the_local_socket(bench: Bench) -> None:
     caller.send([b"short"])
     arrived: List[Tuple[bytes, List[bytes]]] = []
     while not arrived:
-        arrived += bench.peers.receive(0.01)
+        arrived += bench.receive(0.01)
         caller.receive()
     assert [frames for _, frames in arrived] == [[b"short"]]
     caller.close()
@@ -275,13 +306,13 @@ def test_a_peer_that_leaves_much_unread_is_reported_until_it_has_read_most_of_it
     assert sent >= CONGESTED_BYTES >> 20
     while len(bench.congestion) == 1:
         caller.receive()
-        bench.peers.receive(0)
+        bench.receive(0)
     assert bench.congestion == [(name, True), (name, False)]
     assert not bench.gone
 
 
 def test_a_peer_that_leaves_too_much_unread_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.peers, "_maximum_unsent_bytes", 32 << 20)
+    monkeypatch.setattr(bench.peers, "_maximum_waiting_bytes", 32 << 20)
     caller, other = bench.caller(), bench.caller()
     caller.send([b"hello"])
     [(name, _)] = bench.wait_for(1)

@@ -15,6 +15,7 @@ from scheduler_process import DEADLINE_SECONDS, SchedulerProcess, check_others_w
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
+from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.server import Server
 from scaler_appliance.shell.service_manager import ServiceManager
 
@@ -133,7 +134,9 @@ def test_other_addresses_are_refused_in_the_log(caplog: pytest.LogCaptureFixture
 class FailingPeers:
     address = "tcp://127.0.0.1:1"
 
-    def receive(self, timeout_seconds: float) -> None:
+    turns = FairTurns()
+
+    def receive(self, now: float, timeout_seconds: float) -> None:
         raise RuntimeError("nothing can be read")
 
 

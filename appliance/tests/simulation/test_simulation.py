@@ -12,8 +12,9 @@ import pytest
 from simulation.simulated_run import simulate
 
 SEEDS = 3_000
-SEEDS_OF_A_TEST = 200
-SEEDS_OF_A_CHECK = 1_000 if sys.implementation.name == "cpython" else 200  # PyPy needs four times as long for a seed
+EXHAUSTIVE_FROM = 1_000
+SEEDS_OF_A_TEST = 200 if sys.implementation.name == "cpython" else 40  # PyPy needs four times as long for a seed
+SEEDS_OF_A_CHECK = 5 * SEEDS_OF_A_TEST if sys.implementation.name == "cpython" else SEEDS_OF_A_TEST
 """As many run in `make check` already, and have all invariants checked after each event."""
 EVENTS_PER_CHECK = 8  # in the others: a broken invariant is rarely mended soon
 
@@ -27,7 +28,11 @@ ONCE_FAILED = {
 
 def _parts() -> list[object]:
     return [
-        pytest.param(first, marks=[] if first < SEEDS_OF_A_CHECK else [pytest.mark.slow])
+        pytest.param(
+            first,
+            marks=[pytest.mark.exhaustive] * (first >= EXHAUSTIVE_FROM)
+            + [pytest.mark.slow] * (first >= SEEDS_OF_A_CHECK),
+        )
         for first in range(0, SEEDS, SEEDS_OF_A_TEST)
     ]
 

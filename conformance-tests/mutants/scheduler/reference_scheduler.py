@@ -248,6 +248,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         return self.next_number
 
     def welcome(self, peer: Peer) -> None:
+        peer.connection.has_session = True
         self.send(peer, "Welcome", **self.welcome_fields(peer))
 
     def welcome_fields(self, peer: Peer) -> Dict[str, Any]:

@@ -201,6 +201,11 @@ class SchedulerCore:
         if record is not None:
             self.state.objects.memory.on_spill_failed(now, record, why)
 
+    def on_stood_still(self, now: float) -> None:
+        """This process was stopped: nobody could be heard meanwhile, so everybody gets a fresh term."""
+        for session in self.state.sessions.values():
+            session.last_heard = now
+
     def tick(self, now: float) -> None:
         """Place tasks, send gathered messages, check for silent peers."""
         self._now = self.state.now = now
@@ -280,7 +285,13 @@ class SchedulerCore:
         # SCL-SES-010
         if before is not None:
             self._remove(before, "it connected again", is_fault=False)
-        check_hello(hello, self.state.last_session, is_stopping=self._stopping_at is not None)
+        check_hello(
+            hello,
+            self.state.last_session,
+            is_stopping=self._stopping_at is not None,
+            peers=len(self.state.sessions),
+            maximum_peers=self.state.settings.maximum_peers,
+        )
         # SCL-SES-007
         number = self.state.last_session = self.state.last_session + 1
         session: Session

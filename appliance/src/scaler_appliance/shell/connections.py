@@ -1,61 +1,84 @@
 """The scheduler's connections: accepting them, receiving and sending messages.
 
+    sockets ──read──▶ turns: messages by peer ──▶ the server, which gives every peer its turn
+       ▲
+       └──write── messages that wait for a peer that does not read ◀── send
+
 Rules:
 - One descriptor, that of an epoll object, tells the event loop that any connection is ready; `receive` then handles all
-  ready ones, so that bursts make batches.
+  ready ones, so that bursts make batches. A peer is read again when its messages have had their turn.
+- Whatever fails for one peer, out of memory included, costs that peer its connection, and nobody else anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
-- A peer that leaves CONGESTED_BYTES unread is reported, and again when it has read most of them; one that leaves
-  MAXIMUM_UNSENT_BYTES unread is disconnected. So the waiting data is bounded.
-- The end of a connection is detected at once, and reported with the peer's name. Names are never reused.
+- What waits is bounded, for one peer and for all: a peer that leaves CONGESTED_BYTES unread is reported, and again when
+  it has read most of them; from STOP_READING_BYTES on it is not read, and if it reads nothing for STALLED_SECONDS it is
+  disconnected; beyond `maximum_waiting_bytes` of all peers
+  together, messages that have arrived in part included, those peers that hold most are disconnected.
+- A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
+- The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
+  never reused.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import select
 import socket
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from contextlib import suppress
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
+from scaler_appliance.shell.fair_turns import FairTurns
+from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
-from scaler_protocol.host.addresses import Address, local_socket_name, parse_address, resolve
+from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
-BACKLOG_CONNECTIONS = 1024
 ACCEPTED_AT_ONCE = 64
-HANDSHAKE_TIMEOUT_SECONDS = 30.0
 LINGER_SECONDS = 1.0  # to send the last messages
+
+HELLO_TIMEOUT_SECONDS = 5.0
+MAXIMUM_STRANGERS = 4096  # connections without a session
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
-MAXIMUM_UNSENT_BYTES = 1024 * 1024 * 1024
+STOP_READING_BYTES = 32 * 1024 * 1024
+STALLED_SECONDS = 5.0
+MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
+
+STOOD_STILL_SECONDS = 3.0
+"""After a longer time between two sweeps this process was stopped, and nobody could be heard."""
+
+SPARE_DESCRIPTORS = 8
+LOG_INTERVAL_SECONDS = 60.0
 
 _NAME_BYTES = 5
 
 logger = logging.getLogger("scaler")
 
 
-Arrived = Tuple[bytes, List[bytes]]
-"""The name of a connection, and the frames of a message that came on it."""
-
-
 class PeerConnection:
     """One connection and its state."""
 
-    __slots__ = ("name", "label", "connection", "deadline", "is_watched_for_room", "is_congested")
+    __slots__ = (
+        "name", "label", "connection", "hello_deadline", "events", "is_congested", "is_paused", "counted_bytes",
+        "stalled",
+    )  # fmt: skip
 
-    def __init__(self, name: bytes, label: str, connection: Connection, deadline: float) -> None:
+    def __init__(self, name: bytes, label: str, connection: Connection, hello_deadline: float) -> None:
         self.name = name
         self.label = label  # for the log
         self.connection = connection
-        self.deadline = deadline  # of the handshake
-        self.is_watched_for_room = False
+        self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
+        self.events = select.EPOLLIN
         self.is_congested = False
+        self.is_paused = False  # it is not read for a while
+        self.counted_bytes = 0  # of messages that have been sent or received in part
+        self.stalled: Optional[Tuple[int, float]] = None  # its unsent bytes while it is not read, and since when
 
 
 class Connections:
@@ -66,6 +89,8 @@ class Connections:
         maximum_message_bytes: a peer that sends more is disconnected.
         on_peer_gone: called with the name of a peer whose connection has ended.
         on_congestion: called with the name of a peer, and whether it is congested.
+        maximum_waiting_bytes: of messages that have been sent or received in part, of all peers.
+        maximum_connections: further callers are rejected; 0: as many as there are descriptors.
 
     Raises OSError if it cannot listen there, AddressError if the address is malformed.
     """
@@ -76,20 +101,32 @@ class Connections:
         maximum_message_bytes: int,
         on_peer_gone: Callable[[bytes], None],
         on_congestion: Callable[[bytes, bool], None] = lambda name, is_congested: None,
+        maximum_waiting_bytes: int = MAXIMUM_WAITING_BYTES,
+        maximum_connections: int = 0,
     ) -> None:
+        self.turns = FairTurns()
         self._maximum_message_bytes = maximum_message_bytes
-        self._maximum_unsent_bytes = max(MAXIMUM_UNSENT_BYTES, 2 * maximum_message_bytes)
+        self._maximum_waiting_bytes = maximum_waiting_bytes
+        self._maximum_connections = maximum_connections
+        self._waiting_bytes = 0
         self._on_congestion = on_congestion
         self._on_peer_gone = on_peer_gone
         self._peers: Dict[bytes, PeerConnection] = {}
         self._by_descriptor: Dict[int, PeerConnection] = {}
+        self._strangers: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
+        self._not_read: Dict[bytes, PeerConnection] = {}  # until they have read
         self._last_number = 0
-        listener, self.address = _listen(parse_address(address))
+        self._last_sweep: Optional[float] = None
+        self._rejected = 0  # callers, since the log said so
+        self._next_log = 0.0
+        listener, self.address = listen(parse_address(address))
         self._listeners = {listener.fileno(): listener}
-        local_listener = _listen_locally(parse_address(self.address))
+        local_listener = listen_locally(parse_address(self.address))
         if local_listener is not None:
             self._listeners[local_listener.fileno()] = local_listener
-        self._spare = os.open(os.devnull, os.O_RDONLY)  # closed when no descriptors are left, to reject callers
+        # Closed when no descriptors are left, to reject callers; the rest is for files of objects and of the log.
+        self._spares: List[int] = []
+        self._restore_spares()
         self._epoll = select.epoll()
         for descriptor in self._listeners:
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -100,74 +137,152 @@ class Connections:
 
     # Input ----------------------------------------------------------------------------------------------------------
 
-    def receive(self, timeout_seconds: float) -> List[Arrived]:
-        """Handle every ready connection once: accept, read, and send waiting messages.
+    def receive(self, now: float, timeout_seconds: float) -> bool:
+        """Handle every ready connection once: accept, read into `turns`, and send waiting messages.
 
         Parameters:
+            now: the time before this call, in seconds of any monotonic clock.
             timeout_seconds: how long to wait until one is ready.
+
+        Returns whether any was.
         """
-        arrived: List[Arrived] = []
-        for descriptor, events in self._epoll.poll(timeout_seconds):
+        try:
+            ready = self._epoll.poll(timeout_seconds)
+        except (OSError, MemoryError) as error:  # those who are ready stay so
+            logger.error("Scheduler: no connection was served for a moment: %s", str(error) or type(error).__name__)
+            return True
+        turns = self.turns
+        for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
             if peer is None:
                 if descriptor in self._listeners:
-                    self._accept(self._listeners[descriptor])
+                    self._accept(self._listeners[descriptor], now)
                 continue
             try:
-                if events & ~select.EPOLLOUT:
-                    name = peer.name
-                    for frames in peer.connection.receive():
-                        arrived.append((name, frames))
+                if events & ~select.EPOLLOUT and peer.name not in turns:
+                    messages = peer.connection.receive()
+                    if messages:
+                        turns.add(peer.name, messages)
                 if events & select.EPOLLOUT:
                     peer.connection.flush()
-                if peer.is_watched_for_room or peer.connection.unsent_bytes:
-                    self._watch_for_room(peer)
-            except (OSError, ZmtpError) as error:
+                self._account(peer)
+            except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
                 self._lose(peer, error)
-        return arrived
+        return bool(ready)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket, now: float) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 stream, caller = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:
-                self._turn_away(listener, error)
+            except (OSError, MemoryError) as error:
+                self._turn_away(listener, error, now)
                 return
-            self._last_number += 1
-            # SCL-TRN-007
-            name = self._last_number.to_bytes(_NAME_BYTES, "big")
-            # SCL-TRN-001, SCL-SEC-006
-            protocol = Zmtp("ROUTER", self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
-            try:
-                connection = Connection(stream, protocol)
-                connection.start()
-            except OSError:
+            if 0 < self._maximum_connections <= len(self._peers):
                 stream.close()
+                self._log_rejected(f"it has {len(self._peers)} connections", now)
                 continue
-            label = f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self.address
-            peer = PeerConnection(name, label, connection, time.monotonic() + HANDSHAKE_TIMEOUT_SECONDS)
-            self._peers[name] = self._by_descriptor[connection.fileno()] = peer
-            self._epoll.register(connection.fileno(), select.EPOLLIN)
+            try:
+                self._add(stream, f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self.address, now)
+            except Exception as error:
+                stream.close()
+                self._log_rejected(str(error) or type(error).__name__, now)
+        while len(self._strangers) > MAXIMUM_STRANGERS:
+            oldest = next(iter(self._strangers.values()))
+            self._lose(oldest, TimeoutError("others, too, have not said Hello"))
 
-    def _turn_away(self, listener: socket.socket, error: OSError) -> None:
+    def _add(self, stream: socket.socket, label: str, now: float) -> None:
+        # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012
+        small = min(MAXIMUM_HELLO_BYTES, self._maximum_message_bytes)
+        connection = Connection(stream, Zmtp("ROUTER", small, small))
+        connection.start()
+        self._last_number += 1
+        # SCL-TRN-007
+        name = self._last_number.to_bytes(_NAME_BYTES, "big")
+        peer = PeerConnection(name, label, connection, now + HELLO_TIMEOUT_SECONDS)
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
+        self._peers[name] = self._strangers[name] = self._by_descriptor[connection.fileno()] = peer
+
+    def _turn_away(self, listener: socket.socket, error: Exception, now: float) -> None:
         """No descriptor is left for a caller: reject it, because otherwise it would wait and our loop would spin."""
-        logger.error("Scheduler: a connection was rejected: %s; raise the limit of open files", error.strerror)
-        os.close(self._spare)
+        if self._spares:
+            os.close(self._spares.pop())
         try:
             listener.accept()[0].close()
-        except OSError:
+        except (OSError, MemoryError):
             pass
-        self._spare = os.open(os.devnull, os.O_RDONLY)
+        self._restore_spares()
+        self._log_rejected(getattr(error, "strerror", None) or type(error).__name__, now)
+
+    def _restore_spares(self) -> None:
+        try:
+            while len(self._spares) < SPARE_DESCRIPTORS:
+                self._spares.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass  # another caller is rejected with one that is left
+
+    def _log_rejected(self, why: str, now: float) -> None:
+        self._rejected += 1
+        if now < self._next_log:
+            return
+        count = "a connection was" if self._rejected == 1 else f"{self._rejected} connections were"
+        advice = "to serve more peers, raise --maximum-peers and the limit of open files (ulimit -n)"
+        logger.error("Scheduler: %s rejected: %s; %s", count, why, advice)
+        self._rejected = 0
+        self._next_log = now + LOG_INTERVAL_SECONDS
+
+    # Sessions -------------------------------------------------------------------------------------------------------
+
+    def greet(self, name: bytes) -> None:
+        """A peer has got a session: it may send messages of all sizes, at any time."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.hello_deadline = None
+            self._strangers.pop(name, None)
+            peer.connection.protocol.allow(self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
+
+    def forget(self, name: bytes, now: float) -> None:
+        """A peer has lost its session: drop its waiting messages; it has to say Hello again."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.connection.drop_unsent()
+            peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
+            self._strangers[name] = peer
+            try:
+                self._account(peer)
+            except OSError as error:
+                self._lose(peer, error)
+
+    def sweep(self, now: float) -> None:
+        """Close connections without a Hello in time, and those that read nothing.
+
+        To be called about once a second, with the time before reading.
+        """
+        before, self._last_sweep = self._last_sweep, now
+        if before is not None and now - before > STOOD_STILL_SECONDS:
+            for peer in self._peers.values():
+                peer.stalled = None
+            for peer in self._strangers.values():
+                peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
+        self._sweep_strangers(now)
+        self._sweep_stalled(now)
+        self._restore_spares()
 
     # SCL-SEC-009
-    def sweep(self) -> None:
-        """Close connections that did not finish their handshake in time; to be called periodically."""
-        now = time.monotonic()
-        for peer in list(self._peers.values()):
-            if not peer.connection.is_ready and now > peer.deadline:
-                self._lose(peer, TimeoutError("it did not finish ZeroMQ's handshake"))
+    def _sweep_strangers(self, now: float) -> None:
+        for peer in list(self._strangers.values()):
+            if peer.hello_deadline is not None and now > peer.hello_deadline and peer.name not in self.turns:
+                self._lose(peer, TimeoutError("it has not said Hello in time"))
+
+    # SCL-SEC-011
+    def _sweep_stalled(self, now: float) -> None:
+        for peer in list(self._not_read.values()):
+            unsent_bytes = peer.connection.unsent_bytes
+            if peer.stalled is None or peer.stalled[0] != unsent_bytes:
+                peer.stalled = unsent_bytes, now
+            elif now > peer.stalled[1] + STALLED_SECONDS:
+                self._lose(peer, TimeoutError(f"it does not read, and {unsent_bytes >> 20} MiB wait for it"))
 
     # Output ---------------------------------------------------------------------------------------------------------
 
@@ -179,66 +294,107 @@ class Connections:
             self._on_peer_gone(name)
             return
         try:
-            peer.connection.send(frames)
-        except OSError as error:
+            connection = peer.connection
+            connection.send(frames)
+            if connection.unsent_bytes != peer.counted_bytes:
+                self._account(peer)
+        except Exception as error:
             self._lose(peer, error)
-            return
-        unsent_bytes = peer.connection.unsent_bytes
+
+    def _account(self, peer: PeerConnection) -> None:
+        """Bytes of a peer have come or gone: count what waits, and watch for what is possible now.
+
+        Raises OSError if it cannot be watched.
+        """
+        connection = peer.connection
+        unsent_bytes = connection.unsent_bytes
+        events = 0 if peer.is_paused or unsent_bytes > STOP_READING_BYTES else select.EPOLLIN
         if unsent_bytes:
-            if not peer.is_watched_for_room:
-                self._watch_for_room(peer)
-            if unsent_bytes > CONGESTED_BYTES:
-                self._on_unread(peer, unsent_bytes)
+            events |= select.EPOLLOUT
+        if events != peer.events:
+            self._epoll.modify(connection.fileno(), events)
+            peer.events = events
+            if unsent_bytes > STOP_READING_BYTES:
+                self._not_read[peer.name] = peer
+            else:
+                self._not_read.pop(peer.name, None)
+        is_congested = unsent_bytes > (RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES)
+        if is_congested != peer.is_congested:
+            peer.is_congested = is_congested
+            self._on_congestion(peer.name, is_congested)
+        counted_bytes = unsent_bytes + connection.protocol.held_bytes
+        self._waiting_bytes += counted_bytes - peer.counted_bytes
+        peer.counted_bytes = counted_bytes
+        if self._waiting_bytes > self._maximum_waiting_bytes:
+            self._make_room()
 
-    def _on_unread(self, peer: PeerConnection, unsent_bytes: int) -> None:
-        # SCL-SEC-011
-        if unsent_bytes > self._maximum_unsent_bytes:
-            text = f"it does not read: {unsent_bytes >> 20} MiB wait to be sent"
-            logger.warning("Scheduler: the connection from %s is closed: %s", peer.label, text)
-            self._lose(peer, OSError(text))
-        elif not peer.is_congested:
-            peer.is_congested = True
-            self._on_congestion(peer.name, True)
+    def _make_room(self) -> None:
+        """Disconnect those peers that hold most, until the rest holds no more than may wait."""
+        while self._waiting_bytes > self._maximum_waiting_bytes:
+            largest = max(self._peers.values(), key=lambda peer: peer.counted_bytes)
+            text = f"{largest.counted_bytes >> 20} MiB of it wait, and {self._waiting_bytes >> 20} MiB of all peers"
+            logger.warning("Scheduler: the connection from %s is closed: %s", largest.label, text)
+            self._lose(largest, OSError(text))
 
-    def forget(self, name: bytes) -> None:
-        """Drop the waiting messages of a peer."""
+    def stop_reading(self, name: bytes) -> None:
+        """Leave what a peer sends in its socket until `go_on_reading`; TCP slows it down."""
+        self._set_paused(name, True)
+
+    def go_on_reading(self, name: bytes) -> None:
+        """Read a peer again."""
+        self._set_paused(name, False)
+
+    def _set_paused(self, name: bytes, is_paused: bool) -> None:
         peer = self._peers.get(name)
         if peer is not None:
-            peer.connection.drop_unsent()
-
-    def _watch_for_room(self, peer: PeerConnection) -> None:
-        peer.is_watched_for_room = peer.connection.has_unsent
-        if peer.is_congested and peer.connection.unsent_bytes <= RELIEVED_BYTES:
-            peer.is_congested = False
-            self._on_congestion(peer.name, False)
-        events = select.EPOLLIN | select.EPOLLOUT if peer.is_watched_for_room else select.EPOLLIN
-        self._epoll.modify(peer.connection.fileno(), events)
+            peer.is_paused = is_paused
+            try:
+                self._account(peer)
+            except OSError as error:
+                self._lose(peer, error)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
+    def lose(self, name: bytes, error: Exception) -> None:
+        """A peer cannot be served any more."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            self._lose(peer, error)
+
     def _lose(self, peer: PeerConnection, error: Exception) -> None:
+        if self._peers.get(peer.name) is not peer:
+            return
         # A caller that closes without sending anything is probably a health check, which is not worth a warning.
         is_question = isinstance(error, RefusedError) and not peer.connection.peer_has_spoken
-        if isinstance(error, (ZmtpError, TimeoutError)) and not isinstance(error, PeerGoneError) and not is_question:
-            level = logging.WARNING if peer.connection.is_ready else logging.INFO
-            logger.log(level, "Scheduler: the connection from %s is closed: %s", peer.label, error)
+        is_usual = isinstance(error, (OSError, PeerGoneError)) and not isinstance(error, TimeoutError)
+        if not (is_usual or is_question):
+            level = logging.WARNING if peer.hello_deadline is None else logging.INFO
+            text = str(error) or type(error).__name__
+            logger.log(level, "Scheduler: the connection from %s is closed: %s", peer.label, text)
+            if not isinstance(error, (ZmtpError, TimeoutError, MemoryError)):
+                logger.error("Scheduler: what ended it is a bug of the scheduler", exc_info=error)
         self._remove(peer)
         self._on_peer_gone(peer.name)
 
     def _remove(self, peer: PeerConnection) -> None:
         del self._peers[peer.name]
+        self._strangers.pop(peer.name, None)
+        self._not_read.pop(peer.name, None)
         del self._by_descriptor[peer.connection.fileno()]
-        self._epoll.unregister(peer.connection.fileno())
-        peer.connection.close()
+        self._waiting_bytes -= peer.counted_bytes
+        with suppress(OSError):
+            self._epoll.unregister(peer.connection.fileno())
+        with suppress(OSError):  # the descriptor is closed nevertheless
+            peer.connection.close()
 
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""
         for descriptor, listener in self._listeners.items():
             self._epoll.unregister(descriptor)
             listener.close()
-        _remove_socket_file(self.address)
+        remove_socket_file(self.address)
         self._on_peer_gone = lambda name: None
-        finishing: set[bytes] = set()
+        finishing: Set[bytes] = set()
         deadline = time.monotonic() + LINGER_SECONDS
         while True:
             for peer in list(self._peers.values()):
@@ -250,72 +406,10 @@ class Connections:
             remaining = deadline - time.monotonic()
             if not self._peers or remaining <= 0:
                 break
-            self.receive(remaining)
+            self.receive(deadline, remaining)
+            self.turns = FairTurns()  # what still comes is not read
         for peer in list(self._peers.values()):
             self._remove(peer)
         self._epoll.close()
-        os.close(self._spare)
-
-
-def _listen(address: Address) -> Tuple[socket.socket, str]:
-    """A listening socket and its address."""
-    try:
-        family, target = resolve(address, listens=True)
-        if address.path and not address.path.startswith("@"):
-            _remove_stale_socket_file(address)
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if family != socket.AF_UNIX:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setblocking(False)
-            listener.bind(target)
-            listener.listen(BACKLOG_CONNECTIONS)
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as error:
-        hint = "; use another port, or port 0 for any free one" if error.errno == errno.EADDRINUSE else ""
-        raise OSError(f"cannot listen at {address}: {error.strerror or error}{hint}") from error
-    if address.path:
-        return listener, str(address)
-    host, port = listener.getsockname()[:2]
-    return listener, str(Address(host, port))
-
-
-def _listen_locally(address: Address) -> Optional[socket.socket]:
-    """A listening Unix socket for callers on this host; without it they use TCP like all others."""
-    name = local_socket_name(address)
-    if name is None:
-        return None
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.setblocking(False)
-    try:
-        listener.bind(name)
-        listener.listen(BACKLOG_CONNECTIONS)
-    except OSError as error:
-        logger.warning("Scheduler: callers on this host use TCP: its local socket %s is in use (%s)", address, error)
-        listener.close()
-        return None
-    return listener
-
-
-def _remove_stale_socket_file(address: Address) -> None:
-    """Remove the socket file that a killed scheduler left behind, because it would block the next one."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(address.path)
-        except ConnectionRefusedError:
-            os.unlink(address.path)
-        except OSError:
-            pass  # there is none, or listening will report the error
-
-
-def _remove_socket_file(address: str) -> None:
-    path = parse_address(address).path
-    if path and not path.startswith("@"):
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
+        for spare in self._spares:
+            os.close(spare)

@@ -35,7 +35,14 @@ class InputKind(IntEnum):
     TAKE_STATUS = 10  # whether it is a snapshot
     TAKE_RUNS = 11  # Unix time in microseconds
     EFFECTS = 12  # the effects are taken, without a tick before
+    STOOD_STILL = 13  # this process was stopped for a while
 
+
+WORK = frozenset(
+    {m.Task, m.GraphTask, m.TaskResult, m.TaskCancel, m.TaskCancelConfirm, m.BalanceResponse, m.TaskLog}
+    | {m.ObjectInstruction, m.ObjectRequest, m.ObjectResponse}
+)
+"""Messages that are about tasks and objects; what else a peer sends is no reason to keep others waiting."""
 
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
@@ -74,13 +81,14 @@ class CoreInputs:
             InputKind.OBJECT_SPILLED: core.on_object_spilled,
             InputKind.OBJECT_SPILL_FAILED: core.on_object_spill_failed,
             InputKind.SHUT_DOWN: core.shut_down,
+            InputKind.STOOD_STILL: core.on_stood_still,
             InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
             InputKind.TAKE_STATUS: core.take_status,
             InputKind.TAKE_RUNS: core.take_runs,
         }
 
-    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
-        """A peer sent a message of these frames, which may be malformed."""
+    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> bool:
+        """A peer sent a message of these frames, which may be malformed; returns whether it was work."""
         if self._recorder is not None:
             self._recorder.on_frames(now, peer, frames)
         try:
@@ -92,10 +100,15 @@ class CoreInputs:
             except MalformedMessageError as error:
                 self._received["malformed"] += 1
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
-                return
+                return False
+            except MemoryError:  # before anything has changed
+                text = f"a message of {sum(map(len, frames))} bytes finds no room in memory"
+                self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.LIMIT_EXCEEDED, text))
+                return False
             self._received[type(message).__name__] += 1
             # SCL-TRN-004
             self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+            return type(message) in WORK
         except Exception as error:
             raise _broken(InputKind.FRAMES, (peer,), error) from error
 

@@ -1,9 +1,13 @@
 """The running scheduler: drives the core from its socket, its clock and its signals.
 
-    something arrived ─▶ read all ready connections ─▶ core.on_message … ─▶ core.tick ─▶ perform effects
+    something arrived ─▶ read ready connections ─▶ a round of turns: core.on_message … ─▶ core.tick ─▶ effects
+                            ▲                                                                           │
+                            └───────────────── while messages arrive, or wait for a turn ───────────────┘
 
 Rules:
-- All connections are read before anything is placed: bursts make batches.
+- All connections are read before anything is placed: bursts make batches. But a peer's turn takes TURN_SECONDS, and a
+  round ROUND_SECONDS: messages beyond that wait, while others' arrive and tasks are placed.
+- Inputs have the time before they were read. If this process was stopped, what its peers sent in time is not late.
 - All inputs reach the core through `CoreInputs`. A peer's fault ends only that peer's session.
 - An exception from the core, or one in performing its effects that the environment does not explain, is a bug of ours:
   the state can no longer be trusted. Nothing is sent after it, and `run` raises BrokenInvariantError. The program's
@@ -18,6 +22,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from typing import Any, Callable, Counter, Dict, List, Optional, Set, Type
 
@@ -34,6 +39,7 @@ from scaler_appliance.core.effects import (
 )
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler_core import SchedulerCore
+from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
 from scaler_appliance.shell.object_files import ObjectFiles
@@ -45,6 +51,9 @@ from scaler_protocol import encode
 from scaler_protocol import messages as m
 
 TICK_INTERVAL_SECONDS = 1.0
+STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
+TURN_SECONDS = 0.0005
+ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_DRAIN_SECONDS = 0.1
 SWEEPS = 2  # for directories, after a session's end
@@ -69,15 +78,16 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_stopping = False
-        self._gone: List[bytes] = []
+        self._gone: Dict[bytes, None] = {}
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
+        self._allowances = Allowances()
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._inputs = CoreInputs(core, self.received, recorder)
-        now = self._loop.time()
+        now = self._awake = self._loop.time()
         self._reporter = StatusReporter(core, self._inputs, monitor, peers.address, self.sent, self.received, now)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
@@ -114,8 +124,8 @@ class Server:
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
-        """A message could not be delivered; the core is notified after the current effects."""
-        self._gone.append(peer)
+        """A connection has ended; the core is notified after the current effects, and the peer's last messages."""
+        self._gone[peer] = None
 
     def congestion(self, peer: bytes, is_congested: bool) -> None:
         """A peer leaves many bytes unread, or has read most of them; the core is notified before its next decision."""
@@ -127,26 +137,63 @@ class Server:
         """Serve while messages keep arriving, so that the event loop costs nothing while there is work."""
         if self._stopped.done():
             return
-        take_in = self._inputs.frames
+        turns = self._peers.turns
         begin = now = self._loop.time()
-        arrived = self._peers.receive(0.0)
+        self._peers.receive(now, 0.0)
         while True:
-            for peer, frames in arrived:
-                take_in(now, peer, frames)
+            if now > self._awake + STOOD_STILL_SECONDS:
+                self._inputs.call(InputKind.STOOD_STILL, now)
+            self._awake = now
+            if turns:
+                self._take_turns(now)
             self._settle(now)
-            if self._stopped.done() or now > begin + MAXIMUM_DRAIN_SECONDS:
-                break
-            arrived = self._peers.receive(IDLE_WAIT_SECONDS)
-            if not arrived and not self._congestion:
-                break
+            if self._stopped.done():
+                return
             now = self._loop.time()
+            if now > begin + MAXIMUM_DRAIN_SECONDS:
+                if turns:
+                    self._loop.call_soon(self._drain)  # of which the event loop does not know
+                return
+            has_work = bool(turns or self._gone)
+            is_ready = self._peers.receive(now, 0.0 if has_work else IDLE_WAIT_SECONDS)
+            if not (is_ready or has_work or self._congestion or self._gone):
+                return
+
+    def _take_turns(self, now: float) -> None:
+        """Handle messages, of those peers first that have cost least, for as long as a round lasts."""
+        turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
+        end = begin = clock()
+        while turns and end - begin < ROUND_SECONDS:
+            peer, messages = turns.next()
+            begin_turn = end
+            idle_seconds = 0.0  # spent on messages that are no work
+            while messages and end - begin_turn < TURN_SECONDS:
+                before = end
+                is_work = take_in(now, peer, messages.popleft())
+                end = clock()
+                if not is_work:
+                    idle_seconds += end - before
+            pause_seconds = self._allowances.charge(peer, now, idle_seconds) if idle_seconds else 0.0
+            if pause_seconds:
+                turns.pause(peer)
+                self._peers.stop_reading(peer)
+                self._loop.call_later(pause_seconds, self._resume, peer)
+            else:
+                turns.end_turn(end - begin_turn)
+
+    def _resume(self, peer: bytes) -> None:
+        """A peer that took more than its share is served again."""
+        self._peers.turns.resume(peer)
+        self._peers.go_on_reading(peer)
+        self._drain()
 
     def _on_timer(self) -> None:
         if self._stopped.done():
             return  # its sockets may be closed
         self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
+        now = self._loop.time()
         self._drain()
-        self._peers.sweep()
+        self._peers.sweep(now)
         self._sweep_files()
         self._report_status()
         self._service_manager.working(self._loop.time())
@@ -189,9 +236,14 @@ class Server:
         while effects or self._gone:
             for effect in effects:
                 self._perform(effect)
-            gone, self._gone = self._gone, []
+            gone = [peer for peer in self._gone if peer not in self._peers.turns]
             for peer in gone:
+                del self._gone[peer]
+                self._peers.turns.forget(peer)
+                self._allowances.forget(peer)
                 self._inputs.call(InputKind.PEER_GONE, now, peer)
+            if not (gone or effects):
+                return  # the others have messages that were not handled yet
             effects = self._inputs.tick(now) if gone else self._inputs.effects(now)
 
     def _report_congestion(self, now: float) -> None:
@@ -211,15 +263,22 @@ class Server:
             raise BrokenInvariantError(text) from error
 
     def _send(self, effect: Send) -> None:
-        self.sent[type(effect.message).__name__] += 1
-        # SCL-TRN-003
-        frames: List[Buffer] = [encode(effect.message)]
-        if effect.payload:
-            frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))
+        message = effect.message
+        self.sent[type(message).__name__] += 1
+        try:
+            # SCL-TRN-003
+            frames: List[Buffer] = [encode(message)]
+            if effect.payload:
+                frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))
+        except MemoryError as error:
+            self._peers.lose(effect.peer, error)
+            return
+        if type(message) is m.Welcome:
+            self._peers.greet(effect.peer)
         self._peers.send(effect.peer, frames)
 
     def _forget(self, effect: Forget) -> None:
-        self._peers.forget(effect.peer)
+        self._peers.forget(effect.peer, self._loop.time())
         self._ended_sessions.add(effect.session)
 
     def _sweep_files(self) -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
+import tracemalloc
 from typing import Any, Iterator, List, Tuple
 
 import pytest
 
 from scaler_protocol.host.addresses import local_socket_name, parse_address
-from scaler_protocol.host.connection import KEEPALIVE_IDLE_SECONDS, Connection, connect_to_local_socket
+from scaler_protocol.host.connection import (
+    KEEPALIVE_IDLE_SECONDS,
+    SMALLEST_READ_BYTES,
+    Connection,
+    connect_to_local_socket,
+)
 from scaler_protocol.wire.zmtp import PeerGoneError, Zmtp
 
 LIMIT_BYTES = 1 << 30
@@ -92,6 +99,55 @@ def test_what_waits_can_be_dropped_but_for_the_message_in_part(pair: Tuple[Conne
     messages = receive(router, dealer, 2)
     assert [frames[0] for frames in messages] == [b"0", b"last"]
     assert dealer.unsent_bytes == 0
+
+
+def test_small_messages_that_wait_can_be_dropped_but_for_the_one_in_part(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    sent = [[b"%d" % number, b"x" * (number % 300)] for number in range(20_000)]
+    for frames in sent:
+        dealer.send(frames)
+    messages = router.receive() + router.receive()
+    dealer.flush()
+    dealer.drop_unsent()
+    dealer.drop_unsent()
+    dealer.send([b"last"])
+
+    while messages[-1] != [b"last"]:
+        dealer.flush()
+        messages += router.receive()
+    assert messages[:-1] == sent[: len(messages) - 1] and len(messages) < len(sent)
+    assert dealer.unsent_bytes == 0
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="PyPy does not trace memory")
+def test_what_waits_takes_as_much_memory_as_is_counted(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    while not dealer.has_unsent:
+        dealer.send([b"h" * 40, b""])
+    counted = dealer.unsent_bytes
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):
+            dealer.send([b"h" * 40, b""])
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert dealer.unsent_bytes - counted == 20_000 * 44
+    assert taken < 1.2 * 20_000 * 44
+
+
+def test_a_read_holds_no_more_small_messages_than_fit_into_the_smallest(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    for _ in range(10_000):
+        dealer.send([b"h" * 40, b""])
+    counts: List[int] = []
+    while sum(counts) < 10_000:
+        dealer.flush()
+        counts.append(len(router.receive()))
+    assert max(counts) <= SMALLEST_READ_BYTES // 44 + 1
 
 
 def test_the_end_of_the_stream_comes_after_all_that_was_sent(pair: Tuple[Connection, Connection]) -> None:

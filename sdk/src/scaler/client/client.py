@@ -21,6 +21,7 @@ from scaler.client.info import ClusterInfo
 from scaler.client.leaving import warn_of_cancelled
 from scaler.client.requests import explain, info, shut_down_cluster, shut_down_worker
 from scaler.client.shell.client_shell import ClientShell
+from scaler.client.shell.left_locks import HeldTurns
 from scaler.client.shell.output import OutputCallback
 from scaler.client.submitter import Submitter
 from scaler.compat.earlier_arguments import accepts_earlier
@@ -389,7 +390,12 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    _held_turns = HeldTurns()
+    os.register_at_fork(
+        before=lambda: _held_turns.hold([shell.io.turn_lock for shell in list(_open_shells)]),
+        after_in_parent=_held_turns.release,
+        after_in_child=_after_fork_in_child,
+    )
 threading_register = getattr(threading, "_register_atexit", None)
 if threading_register is not None:
     threading_register(_close_all)  # runs before daemon threads are frozen, unlike atexit

@@ -84,6 +84,37 @@ def test_the_parents_client_is_disconnected_in_a_fork(any_client: Client, done_f
     assert future.result(TIMEOUT_SECONDS) == str(gate)
 
 
+_before_fork: List[Callable[[], None]] = []  # what to call before a fork, ahead of what the client does
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=lambda: [function() for function in _before_fork])
+
+
+def test_a_future_that_is_being_sent_ends_in_a_fork_too(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = any_client._shell.core
+    apply, has_taken, may_go_on = core.apply, threading.Event(), threading.Event()
+
+    def apply_later(commands: List[Any]) -> None:
+        has_taken.set()
+        may_go_on.wait(TIMEOUT_SECONDS)
+        apply(commands)
+
+    monkeypatch.setattr(core, "apply", apply_later)
+    future = any_client.submit(len, "abc")
+    second = any_client.submit(len, "abcd")  # the first may have been sent by this thread
+    assert has_taken.wait(TIMEOUT_SECONDS)
+    monkeypatch.setattr(sys.modules[__name__], "_before_fork", [may_go_on.set])
+    keeps_running = sys.getswitchinterval()
+    sys.setswitchinterval(TIMEOUT_SECONDS)  # this thread goes on to the fork unless it has to wait
+
+    try:
+        texts = in_a_fork(lambda: [str(each.exception(TIMEOUT_SECONDS)) for each in (future, second)])
+    finally:
+        sys.setswitchinterval(keeps_running)
+
+    assert all("a fork" in text for text in texts)
+    assert [future.result(TIMEOUT_SECONDS), second.result(TIMEOUT_SECONDS)] == [3, 4]
+
+
 def test_a_fork_may_have_a_client_of_its_own(any_client: Client, any_address: str) -> None:
     def submit() -> int:
         with Client(address=any_address) as client:

@@ -3,7 +3,9 @@
 Rules:
 - Nothing here blocks or waits: the owner registers `fileno()` with its event loop, calls `receive()` when the socket is
   readable, and calls `flush()` when it is writable and `has_unsent` is true.
-- Data that the kernel does not accept at once is queued in order; the owner bounds it by `unsent_bytes`.
+- Data that the kernel does not accept at once is queued in order; the owner bounds it by `unsent_bytes`. Small messages
+  are joined there, so that they take as much memory as is counted.
+- No read is larger than SMALLEST_READ_BYTES, except within a larger frame: so a read brings few messages at once.
 - A lost connection is an OSError, a ZmtpError or a MemoryError from `receive`, `send` or `flush`; the owner then closes
   it. An owner may leave that to `receive`: after any error in sending the stream ends for both peers, so that no
   message is left out of it.
@@ -20,11 +22,13 @@ from typing import Deque, List, Optional, Sequence
 
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
 from scaler_protocol.wire.buffers import flat_view
-from scaler_protocol.wire.zmtp import Buffer, Zmtp, encode
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, encode, end_of_message
 
 SMALLEST_READ_BYTES = 64 * 1024  # CPython allocates this much without a system call
 LARGEST_READ_BYTES = 1024 * 1024
 KEEPALIVE_IDLE_SECONDS = 30  # NAT boxes forget idle connections
+
+GATHER_BYTES = 64 * 1024  # of small messages that wait
 
 LARGEST_WRITE_BYTES = 256 * 1024
 """Per call; PyPy copies the whole argument, however little of it the kernel accepts."""
@@ -73,6 +77,10 @@ def first_words(address: Address, timeout_seconds: float) -> bytes:
         return b""
 
 
+class _Joined(Deque[memoryview]):
+    """Whole messages in one buffer."""
+
+
 class Connection:
     """A connection that carries messages of one or more frames.
 
@@ -81,7 +89,7 @@ class Connection:
         protocol: the state of ZMTP at this end.
     """
 
-    __slots__ = ("protocol", "unsent_bytes", "_stream", "_read_bytes", "_unsent", "_held")
+    __slots__ = ("protocol", "unsent_bytes", "_stream", "_unsent", "_gathered", "_held")
 
     def __init__(self, stream: socket.socket, protocol: Zmtp) -> None:
         stream.setblocking(False)
@@ -93,8 +101,8 @@ class Connection:
         self.protocol = protocol
         self.unsent_bytes = 0
         self._stream = stream
-        self._read_bytes = SMALLEST_READ_BYTES
-        self._unsent: Deque[Deque[memoryview]] = deque()  # messages; the first may have been sent in part
+        self._unsent: Deque[Deque[memoryview]] = deque()  # messages, or joined ones; the first may have left in part
+        self._gathered = bytearray()  # small messages behind them
         self._held: Optional[List[Sequence[Buffer]]] = []  # messages queued until the handshake is done; None after it
 
     def fileno(self) -> int:
@@ -113,7 +121,7 @@ class Connection:
     @property
     def has_unsent(self) -> bool:
         """Whether data is queued because the kernel's buffer is full."""
-        return bool(self._unsent)
+        return bool(self._unsent or self._gathered)
 
     def take_error(self) -> int:
         """The error number of the connection attempt; 0 if it succeeded."""
@@ -131,16 +139,14 @@ class Connection:
 
         Raises OSError or ZmtpError if the connection is lost.
         """
+        protocol = self.protocol
+        missing_bytes = protocol.missing_bytes
         try:
-            data = self._stream.recv(self._read_bytes)
+            data = self._stream.recv(
+                SMALLEST_READ_BYTES if missing_bytes < SMALLEST_READ_BYTES else min(missing_bytes, LARGEST_READ_BYTES)
+            )
         except (BlockingIOError, InterruptedError):
             return []
-        size = len(data)
-        if size == self._read_bytes:
-            self._read_bytes = min(2 * size, LARGEST_READ_BYTES)
-        elif size < SMALLEST_READ_BYTES:
-            self._read_bytes = SMALLEST_READ_BYTES
-        protocol = self.protocol
         messages = protocol.feed(data)
         try:
             if protocol.output:
@@ -171,9 +177,11 @@ class Connection:
         if views is None:
             self._write(buffers[0])
         else:
+            was_empty = not self.has_unsent
+            self._seal()
             self._unsent.append(views)
             self.unsent_bytes += sum(map(len, views))
-            if len(self._unsent) == 1:
+            if was_empty:
                 self.flush()
 
     def send_encoded(self, data: Buffer) -> None:
@@ -185,27 +193,41 @@ class Connection:
 
     def _write(self, data: Buffer) -> None:
         """Send the bytes of one message, or of a command between messages."""
-        if not self._unsent:
+        if self._unsent or self._gathered:
             try:
-                sent = self._stream.send(data)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except (OSError, MemoryError):
+                self._gathered += data
+            except MemoryError:
                 self.abort()
                 raise
-            if sent == len(data):
-                return
-        else:
+            self.unsent_bytes += len(data)
+            if len(self._gathered) >= GATHER_BYTES:
+                self._seal()
+            return
+        try:
+            sent = self._stream.send(data)
+        except (OSError, MemoryError) as error:
+            if not isinstance(error, (BlockingIOError, InterruptedError)):
+                self.abort()
+                raise
             sent = 0
-        self._unsent.append(deque((memoryview(data)[sent:],)))
-        self.unsent_bytes += len(data) - sent
+        if sent < len(data):
+            self._unsent.append(deque((memoryview(data)[sent:],)))
+            self.unsent_bytes += len(data) - sent
+
+    def _seal(self) -> None:
+        """Queue the small messages that were joined."""
+        if self._gathered:
+            self._unsent.append(_Joined((memoryview(self._gathered),)))
+            self._gathered = bytearray()
 
     def flush(self) -> bool:
         """Send queued data, and return whether the queue is empty.
 
-        Raises OSError if the connection is lost.
+        Raises OSError or MemoryError if the connection is lost.
         """
-        while self._unsent:
+        while self._unsent or self._gathered:
+            if not self._unsent:
+                self._seal()
             message = self._unsent[0]
             try:
                 sent = self._send_some(message)
@@ -239,12 +261,25 @@ class Connection:
         """Discard queued messages, except the rest of a message that has been sent in part."""
         if self._held is not None:
             self._held = []
+        self._gathered = bytearray()
         while len(self._unsent) > 1:
-            self.unsent_bytes -= sum(map(len, self._unsent.pop()))
+            self._unsent.pop()
+        if self._unsent and isinstance(self._unsent[0], _Joined):
+            self._cut(self._unsent.pop()[0])
+        self.unsent_bytes = sum(map(len, self._unsent[0])) if self._unsent else 0
+
+    def _cut(self, unsent: memoryview) -> None:
+        """Of joined messages, queue again the rest of the one that has left in part."""
+        joined: bytearray = unsent.obj  # type: ignore[assignment]  # what a memoryview is of, typeshed does not know
+        sent = len(joined) - len(unsent)
+        rest = bytes(unsent[: end_of_message(joined, sent) - sent])
+        if rest:
+            self._unsent.append(deque((memoryview(rest),)))
 
     def abort(self) -> None:
         """End the stream for both peers, because a message cannot be sent in whole: `receive` reads its end."""
         self._unsent.clear()
+        self._gathered = bytearray()
         self.unsent_bytes = 0
         try:
             self._stream.shutdown(socket.SHUT_RDWR)

@@ -92,13 +92,29 @@ class Zmtp:
         self._held = b""  # a piece of the greeting or of a frame's header
         self._frames: List[bytes] = []  # of the unfinished message
         self._room = self._maximum_first_frame_bytes  # the limit for the next frame of the unfinished message
-        self._flags = self._missing = 0  # of the unfinished frame: its flags, and the bytes still missing
+        self._flags = self._size = 0  # of the unfinished frame
+        self.missing_bytes = 0  # of the unfinished frame
         self._pieces: List[Union[bytes, bytearray]] = []
 
     @property
     def peer_has_spoken(self) -> bool:
         """Whether the peer has sent anything."""
         return self._greeted or bool(self._held)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much has arrived of a message that is not complete."""
+        arrived_bytes = self._size - self.missing_bytes if self.missing_bytes else 0
+        return len(self._held) + arrived_bytes + sum(map(len, self._frames))
+
+    def allow(self, maximum_message_bytes: int, maximum_first_frame_bytes: int) -> None:
+        """From now on the peer may send messages of these sizes."""
+        is_first = not self._frames
+        before = self._maximum_first_frame_bytes if is_first else self._maximum_message_bytes
+        self._maximum_message_bytes = maximum_message_bytes
+        self._maximum_first_frame_bytes = min(maximum_message_bytes, maximum_first_frame_bytes)
+        self._room += (self._maximum_first_frame_bytes if is_first else maximum_message_bytes) - before
+        self._short_pair_bytes = self._maximum_first_frame_bytes if self._maximum_frames >= 2 else 0
 
     def take_output(self) -> bytes:
         """The bytes to send now, before any message: greeting, READY, PONG or ERROR; usually empty."""
@@ -129,16 +145,16 @@ class Zmtp:
                 "the peer closed the connection in the handshake: check that it uses mechanism NULL and a matching"
                 " socket type"
             )
-        if self._missing or self._held or self._frames or not self.is_ready:
+        if self.missing_bytes or self._held or self._frames or not self.is_ready:
             data = self._continue(data, messages)
         if data:
             self._read_frames(data, messages)
-        self._is_between = self.is_ready and not (self._missing or self._held or self._frames)
+        self._is_between = self.is_ready and not (self.missing_bytes or self._held or self._frames)
         return messages
 
     def _continue(self, data: bytes, messages: List[List[bytes]]) -> bytes:
         """Read what goes on with bytes that came before; returns the bytes that follow it."""
-        if self._missing:
+        if self.missing_bytes:
             data = self._continue_frame(data, messages)
         if self._held:
             data, self._held = self._held + data, b""
@@ -181,7 +197,8 @@ class Zmtp:
                 self._check_header(flags, size)
             position = start + size
             if position > end:
-                self._flags, self._missing, self._pieces = flags, position - end, [data[start:]]
+                self._flags, self._size, self.missing_bytes = flags, size, position - end
+                self._pieces = [data[start:]]
                 return
             if flags & COMMAND:
                 self._take_command(data[start:position])
@@ -209,13 +226,13 @@ class Zmtp:
 
     def _continue_frame(self, data: bytes, messages: List[List[bytes]]) -> bytes:
         """Read more of an unfinished frame; returns the bytes that follow it."""
-        piece = data if len(data) <= self._missing else data[: self._missing]
+        piece = data if len(data) <= self.missing_bytes else data[: self.missing_bytes]
         if len(piece) < _GATHER_BELOW_BYTES and isinstance(self._pieces[-1], bytearray):
             self._pieces[-1] += piece
         else:
             self._pieces.append(piece if len(piece) >= _GATHER_BELOW_BYTES else bytearray(piece))
-        self._missing -= len(piece)
-        if self._missing:
+        self.missing_bytes -= len(piece)
+        if self.missing_bytes:
             return b""
         body, self._pieces = b"".join(self._pieces), []
         self._take_frame(self._flags, body, messages)
@@ -313,3 +330,16 @@ def _command(name: bytes, data: bytes) -> bytes:
 
 def _property(name: bytes, value: bytes) -> bytes:
     return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
+
+
+def end_of_message(data: Buffer, position: int) -> int:
+    """Where the message or command ends that a position is in; the position itself if it is between two of them.
+
+    Parameters:
+        data: bytes of ZMTP that begin with a message and end with one.
+    """
+    end, is_unfinished = 0, False
+    while end < position or is_unfinished:
+        is_unfinished = bool(data[end] & MORE)
+        end += 9 + _LONG_SIZE.unpack_from(data, end + 1)[0] if data[end] & LONG else 2 + data[end + 1]
+    return end

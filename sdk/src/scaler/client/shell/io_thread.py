@@ -11,6 +11,8 @@ Rules:
 - It never waits for a user thread, and runs no user code: results are loaded by the threads that ask for them;
   callbacks and output have their own threads.
 - The time that is judged is taken before reading: after a stop of this process, what waits is heard first.
+- It holds `turn_lock` except while it sleeps. Forks take that lock, so that no future is half way from one place to
+  another in the copy.
 - KeyboardInterrupt does not reach it, because it is not the main thread: it finishes what it has begun.
 """
 
@@ -90,16 +92,12 @@ class IoThread:
         self.closed_because: Optional[Exception] = None
         self.slot: Optional[Slot] = None
         self.is_leaving = False
+        self.turn_lock = threading.Lock()
         self.waiting: Set[Waiter] = set()  # user threads that wait for as long as it takes
         self.first_echo = Gate()
         self.settling = Settling()
         self.output = OutputChannel()
         self.mailbox = Mailbox(self._refuse)
-        try:
-            self.transport = Transport(address, self.mailbox.reader)
-        except BaseException:
-            self.mailbox.close_pipe()
-            raise
         self._settings = settings
         self._notices = Notices()
         self._on_heartbeat = on_heartbeat
@@ -111,15 +109,15 @@ class IoThread:
         self._connect_error: Optional[OSError] = None
         self._unread: List[List[bytes]] = []  # messages that arrived together with the first Welcome
         self._session_effects: List[SessionEffect] = []
-        self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
-        try:
+        with contextlib.ExitStack() as after_error:
+            after_error.callback(self.mailbox.close_pipe)
+            self.transport = Transport(address, self.mailbox.reader)
+            after_error.callback(self.transport.drop)
+            self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
             self.welcome = self._connect_first()
             self.files = ClientObjectFiles(self.welcome)
             self.core = make_core(self.welcome, numbers, address)
-        except BaseException:
-            self.transport.drop()
-            self.mailbox.close_pipe()
-            raise
+            after_error.pop_all()
         self.mailbox.room = self.core.room
         self._performers: Dict[type, Callable[[Any], None]] = {
             e.Send: lambda effect: self.transport.send(*effect),
@@ -211,6 +209,7 @@ class IoThread:
     # Turns ----------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self.turn_lock.acquire()
         try:
             for header, *payload in self._unread:
                 self._on_frames(time.monotonic(), header, payload[0] if payload else b"")
@@ -221,6 +220,7 @@ class IoThread:
             self._fail(failure)
         finally:
             self._release()
+            self.turn_lock.release()
 
     def _turn(self) -> None:
         """Sleep until there is something to do, and do it."""
@@ -247,7 +247,11 @@ class IoThread:
         # At the very end: a thread that is woken takes the interpreter lock, which this thread no longer needs.
         self.settling.notify()
         self.files.remove_discarded()
-        is_readable = self.transport.wait(timeout_seconds)
+        self.turn_lock.release()
+        try:
+            is_readable = self.transport.wait(timeout_seconds)
+        finally:
+            self.turn_lock.acquire()
         self.mailbox.awake()
         return is_readable
 
@@ -517,6 +521,7 @@ class IoThread:
         """In a fork of the client's process: leave everything to the parent, and send nothing to the scheduler."""
         self.closed_because = error
         self.slot = None
+        self.turn_lock = threading.Lock()  # taken for the fork, and not to be released here
         waiting, _ = refused(map(plain_command, list(self.mailbox.commands)))
         self.mailbox.after_fork_in_child()
         self.settling.after_fork_in_child([*list(self.core.futures.values()), *waiting], error)

@@ -1,0 +1,89 @@
+"""Peers share the scheduler's time by what their messages cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Dict, List
+
+from scaler_appliance.shell.fair_turns import FairTurns
+
+
+def take(turns: FairTurns, costs: Dict[bytes, float], count: int) -> List[bytes]:
+    """Whose turns come next, with one message a turn."""
+    taken = []
+    for _ in range(count):
+        peer, messages = turns.next()
+        messages.popleft()
+        turns.end_turn(costs[peer])
+        taken.append(peer)
+    return taken
+
+
+def test_messages_of_one_peer_stay_in_order() -> None:
+    turns = FairTurns()
+    turns.add(b"a", [[b"1"], [b"2"]])
+    turns.add(b"a", [[b"3"]])
+    seen = []
+    while turns:
+        _, messages = turns.next()
+        seen.append(messages.popleft())
+        turns.end_turn(1.0)
+    assert seen == [[b"1"], [b"2"], [b"3"]]
+    assert b"a" not in turns
+
+
+def test_peers_share_the_time_however_dear_their_messages_are() -> None:
+    turns = FairTurns()
+    for peer in (b"dear", b"cheap"):
+        turns.add(peer, [[b""]] * 1000)
+    shares = Counter(take(turns, {b"dear": 10.0, b"cheap": 1.0}, 110))
+    assert shares[b"cheap"] == 100 and shares[b"dear"] == 10
+
+
+def test_one_very_dear_message_is_paid_for_afterwards() -> None:
+    turns = FairTurns()
+    turns.add(b"dear", [[b""]] * 2)
+    take(turns, {b"dear": 100.0}, 1)  # and there is another one, so that somebody has waited
+    turns.add(b"other", [[b""]] * 50)
+    assert take(turns, {b"other": 1.0}, 50) == [b"other"] * 50
+    assert take(turns, {b"dear": 100.0}, 1) == [b"dear"]
+
+
+def test_who_was_silent_goes_soon_but_has_saved_nothing() -> None:
+    turns = FairTurns()
+    turns.add(b"busy", [[b""]] * 1000)
+    take(turns, {b"busy": 1.0}, 500)
+    turns.add(b"silent", [[b""]] * 1000)
+    costs = {b"busy": 1.0, b"silent": 1.0}
+    assert b"silent" in take(turns, costs, 2)
+    assert Counter(take(turns, costs, 100)) == {b"busy": 50, b"silent": 50}
+
+
+def test_debts_are_not_lost_with_the_last_message() -> None:
+    turns = FairTurns()
+    turns.add(b"other", [[b""]] * 100)
+    for _ in range(10):
+        turns.add(b"dear", [[b""]])
+        while b"dear" in turns:
+            take(turns, {b"dear": 5.0, b"other": 1.0}, 1)
+    waiting = len(turns.next()[1])
+    assert waiting <= 100 - 45, "who says one dear message at a time pays for each"
+
+
+def test_after_a_pause_nobody_has_debts_and_who_came_first_goes_first() -> None:
+    turns = FairTurns()
+    turns.add(b"dear", [[b""]])
+    take(turns, {b"dear": 100.0}, 1)
+    for peer in (b"dear", b"a", b"b"):
+        turns.add(peer, [[b""]])
+    assert take(turns, dict.fromkeys((b"dear", b"a", b"b"), 1.0), 3) == [b"dear", b"a", b"b"]
+
+
+def test_nothing_is_kept_of_who_is_gone() -> None:
+    turns = FairTurns()
+    for number in range(1000):
+        name = b"%d" % number
+        turns.add(name, [[b""]])
+        take(turns, {name: 1.0}, 1)
+        turns.forget(name)
+    assert not turns and not turns._costs and not turns._turns
