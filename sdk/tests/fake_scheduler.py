@@ -67,6 +67,11 @@ class FakeScheduler:
         assert self._socket.poll(int(TIMEOUT_SECONDS * 1000)), "nothing came"
         return list(self._socket.recv_multipart())
 
+    def drop_waiting(self) -> None:
+        """Answer nothing of what has come so far."""
+        while self._socket.poll(0):
+            self._socket.recv_multipart()
+
     def read(self) -> Received:
         peer, header, *rest = self.receive_raw()
         message = decode(header)

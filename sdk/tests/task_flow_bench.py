@@ -216,6 +216,15 @@ class Bench:
         self.tick(2 * BLOCKED_SLOT_SECONDS)
 
     def tick(self, seconds: float) -> None:
+        """Time goes by; the agent looks at its processors at least once a second."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + 1.0)
+            self.flow.tick(self.now)
+        self.turn()
+
+    def stop(self, seconds: float) -> None:
+        """The agent does not run for a while."""
         self.now += seconds
         self.flow.tick(self.now)
         self.turn()

@@ -134,12 +134,13 @@ class SimulatedStream:
         self.descriptor = -1
         self.to_scheduler = bytearray()
         self.to_peer = bytearray()
-        self.is_closed = False  # by the scheduler
+        self.is_closed = False  # by the scheduler, or shut down: the peer reads the end
+        self.is_shut = False  # by the scheduler, in both directions
         self.is_left = False  # by the peer
 
     @property
     def is_readable(self) -> bool:
-        return bool(self.to_scheduler) or self.is_left
+        return bool(self.to_scheduler) or self.is_left or self.is_shut
 
     @property
     def is_writable(self) -> bool:
@@ -157,7 +158,7 @@ class SimulatedStream:
     def recv(self, size: int) -> bytes:
         self._system.call("recv", self.port)
         if not self.to_scheduler:
-            if self.is_left:
+            if self.is_left or self.is_shut:
                 return b""
             raise BlockingIOError
         taken = min(size, self._system.piece_bytes)
@@ -174,7 +175,7 @@ class SimulatedStream:
         return self._take(b"".join(map(bytes, buffers)))
 
     def _take(self, data: bytes) -> int:
-        if self.is_left:
+        if self.is_left or self.is_shut:
             raise BrokenPipeError
         taken = min(len(data), self._system.piece_bytes, self._system.room_bytes - len(self.to_peer))
         if taken <= 0:
@@ -184,11 +185,11 @@ class SimulatedStream:
 
     def shutdown(self, how: int) -> None:
         self.is_closed = True
+        self.is_shut = self.is_shut or how == socket.SHUT_RDWR
 
     def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            self._system.open_descriptors.pop(self.descriptor, None)
+        self.is_closed = True
+        if self._system.open_descriptors.pop(self.descriptor, None) is not None:
             self._system.call("close", self.port)
 
 

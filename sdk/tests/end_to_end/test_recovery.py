@@ -459,6 +459,36 @@ def test_a_client_that_stood_still_for_too_long_comes_back(start_cluster: StartC
         assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1
 
 
+CLIENT_TO_STOP_BRIEFLY = """
+import sys
+from scaler import Client
+with Client(sys.argv[1], heartbeat_interval_seconds=0.1, timeout_seconds=1.0) as client:  # stopped for longer
+    client.submit(pow, 2, 2).result()
+    session = client._shell.welcome.session
+    print("connected", flush=True)
+    sys.stdin.readline()
+    print(client.submit(pow, 3, 2).result(60), client._shell.welcome.session == session)
+"""
+
+
+def test_a_client_that_stood_still_keeps_its_session(start_cluster: StartCluster) -> None:
+    """It reads what was sent in the meantime before it judges its scheduler's silence."""
+    scheduler = Restarted(heartbeat_interval_seconds=0.1)
+    with contextlib.closing(scheduler):
+        start_cluster(scheduler.address)
+        command = [sys.executable, "-c", CLIENT_TO_STOP_BRIEFLY, scheduler.address]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as program:
+            assert program.stdout is not None and program.stdout.readline() == "connected\n"
+            program.send_signal(signal.SIGSTOP)
+            try:
+                time.sleep(2.0)  # longer than its time-out: there is no event to wait for, that is the point
+            finally:
+                program.send_signal(signal.SIGCONT)
+            output, _ = program.communicate("go on\n", timeout=TIMEOUT_SECONDS)
+        assert output == "9 True\n"
+
+
 # Workers die ----------------------------------------------------------------------------------------------------------
 
 

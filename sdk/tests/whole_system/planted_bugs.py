@@ -227,7 +227,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     "silence of the scheduler is not noticed": PlantedBug(
         "session",
         f"{_SESSION}.peer_session:PeerSession._on_time_in_session",
-        "if now >= self._heard_at + self._silence_timeout_seconds:",
+        "if now >= self._silent_since + self._silence_timeout_seconds:",
         "if False:",
     ),
     "after a failed attempt to connect there is no other": PlantedBug(

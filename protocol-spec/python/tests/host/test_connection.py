@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
 import tracemalloc
-from typing import Iterator, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_a_read_holds_no_more_small_messages_than_fit_into_the_smallest(pair: Tu
     shake_hands(dealer, router)
     for _ in range(10_000):
         dealer.send([b"h" * 40, b""])
-    counts = []
+    counts: List[int] = []
     while sum(counts) < 10_000:
         dealer.flush()
         counts.append(len(router.receive()))
@@ -187,3 +188,60 @@ def test_the_local_socket_is_used_where_its_owner_listens() -> None:
         assert stream is not None
         stream.close()
     assert connect_to_local_socket(parse_address("tcp://192.0.2.1:1")) is None
+
+
+class FailingStream:
+    """A socket whose next calls of one kind raise an error."""
+
+    def __init__(self, stream: socket.socket, call: str, error: Exception) -> None:
+        self._stream = stream
+        self._call = call
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._call:
+            return self._fail
+        return getattr(self._stream, name)
+
+    def _fail(self, *arguments: Any) -> int:
+        raise self._error
+
+
+ERRORS = [OSError(errno.ENOMEM, "Cannot allocate memory"), MemoryError(), OSError(errno.EIO, "Input/output error")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize("call, frames", [("send", [b"small"]), ("sendmsg", [b"1" * 50_000, b"2" * 50_000])])
+def test_a_message_that_cannot_be_sent_ends_the_stream_for_both(
+    pair: Tuple[Connection, Connection], call: str, frames: List[bytes], error: Exception
+) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    dealer.send([b"before"])
+    router.send([b"on its way"])
+    dealer._stream = FailingStream(dealer._stream, call, error)  # type: ignore[assignment]
+    with pytest.raises(type(error)):
+        dealer.send(frames)
+    assert not dealer.has_unsent and dealer.unsent_bytes == 0
+    assert dealer.receive() == [[b"on its way"]], "what had arrived is read"
+    with pytest.raises(PeerGoneError):
+        dealer.receive()
+    assert router.receive() == [[b"before"]]
+    with pytest.raises((PeerGoneError, ConnectionError)):
+        router.receive()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_messages_that_were_read_are_delivered_although_the_answer_cannot_be_sent(
+    pair: Tuple[Connection, Connection], error: Exception
+) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    ping = b"\x04PING\x00\x10"
+    router.send([b"one"])
+    router.send_encoded(b"\x04" + bytes([len(ping)]) + ping)
+    router.send([b"two"])
+    dealer._stream = FailingStream(dealer._stream, "send", error)  # type: ignore[assignment]
+    assert dealer.receive() == [[b"one"], [b"two"]]
+    with pytest.raises(PeerGoneError):
+        dealer.receive()

@@ -318,9 +318,11 @@ def test_silence_is_over_at_the_very_time_that_was_announced() -> None:
         peer = Peer()
         peer.now = 3 + step / 997  # for some of these `now + 5 - now` is less than 5
         peer.opened(timeout_milliseconds=5000)
-        peer.now = peer.now + 5.0
-        peer.session.on_time(peer.now)
-        assert any(isinstance(each, Interrupted) for each in peer.take()), f"connected at {peer.now - 5!r}"
+        began = peer.now
+        for seconds in (2.0, 4.0, 5.0):
+            peer.now = began + seconds
+            peer.session.on_time(peer.now)
+        assert any(isinstance(each, Interrupted) for each in peer.take()), f"connected at {began!r}"
 
 
 def only_heartbeats(effects: List[SessionEffect]) -> bool:
@@ -444,8 +446,58 @@ def test_a_user_who_suspends_a_program_that_looks_for_its_scheduler_may_go_on() 
     suspended(peer, 3600.0).session.on_time(peer.now)
     assert peer.take() == [Connect()]
     peer.session.on_connected(peer.now)
+    peer.take()
     suspended(peer, 3600.0).session.on_time(peer.now)
-    assert only(Interrupted, peer.take()).reason.startswith("no answer to Hello")
+    assert peer.take() == [], "the scheduler has time to answer, which starts now"
+    peer.sleep(0.9)
+    assert peer.take() == []
+    peer.sleep(0.2)
+    reasons = [effect.reason for effect in peer.take() if isinstance(effect, (Interrupted, Ended))]
+    assert reasons and reasons[0].startswith("no answer to Hello")
+
+
+def test_a_stop_of_this_process_gives_the_scheduler_a_new_term() -> None:
+    """While it is stopped it sends no heartbeats, which the scheduler could answer."""
+    peer = Peer().opened(timeout_milliseconds=5000)
+    suspended(peer, 3600.0).session.on_time(peer.now)
+    assert [type(message) for message in peer.sent()] == [m.Heartbeat]
+    assert peer.session.is_open
+    peer.sleep(4.9)
+    peer.take()
+    assert peer.session.is_open
+    peer.sleep(0.2)
+    assert only(Interrupted, peer.take()).reason.startswith("no message from the scheduler for 36")
+
+
+@pytest.mark.parametrize("late_seconds, is_noticed", [(1.2, True), (1.3, False)])
+def test_a_process_that_is_always_a_little_late_still_notices_that_its_scheduler_is_gone(
+    late_seconds: float, is_noticed: bool
+) -> None:
+    peer = Peer().opened(timeout_milliseconds=5000)
+    for _ in range(10):
+        suspended(peer, late_seconds).session.on_time(peer.now)
+    assert any(isinstance(each, Interrupted) for each in peer.take()) is is_noticed
+
+
+def test_what_arrived_before_a_stop_is_heard_before_silence_is_judged() -> None:
+    """The owner reads first, and judges by the time before reading: a stop in between costs nothing."""
+    peer = Peer().opened(timeout_milliseconds=5000)
+    before = peer.now = peer.now + 1.9
+    peer.now += 3600.0
+    peer.hear(m.HeartbeatEcho())
+    peer.session.on_time(before)
+    peer.session.on_time(peer.now)
+    assert [type(message) for message in peer.sent()] == [m.Heartbeat]
+
+
+def test_a_stop_during_an_attempt_to_connect_is_excused_once() -> None:
+    peer = Peer(m.Role.CLIENT, give_up_seconds=10.0, first_timeout_seconds=10.0)
+    peer.session.start(peer.now)
+    assert peer.take() == [Connect()]
+    suspended(peer, 3600.0).session.on_time(peer.now)
+    assert peer.take() == []
+    suspended(peer, 3600.0).session.on_time(peer.now)
+    assert only(Ended, peer.take()).cause is EndCause.GAVE_UP
 
 
 def last(peer: Peer, seconds: float) -> None:

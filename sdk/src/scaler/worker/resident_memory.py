@@ -22,7 +22,7 @@ def resident_bytes(process_id: int = 0) -> int:
     try:
         with open(f"/proc/{process_id or 'self'}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError, MemoryError):
         return 0
 
 
@@ -32,7 +32,7 @@ def private_bytes(process_id: int) -> int:
         with open(f"/proc/{process_id}/statm", "rb") as file:
             _, resident, shared = map(int, file.read().split()[:3])
         return (resident - shared) * _PAGE_BYTES
-    except (OSError, ValueError):
+    except (OSError, ValueError, MemoryError):
         return 0
 
 
@@ -53,7 +53,7 @@ def peak_bytes() -> int:
             for line in file:
                 if line.startswith(b"VmHWM:"):
                     return int(line.split()[1]) * 1024
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError, MemoryError):
         pass
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
 

@@ -26,6 +26,7 @@ from scaler.worker.worker_options import CLUSTER, read_options
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol.host.addresses import AddressError
 from scaler_protocol.programs.logging_setup import setup_logging
+from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.recording.recording_path import RecordingPathError
 
 FORK_SERVER_END_SECONDS = 5.0
@@ -98,6 +99,7 @@ def run(options: argparse.Namespace, note: str = "") -> int:
     finally:
         fork_server.close()
         _wait_for_end(fork_server_process_id)
+        report_repetitions(is_final=True)  # a supervised agent ends without its `atexit` functions
 
 
 def _raise_descriptor_limit() -> None:

@@ -6,7 +6,9 @@ Rules:
 - Data that the kernel does not accept at once is queued in order; the owner bounds it by `unsent_bytes`. Small messages
   are joined there, so that they take as much memory as is counted.
 - No read is larger than SMALLEST_READ_BYTES, except within a larger frame: so a read brings few messages at once.
-- A lost connection is an OSError or a ZmtpError from `receive`, `send` or `flush`; the owner then closes it.
+- A lost connection is an OSError, a ZmtpError or a MemoryError from `receive`, `send` or `flush`; the owner then closes
+  it. An owner may leave that to `receive`: after any error in sending the stream ends for both peers, so that no
+  message is left out of it.
 """
 
 from __future__ import annotations
@@ -146,49 +148,67 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return []
         messages = protocol.feed(data)
-        if protocol.output:
-            self._write(protocol.take_output())
-        if self._held is not None and protocol.is_ready:
-            held, self._held = self._held, None
-            for frames in held:
-                self.send(frames)
-        return messages
+        try:
+            if protocol.output:
+                self._write(protocol.take_output())
+            if self._held is not None and protocol.is_ready:
+                held, self._held = self._held, None
+                for frames in held:
+                    self.send(frames)
+        except (OSError, MemoryError):
+            if not messages:
+                raise
+        return messages  # a failed answer to them is reported by the next call
 
     def send(self, frames: Sequence[Buffer]) -> None:
         """Send a message, now or as soon as there is room.
 
-        Raises OSError if the connection is lost.
+        Raises OSError or MemoryError if the connection is lost.
         """
         if self._held is not None:
             self._held.append(frames)
             return
-        buffers = encode(frames)
-        if len(buffers) == 1:
+        try:
+            buffers = encode(frames)
+            views = deque(map(flat_view, buffers)) if len(buffers) > 1 else None
+        except MemoryError:
+            self.abort()
+            raise
+        if views is None:
             self._write(buffers[0])
         else:
             was_empty = not self.has_unsent
             self._seal()
-            views = deque(map(flat_view, buffers))
             self._unsent.append(views)
             self.unsent_bytes += sum(map(len, views))
             if was_empty:
                 self.flush()
 
     def send_encoded(self, data: Buffer) -> None:
-        """Send bytes of ZMTP, now or as soon as there is room. Raises OSError when the connection is over."""
+        """Send bytes of ZMTP, now or as soon as there is room.
+
+        Raises OSError or MemoryError if the connection is lost.
+        """
         self._write(data)
 
     def _write(self, data: Buffer) -> None:
         """Send the bytes of one message, or of a command between messages."""
         if self._unsent or self._gathered:
-            self._gathered += data
+            try:
+                self._gathered += data
+            except MemoryError:
+                self.abort()
+                raise
             self.unsent_bytes += len(data)
             if len(self._gathered) >= GATHER_BYTES:
                 self._seal()
             return
         try:
             sent = self._stream.send(data)
-        except (BlockingIOError, InterruptedError):
+        except (OSError, MemoryError) as error:
+            if not isinstance(error, (BlockingIOError, InterruptedError)):
+                self.abort()
+                raise
             sent = 0
         if sent < len(data):
             self._unsent.append(deque((memoryview(data)[sent:],)))
@@ -203,7 +223,7 @@ class Connection:
     def flush(self) -> bool:
         """Send queued data, and return whether the queue is empty.
 
-        Raises OSError if the connection is lost.
+        Raises OSError or MemoryError if the connection is lost.
         """
         while self._unsent or self._gathered:
             if not self._unsent:
@@ -213,6 +233,9 @@ class Connection:
                 sent = self._send_some(message)
             except (BlockingIOError, InterruptedError):
                 return False
+            except (OSError, MemoryError):
+                self.abort()
+                raise
             self.unsent_bytes -= sent
             while message and sent >= len(message[0]):
                 sent -= len(message.popleft())
@@ -252,6 +275,16 @@ class Connection:
         rest = bytes(unsent[: end_of_message(joined, sent) - sent])
         if rest:
             self._unsent.append(deque((memoryview(rest),)))
+
+    def abort(self) -> None:
+        """End the stream for both peers, because a message cannot be sent in whole: `receive` reads its end."""
+        self._unsent.clear()
+        self._gathered = bytearray()
+        self.unsent_bytes = 0
+        try:
+            self._stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
 
     def finish(self) -> None:
         """Send nothing more: the peer reads the end of the stream after the data that it has not read yet."""

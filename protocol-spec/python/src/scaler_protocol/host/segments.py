@@ -51,9 +51,17 @@ class ObjectDirectory:
         sweep_abandoned(parent)
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getuid()}-", dir=parent)
         self.token = os.urandom(16)
-        self._token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
-        fcntl.flock(self._token_file, fcntl.LOCK_EX)
-        self._token_file.write(self.token)
+        try:
+            self._token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
+            try:
+                fcntl.flock(self._token_file, fcntl.LOCK_EX)
+                self._token_file.write(self.token)
+            except BaseException:
+                self._token_file.close()
+                raise
+        except BaseException:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def object_path(self, object_id: int) -> str:
         return os.path.join(self.path, object_name(object_id))
@@ -76,7 +84,7 @@ class ObjectDirectory:
             spill = ObjectDirectory(parent or tempfile.gettempdir())
             try:
                 os.symlink(spill.path, os.path.join(self.path, SPILL_NAME))
-            except OSError:
+            except BaseException:
                 spill.remove()
                 raise
             self.spill = spill
@@ -131,7 +139,7 @@ def shares_directory(path: str, token: bytes) -> bool:
             return False  # a container that shares the memory but not the disk
         with open(os.path.join(path, TOKEN_NAME), "rb") as token_file:
             return token_file.read(len(token) + 1) == token and os.access(path, os.W_OK)
-    except (OSError, ValueError):  # ValueError: the path is malformed
+    except (OSError, MemoryError, ValueError):  # ValueError: the path is malformed
         return False
 
 
@@ -147,12 +155,13 @@ def write_object(path: str, parts: Sequence[Buffer]) -> int:
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        return _write_all(descriptor, [flat_view(part) for part in parts if len(part)])
+        try:
+            return _write_all(descriptor, [flat_view(part) for part in parts if len(part)])
+        finally:
+            os.close(descriptor)  # may fail as well
     except BaseException:
         os.unlink(path)
         raise
-    finally:
-        os.close(descriptor)
 
 
 def _write_all(descriptor: int, views: List[memoryview]) -> int:
@@ -202,7 +211,13 @@ def read_chunk(path: str, offset: int, length: int) -> bytes:
     """Up to `length` bytes of an object file, starting at `offset`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.pread(descriptor, length, offset)
+        chunk = os.pread(descriptor, length, offset)
+        while 0 < len(chunk) < length:
+            more = os.pread(descriptor, length - len(chunk), offset + len(chunk))
+            if not more:
+                break  # the end of the file
+            chunk += more
+        return chunk
     finally:
         os.close(descriptor)
 

@@ -219,17 +219,18 @@ class WriterLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             os.write(self._descriptor, b"held")
-        except OSError:
+        except BaseException:
             self.release()
             raise
 
     def release(self) -> None:
         """Give the files up. Idempotent."""
         if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 os.unlink(self._path)
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            with contextlib.suppress(OSError):  # it is closed all the same
+                os.close(descriptor)
 
 
 def remove_orphans(directory: str) -> List[str]:

@@ -4,6 +4,7 @@ Rules:
 - One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for log collectors, one JSON object per line with stable
   names. Only the `scaler` logger is configured, never the root logger.
 - The standard library handles destinations, rotation and configuration files.
+- The same line is written a few times a minute at most (see `repeated_lines`).
 - If a line cannot be written, because a disk is full or a reader has gone, this is reported once on standard error, and
   the program continues.
 """
@@ -17,6 +18,8 @@ import logging.handlers
 import sys
 import time
 from typing import Dict, Optional, Sequence
+
+from scaler_protocol.programs.repeated_lines import limit_repetitions
 
 LOGGER_NAME = "scaler"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -66,6 +69,8 @@ def setup_logging(
     logger = logging.getLogger(LOGGER_NAME)
     if config_file is not None:
         logging.config.fileConfig(config_file, disable_existing_loggers=False)
+        for handler in {*logger.handlers, *logging.getLogger().handlers}:
+            limit_repetitions(handler, LOGGER_NAME)
         logger.info("logging as in %s", config_file)
         return logger
     if level.upper() not in LEVELS:
@@ -78,6 +83,7 @@ def setup_logging(
     for path in paths:
         handler = _make_handler(path)
         handler.setFormatter(formatter)
+        limit_repetitions(handler, LOGGER_NAME)
         logger.addHandler(handler)
     logger.setLevel(level.upper())
     logger.propagate = False

@@ -9,6 +9,9 @@ Rules:
 - Sans-IO. Times are arguments, in seconds of any monotonic clock; effects are appended to a list that the owner
   performs. `next_time` says when `on_time` has to be called at the latest.
 - `table` says what each event does in each state; only `_apply` changes the state.
+- Silence and patience are measured while this process runs. The owner judges by a time from before it has read what
+  has arrived. If the process was stopped (SIGSTOP, suspend, migration of its machine), the scheduler gets a new term:
+  it has not answered heartbeats that were not sent.
 - One session, one connection: unsent messages of an old connection must not reach the scheduler in a new session.
 - Only a session that lasted, or made progress, resets the time after which the peer gives up: otherwise a scheduler
   that drops its peers again and again would keep them waiting for ever.
@@ -41,6 +44,10 @@ NEVER = float("inf")
 
 _SUSPENDED_SECONDS = 1.0
 """A call of `on_time` that comes later than this means that the process did not run."""
+
+_EXCUSED_PART = 0.25
+"""The same in a session, as a part of the silence time-out: a shorter pause does not exhaust it. A process that is
+always a little late must still notice that its scheduler is gone."""
 
 _LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
@@ -118,11 +125,13 @@ class PeerSession:
         self._previous_number = 0
         self._is_connecting = False
         self._has_been_open = False
+        self._excuses_attempt = True  # if this process stops during an attempt to connect
         self._attempt_at = NEVER
         self._pause_seconds = settings.first_pause_seconds
         self._last_failure = "there was no time for an attempt"
         self._started_at = 0.0
         self._heard_at = 0.0
+        self._silent_since = 0.0  # when the last message arrived, or when this process went on after a stop
         self._present_at = 0.0  # when a scheduler was last available, not counting failed attempts
         self._greeted_at = 0.0
         self._opened_at = 0.0
@@ -223,7 +232,7 @@ class PeerSession:
 
     def on_message(self, now: float, message: m.Message) -> bool:
         """A message has arrived; returns whether it is for the owner, within a session."""
-        self._heard_at = now
+        self._heard_at = self._silent_since = now
         state = self.state
         kind = type(message)
         if state in _IN_SESSION:
@@ -249,16 +258,19 @@ class PeerSession:
         return False
 
     def on_time(self, now: float) -> None:
-        """Do what is due now. To be called at `next_time`; calls at other times do no harm.
+        """Do what is due at this time. To be called at `next_time`; calls at other times do no harm.
 
-        If this process was suspended, pass in the messages that arrived in the meantime first.
+        Parameters:
+            now: pass in the messages that had arrived by then first. They may have waited while this process stopped.
         """
         if self.state is SessionState.APART:
             self._excuse_suspension(now)
             if self._check_patience(now) and not self._is_connecting and now >= self._attempt_at:
                 self._connect()
         elif self.state is SessionState.GREETING:
-            if now >= min(self._greeted_at + self._settings.welcome_timeout_seconds, self._patience_ends_at):
+            if self._excuse_suspension(now):
+                self._greeted_at = now
+            elif now >= min(self._greeted_at + self._settings.welcome_timeout_seconds, self._patience_ends_at):
                 self._lose(now, f"no answer to Hello for {now - self._greeted_at:.0f} s")
         elif self.state in _IN_SESSION:
             self._on_time_in_session(now)
@@ -274,8 +286,10 @@ class PeerSession:
             self.made_progress(now)
         if self._is_lasting:
             self._present_at = max(self._present_at, self._heard_at)
+        if now > self.next_time + self._silence_timeout_seconds * _EXCUSED_PART:
+            self._silent_since = now
         # SCL-SES-016
-        if now >= self._heard_at + self._silence_timeout_seconds:  # the same sum as in `_plan`
+        if now >= self._silent_since + self._silence_timeout_seconds:  # the same sum as in `_plan`
             silence_seconds = now - self._heard_at
             self._lose(now, f"no message from the scheduler for {silence_seconds:.0f} s: it is down, or the network is")
         # SCL-SES-013
@@ -305,7 +319,7 @@ class PeerSession:
         if not self._apply(SessionEvent.WELCOME):
             return
         self.number = welcome.session
-        self._has_been_open = True
+        self._has_been_open = self._excuses_attempt = True
         self._is_lasting = False
         self._opened_at = now
         self._beat_at = now  # the first heartbeat follows at once
@@ -414,13 +428,19 @@ class PeerSession:
             return self._started_at + self._settings.first_timeout_seconds
         return self._present_at + self._settings.give_up_seconds
 
-    def _excuse_suspension(self, now: float) -> None:
-        """Start the time to give up again if this process was suspended, because it could not look for a scheduler.
+    def _excuse_suspension(self, now: float) -> bool:
+        """Start the time to give up again if this process was suspended, because it could not look for a scheduler;
+        returns whether it was.
 
-        To be called before `_plan`. An attempt may block the process, such as to resolve a name, and excuses nothing.
+        To be called before `_plan`. An attempt itself may block the process, such as to resolve a name: it excuses only
+        once.
         """
-        if not self._is_connecting and now > self.next_time + _SUSPENDED_SECONDS:
-            self._started_at = self._present_at = now
+        if now <= self.next_time + _SUSPENDED_SECONDS or (self._is_connecting and not self._excuses_attempt):
+            return False
+        if self._is_connecting:
+            self._excuses_attempt = False
+        self._started_at = self._present_at = now
+        return True
 
     def _check_patience(self, now: float) -> bool:
         """Give up if no scheduler was available for too long; returns whether attempts continue."""
@@ -455,7 +475,7 @@ class PeerSession:
         elif self.state is SessionState.GREETING:
             times = (self._greeted_at + settings.welcome_timeout_seconds, self._patience_ends_at)
         elif self.state in _IN_SESSION:
-            times = (self._beat_at, self._heard_at + self._silence_timeout_seconds)
+            times = (self._beat_at, self._silent_since + self._silence_timeout_seconds)
         elif self.state is SessionState.LEAVING:
             times = (self._left_at + settings.leave_timeout_seconds,)
         else:

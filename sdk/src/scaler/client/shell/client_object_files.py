@@ -45,7 +45,7 @@ class FileContent:
     def remove(self) -> None:
         path, self.path = self.path, ""
         if path and self._owner == os.getpid():  # and not a fork of it
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 remove_file(path)
 
     def __del__(self) -> None:
@@ -106,14 +106,14 @@ class ClientObjectFiles:
             made = ObjectDirectory()
         spill = os.path.join(self._directory, SPILL_NAME)
         if os.path.islink(spill):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 made.open_spill(os.path.dirname(os.path.realpath(spill)))
         return made
 
     def share(self, content: Content, object_id: int) -> bool:
         """Link a file into the scheduler's directory; False if the scheduler has to fetch it."""
         if self._is_shared and isinstance(content, FileContent) and content.path:
-            with contextlib.suppress(OSError):  # another file system
+            with contextlib.suppress(OSError, MemoryError):  # another file system
                 # SCL-OBJ-008
                 share_file(content.path, os.path.join(self._directory, object_name(object_id)))
                 return True
@@ -122,7 +122,7 @@ class ClientObjectFiles:
     def follow_to_disk(self, content: Content, object_id: int) -> None:
         """The scheduler's copy is on disk now: drop ours from memory."""
         if isinstance(content, FileContent) and content.path and not is_on_disk(content.path):
-            with contextlib.suppress(OSError):  # it is gone there, or we have no place on that disk
+            with contextlib.suppress(OSError, MemoryError):  # it is gone there, or we have no place on that disk
                 follow_to_disk(os.path.join(self._directory, object_name(object_id)), content.path)
 
     def open_result(self, object_id: int) -> Optional[Buffer]:
@@ -131,7 +131,7 @@ class ClientObjectFiles:
             return None
         try:
             return map_object(os.path.join(self._directory, object_name(object_id)))
-        except OSError:
+        except (OSError, MemoryError):
             return None
 
     def discard(self, content: Content) -> None:

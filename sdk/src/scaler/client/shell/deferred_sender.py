@@ -39,7 +39,17 @@ class DeferredSender:
             if self._is_working:
                 return
             self._is_working = True
-        threading.Thread(target=self._work, name="scaler-client-deferred", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="scaler-client-deferred", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # no room for a thread
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        with self._lock:
+            tasks, self._is_working = list(self._ready), False
+            self._ready.clear()
+        for task in tasks:
+            self._post(EndDeferred(task, error=error))
 
     def _work(self) -> None:
         while True:

@@ -10,6 +10,7 @@ Rules:
   makes the client waits for before this one starts.
 - It never waits for a user thread, and runs no user code: results are loaded by the threads that ask for them;
   callbacks and output have their own threads.
+- The time that is judged is taken before reading: after a stop of this process, what waits is heard first.
 - It holds `turn_lock` except while it sleeps. Forks take that lock, so that no future is half way from one place to
   another in the copy.
 - KeyboardInterrupt does not reach it, because it is not the main thread: it finishes what it has begun.
@@ -17,6 +18,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -41,7 +43,7 @@ from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
-from scaler.client.shell.transport import LINGER_SECONDS, Transport
+from scaler.client.shell.transport import LINGER_SECONDS, Transport, is_own_error
 from scaler.client.shell.waiting import Gate, Waiter
 from scaler.exceptions import ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
@@ -96,7 +98,6 @@ class IoThread:
         self.settling = Settling()
         self.output = OutputChannel()
         self.mailbox = Mailbox(self._refuse)
-        self.transport = Transport(address, self.mailbox.reader)
         self._settings = settings
         self._notices = Notices()
         self._on_heartbeat = on_heartbeat
@@ -108,15 +109,15 @@ class IoThread:
         self._connect_error: Optional[OSError] = None
         self._unread: List[List[bytes]] = []  # messages that arrived together with the first Welcome
         self._session_effects: List[SessionEffect] = []
-        self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
-        try:
+        with contextlib.ExitStack() as after_error:
+            after_error.callback(self.mailbox.close_pipe)
+            self.transport = Transport(address, self.mailbox.reader)
+            after_error.callback(self.transport.drop)
+            self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
             self.welcome = self._connect_first()
-        except BaseException:
-            self.transport.drop()
-            self.mailbox.close_pipe()
-            raise
-        self.files = ClientObjectFiles(self.welcome)
-        self.core = make_core(self.welcome, numbers, address)
+            self.files = ClientObjectFiles(self.welcome)
+            self.core = make_core(self.welcome, numbers, address)
+            after_error.pop_all()
         self.mailbox.room = self.core.room
         self._performers: Dict[type, Callable[[Any], None]] = {
             e.Send: lambda effect: self.transport.send(*effect),
@@ -139,9 +140,13 @@ class IoThread:
         self.thread = threading.Thread(target=self._run, name="scaler-client", daemon=True)
 
     def start(self) -> None:
-        """Begin to take commands."""
+        """Begin to take commands. Raises RuntimeError if the system has no room for another thread."""
+        try:
+            self.thread.start()
+        except BaseException:
+            self._release()
+            raise
         self._has_started = True
-        self.thread.start()
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -160,7 +165,7 @@ class IoThread:
             if self.transport.wait(self._session.next_time - now):
                 self._hear_first()
             if not self._session.is_open:
-                self._session.on_time(time.monotonic())
+                self._session.on_time(now)
 
     def _perform_first(self) -> Optional[m.Welcome]:
         while self._session_effects:
@@ -196,6 +201,9 @@ class IoThread:
                     return
         except (DisconnectedError, MalformedMessageError) as error:
             why = error.__cause__ if isinstance(error, DisconnectedError) else error
+            if is_own_error(why):
+                self._session.on_disconnected(time.monotonic(), str(error))
+                return
             raise self.transport.foreign_error(why) from error
 
     # Turns ----------------------------------------------------------------------------------------------------------
@@ -216,20 +224,20 @@ class IoThread:
 
     def _turn(self) -> None:
         """Sleep until there is something to do, and do it."""
-        is_readable = self._sleep()
+        now = time.monotonic()
+        is_readable = self._sleep(now)
         self._take_commands()  # tasks before their results
         if is_readable:
             self._receive()
-        now = time.monotonic()
         if now >= self._session.next_time:
-            self._on_time(now)
+            self._session.on_time(now)
         if self.is_leaving and not self.core.is_closed:
             self._leave()
         self._perform()
 
-    def _sleep(self) -> bool:
+    def _sleep(self, now: float) -> bool:
         """Sleep until there is something to do; whether to receive, or to finish connecting."""
-        timeout_seconds = self._session.next_time - time.monotonic()
+        timeout_seconds = self._session.next_time - now
         self._publish_room()
         if timeout_seconds > 0 and self.mailbox.room > 0:
             self._offer_slot()
@@ -257,7 +265,8 @@ class IoThread:
             lone, commands = sort_out(commands, was_claimed)
         except TimeoutError:
             self._session.interrupt(time.monotonic(), "it is unknown what was sent")
-            return
+            self._perform()  # the next session gets all of them
+            lone, commands = None, list(map(plain_command, commands))
         if lone is not None:
             self.core.on_sent(lone.task)
             if lone.sent[0] < len(lone.data):
@@ -303,13 +312,13 @@ class IoThread:
 
     def _on_frames(self, now: float, header: bytes, payload: bytes) -> None:
         try:
-            message = decode(header)
+            message = _decode(header)
             if self._session.on_message(now, message):
                 self._on_message(now, message, payload)
         except MalformedMessageError as error:
             # What cannot be read may have been an outcome: it is received only in a new session.
             # SCL-SEC-010
-            self._session.interrupt(now, f"the scheduler sent bytes that are not a message: {error}")
+            self._session.interrupt(now, f"the scheduler sent bytes that cannot be read as a message: {error}")
         if self._session_effects:
             self._perform()
 
@@ -325,13 +334,6 @@ class IoThread:
         self.core.on_message(message, payload)
         if isinstance(message, m.HeartbeatEcho):
             self.first_echo.open()
-
-    def _on_time(self, now: float) -> None:
-        if now - self._session.heard_at > self._settings.give_up_seconds and self.transport.wait(0.0):
-            self._take_commands()
-            self._receive()  # this process itself was suspended
-        self._session.on_time(now)
-        self._perform()
 
     def _heartbeat(self, now: float) -> m.Heartbeat:
         self._on_heartbeat()
@@ -368,7 +370,7 @@ class IoThread:
         self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until a better one is known
         try:
             is_connected = self.transport.connect()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._on_connect_failed(error)
             return
         if is_connected:
@@ -377,7 +379,7 @@ class IoThread:
     def _finish_connecting(self) -> None:
         try:
             is_connected = self.transport.finish_connecting()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._on_connect_failed(error)
             return
         if is_connected:
@@ -387,8 +389,10 @@ class IoThread:
         self._connect_error = None
         self._session.on_connected(time.monotonic())
 
-    def _on_connect_failed(self, error: OSError) -> None:
+    def _on_connect_failed(self, error: Exception) -> None:
         self.transport.drop()
+        if not isinstance(error, OSError):
+            error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._connect_error = error
         self._session.on_connect_failed(time.monotonic(), error.strerror or str(error))
 
@@ -451,7 +455,7 @@ class IoThread:
         kept, request = effect
         try:
             chunk = read(kept.content, request.offset, request.length)
-        except OSError:
+        except (OSError, MemoryError):
             self.transport.send(missing(request))
             return
         self.transport.send(m.ObjectResponse(id=request.id, offset=request.offset, size=kept.size), (chunk,))
@@ -492,13 +496,14 @@ class IoThread:
 
     def _release(self) -> None:
         """The thread ends: nothing is held any more."""
-        self.transport.close(LINGER_SECONDS, time.monotonic)
-        self.core.objects.close()
-        self.files.close()
-        self.output.close()
-        self.settling.close()
-        self.mailbox.close_pipe()
-        end_recording(self.core, has_failed=False)
+        with contextlib.ExitStack() as steps:  # each is done, whatever happens in another
+            steps.callback(end_recording, self.core, has_failed=False)
+            steps.callback(self.mailbox.close_pipe)
+            steps.callback(self.settling.close)
+            steps.callback(self.output.close)
+            steps.callback(self.files.close)
+            steps.callback(self.core.objects.close)
+            steps.callback(self.transport.close, LINGER_SECONDS, time.monotonic)
 
     def _refuse(self, commands: List[Any]) -> None:
         """Commands came too late. Any thread."""
@@ -526,6 +531,13 @@ class IoThread:
         abandon_recording(self.core)
 
 
+def _decode(header: bytes) -> m.Message:
+    try:
+        return decode(header)
+    except MemoryError as error:  # nothing has changed yet
+        raise MalformedMessageError("there is no memory to read it") from error
+
+
 def _note_stack(effect: e.NoteStack) -> None:
     future: Any = effect.future
     future._stack = effect.text
@@ -533,4 +545,6 @@ def _note_stack(effect: e.NoteStack) -> None:
 
 def _warn(effect: e.Warn) -> None:
     """Log handlers are user code, which the I/O thread must not run."""
-    threading.Thread(target=logger.warning, args=("%s", effect.text), name="scaler-warning", daemon=True).start()
+    thread = threading.Thread(target=logger.warning, args=("%s", effect.text), name="scaler-warning", daemon=True)
+    with contextlib.suppress(RuntimeError, MemoryError):  # no room for a thread
+        thread.start()

@@ -32,6 +32,7 @@ from scaler_protocol.wire.codec import encode
 from scaler_protocol.wire.zmtp import encode as encode_frames
 
 _CLAIM_TIMEOUT_SECONDS = 1.0
+_LONGEST_STEP_SECONDS = 0.05  # in which this process ran; more than that is a stop, in which the other thread stood too
 _DEFAULT_OPTIONS = m.TaskOptions()  # of most tasks; never changed
 
 
@@ -82,6 +83,8 @@ class Slot:
         except OSError:
             lone.sent.append(0)
             return False
+        except MemoryError:
+            return False  # it is unknown whether it was sent
         return lone.sent[0] == len(data)
 
     def _encoded(self, task: PlainTask) -> Optional[bytes]:
@@ -134,11 +137,14 @@ def sort_out(commands: List[Any], was_claimed: bool) -> Tuple[Optional[LoneTask]
 
 
 def _sent(lone: Iterable[LoneTask]) -> LoneTask:
-    deadline = time.monotonic() + _CLAIM_TIMEOUT_SECONDS
+    waited_seconds, before = 0.0, time.monotonic()
     while True:
         for each in lone:
             if each.sent:
                 return each
-        if time.monotonic() > deadline:
+        if waited_seconds > _CLAIM_TIMEOUT_SECONDS:
             raise TimeoutError
         time.sleep(0)
+        now = time.monotonic()
+        waited_seconds += min(now - before, _LONGEST_STEP_SECONDS)
+        before = now

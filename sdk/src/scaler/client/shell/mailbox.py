@@ -15,6 +15,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from itertools import islice, repeat
@@ -35,8 +36,12 @@ class Mailbox:
         self._refuse = refuse
         self._has_ended = False
         self.reader, self._writer = os.pipe()
-        os.set_blocking(self.reader, False)
-        os.set_blocking(self._writer, False)
+        try:
+            os.set_blocking(self.reader, False)
+            os.set_blocking(self._writer, False)
+        except BaseException:
+            self.close_pipe()
+            raise
         self._written: Deque[int] = deque(maxlen=0)
 
     def post(self, command: Any) -> None:
@@ -53,7 +58,7 @@ class Mailbox:
         try:
             # In one step: the thread that takes the byte writes it. Nothing is written while the I/O thread is awake.
             self._written.extend(map(os.write, repeat(self._writer), iter(self.sleeping.pop, None)))
-        except (IndexError, OSError):
+        except (IndexError, OSError, MemoryError):
             pass  # there is no byte, another thread was faster, or the pipe is closed
 
     def take(self) -> List[Any]:
@@ -90,7 +95,8 @@ class Mailbox:
         self.reader = self._writer = -1  # before the numbers may be reused
         for descriptor in descriptors:
             if descriptor >= 0:
-                os.close(descriptor)
+                with contextlib.suppress(OSError):  # it is closed all the same
+                    os.close(descriptor)
 
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: there is no I/O thread."""

@@ -64,8 +64,12 @@ class OutputChannel:
             self._waiting_bytes += len(output.text)
         self._waiting.put(output)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="scaler-client-output", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="scaler-client-output", daemon=True)
+            try:
+                thread.start()
+                self._thread = thread
+            except (RuntimeError, MemoryError):
+                pass  # no room for a thread: tried again with the next output
 
     def close(self) -> None:
         """No more output follows; wait a bounded time until everything is shown."""

@@ -35,7 +35,8 @@ class Settling:
     def __init__(self) -> None:
         self.condition = shared_condition()
         self._to_notify: Deque[Tuple[AnyFuture, Tuple[Any, ...]]] = deque()
-        self._callbacks: Optional[queue.SimpleQueue[Optional[AnyFuture]]] = None
+        self._callbacks: queue.SimpleQueue[Optional[AnyFuture]] = queue.SimpleQueue()
+        self._runs_callbacks = False
 
     def results(self, futures: Sequence[Optional[Any]], payload: bytes, sizes: Sequence[int]) -> None:
         """Futures have consecutive parts of the payload as their results."""
@@ -86,16 +87,22 @@ class Settling:
             future, waiters = self._to_notify.popleft()
             future._notify(waiters)
             if future._has_callbacks():
-                if self._callbacks is None:
-                    self._callbacks = queue.SimpleQueue()
-                    name = "scaler-client-callbacks"
-                    threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True).start()
                 self._callbacks.put(future)
+        if not (self._runs_callbacks or self._callbacks.empty()):
+            self._run_callbacks()
+
+    def _run_callbacks(self) -> None:
+        name = "scaler-client-callbacks"
+        thread = threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True)
+        try:
+            thread.start()
+            self._runs_callbacks = True
+        except (RuntimeError, MemoryError):
+            pass  # no room for a thread: tried again next time
 
     def close(self) -> None:
         """No more futures follow; pending callbacks still run."""
-        if self._callbacks is not None:
-            self._callbacks.put(None)
+        self._callbacks.put(None)
 
     def after_fork_in_child(self, futures: Sequence[Any], error: Exception) -> None:
         """In a fork of the client's process, which gets no more outcomes: end the futures, without callbacks."""

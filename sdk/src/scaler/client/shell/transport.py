@@ -2,7 +2,9 @@
 
 Rules:
 - Sending never blocks and never raises: what cannot be sent at once waits here, in order. Only `receive` reports the
-  end of the connection.
+  end of the connection, whatever the system's error was.
+- An error while waiting is followed by a pause and by reading, so that what has arrived is not missed, and a descriptor
+  that stays ready does not keep the processor busy.
 - One thread does everything, except that `task_sender` returns a function that sends a single message from another
   thread.
 - The session decides when to connect and what to send.
@@ -10,11 +12,13 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import platform
 import select
 import socket
+import time
 from typing import Callable, List, Optional, Sequence
 
 from scaler.exceptions import (
@@ -38,6 +42,8 @@ MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
 FIRST_WORDS_TIMEOUT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
 _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
+_ERROR_PAUSE_SECONDS = 0.01
+_OWN_ERRORS = (errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO)  # of this host
 
 
 class Transport:
@@ -62,18 +68,19 @@ class Transport:
     # Connecting -----------------------------------------------------------------------------------------------------
 
     def connect(self) -> bool:
-        """Begin to connect; returns whether that is already done. If not, `finish_connecting` follows. Raises
-        OSError."""
+        """Begin to connect; returns whether that is already done. If not, `finish_connecting` follows.
+
+        Raises OSError or MemoryError; `drop` follows.
+        """
         stream = connect_to_local_socket(self._parsed)
         self._is_scheduler = stream is not None
         self._has_spoken = False
         if stream is None:
             family, target = resolve(self._parsed)
-            stream = socket.socket(family, socket.SOCK_STREAM)
+            stream = self._stream = socket.socket(family, socket.SOCK_STREAM)
             stream.setblocking(False)
             error_number = stream.connect_ex(target)
             if error_number not in (0, errno.EINPROGRESS):
-                stream.close()
                 raise OSError(error_number, os.strerror(error_number))
             self.is_connecting = error_number == errno.EINPROGRESS
         self._stream = stream
@@ -84,7 +91,10 @@ class Transport:
         return not self.is_connecting
 
     def finish_connecting(self) -> bool:
-        """Whether the connection is established now, after `wait` returned. Raises OSError."""
+        """Whether the connection is established now, after `wait` returned.
+
+        Raises OSError or MemoryError; `drop` follows.
+        """
         stream = self._stream
         assert stream is not None
         poll = select.poll()
@@ -107,15 +117,19 @@ class Transport:
 
     def send(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         """Send a message; without a connection it is lost."""
-        # SCL-TRN-003
-        frames: List[Buffer] = [encode(message)]
-        if payload:
-            frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
+        connection = self._connection
+        if connection is None:
+            return
         try:
-            if self._connection is not None:
-                self._connection.send(frames)
+            # SCL-TRN-003
+            frames: List[Buffer] = [encode(message)]
+            if payload:
+                frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
+            connection.send(frames)
         except OSError:
             pass  # `receive` will report it
+        except MemoryError:
+            connection.abort()
 
     def task_sender(self) -> Optional[Callable[[bytes, int], int]]:
         """A function that sends ZMTP bytes immediately; None if other bytes have to be sent first."""
@@ -128,7 +142,7 @@ class Transport:
         try:
             if self._connection is not None:
                 self._connection.send_encoded(data)
-        except OSError:
+        except (OSError, MemoryError):
             pass  # `receive` will report it
 
     def receive(self) -> List[List[bytes]]:
@@ -138,21 +152,28 @@ class Transport:
             return []
         try:
             return connection.receive()
-        except (OSError, ZmtpError) as error:
-            raise DisconnectedError(
-                f"the connection to the scheduler at {self.address} ended ({error}):"
-                " the scheduler was stopped, or the network was cut"
-            ) from error
+        except (OSError, ZmtpError, MemoryError) as error:
+            is_own = is_own_error(error)
+            why = "this host lacks resources" if is_own else "the scheduler was stopped, or the network was cut"
+            text = f"the connection to the scheduler at {self.address} ended ({str(error) or 'out of memory'}): {why}"
+            raise DisconnectedError(text) from error
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until something arrives, the wake descriptor is written to, or the time is over; returns whether to
         receive, or to finish connecting."""
+        try:
+            return self._wait(timeout_seconds)
+        except (OSError, MemoryError):
+            time.sleep(_ERROR_PAUSE_SECONDS)
+            return self._stream is not None
+
+    def _wait(self, timeout_seconds: float) -> bool:
         connection = self._connection
         if connection is not None:
             events = select.POLLIN | select.POLLOUT if connection.has_unsent else select.POLLIN
             if events != self._events:
-                self._events = events
                 self._poll.modify(connection.fileno(), events)
+                self._events = events
         is_readable = False
         seconds = timeout_seconds if timeout_seconds < _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
         milliseconds = int(seconds * 1000) + 1
@@ -171,7 +192,7 @@ class Transport:
         try:
             if self._connection is not None:
                 self._connection.flush()
-        except OSError:
+        except (OSError, MemoryError):
             pass  # `receive` will report it
 
     def after_fork_in_child(self) -> None:
@@ -188,8 +209,10 @@ class Transport:
         if connection is not None:
             self._has_spoken = connection.peer_has_spoken
         if stream is not None:
-            self._poll.unregister(stream.fileno())
-            stream.close()
+            with contextlib.suppress(KeyError, OSError, MemoryError):  # it may not have been registered
+                self._poll.unregister(stream.fileno())
+            with contextlib.suppress(OSError):  # it is closed all the same
+                stream.close()
 
     def close(self, linger_seconds: float, now: Callable[[], float]) -> None:
         """Close the connection for good, after a bounded time to send what is waiting."""
@@ -198,7 +221,7 @@ class Transport:
         try:
             while connection is not None and not connection.flush() and now() < deadline:
                 self.wait(deadline - now())
-        except OSError:
+        except (OSError, MemoryError):
             pass  # the connection has already ended
         self.drop()
 
@@ -239,6 +262,11 @@ class Transport:
         is_ending = refusal.reason == m.RefusalReason.SHUTTING_DOWN
         kind = SchedulerShuttingDownError if is_ending else SchedulerRefusedError
         return kind(f"the scheduler at {self.address} refused this client: {refusal.message}")
+
+
+def is_own_error(error: object) -> bool:
+    """Whether an exception tells about this host, and nothing about the peer."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OWN_ERRORS)
 
 
 def described(hello: m.Hello) -> m.Hello:

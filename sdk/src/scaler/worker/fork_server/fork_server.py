@@ -147,6 +147,9 @@ class _ForkServer:
         order, number, text, descriptors = received
         if order == OrderKind.SPAWN and descriptors:
             self._spawn(number, text.decode("utf-8", "replace"), descriptors[0])
+        elif order == OrderKind.SPAWN:  # the system discards descriptors for which this process has no room
+            why = f"cannot fork a processor: {os.strerror(errno.EMFILE)}"
+            self._report(ReportKind.FAILED, number, text=why)
         elif order in (OrderKind.KILL, OrderKind.STOP):
             for process_id, child_number in self._children.items():
                 if child_number == number:
@@ -177,10 +180,11 @@ class _ForkServer:
         try:
             stack_file = stacks.make_stack_file()
             process_id = self._fork_processor(number, name, descriptor, stack_file)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             if stack_file >= 0:
                 os.close(stack_file)
-            self._report(ReportKind.FAILED, number, text=f"cannot fork a processor: {error.strerror}")
+            why = error.strerror if isinstance(error, OSError) else os.strerror(errno.ENOMEM)
+            self._report(ReportKind.FAILED, number, text=f"cannot fork a processor: {why}")
             return
         finally:
             os.close(descriptor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import socket
 import struct
@@ -47,21 +48,31 @@ class ForkServerReport(NamedTuple):
 class ForkServerClient:
     """The agent's end of the control socket. Orders block for a moment when very many are sent at once.
 
-    An order to a fork server that is gone is dropped: `reports` returns None then.
+    An order to a fork server that is gone is dropped: `reports` returns None then. If the system cannot send an order,
+    it waits for the next order or `flush`.
     """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._received = b""
+        self._unsent = bytearray()
 
     def fileno(self) -> int:
         return self._control.fileno()
 
     def spawn(self, number: int, name: str, stream: socket.socket) -> None:
-        """Fork processor `number`, which serves `stream`."""
+        """Fork processor `number`, which serves `stream`.
+
+        Raises OSError or MemoryError if the system cannot send the order.
+        """
         text = name.encode("utf-8", "replace")[:1000]
+        order = ORDER.pack(OrderKind.SPAWN, len(text), number) + text
+        self.flush()
+        if self._unsent:
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
         with contextlib.suppress(ConnectionError):
-            socket.send_fds(self._control, [ORDER.pack(OrderKind.SPAWN, len(text), number) + text], [stream.fileno()])
+            sent = socket.send_fds(self._control, [order], [stream.fileno()])
+            self._send(order[sent:])  # a signal may have interrupted the call
 
     def kill(self, number: int) -> None:
         """Kill a processor; its end is reported like any other."""
@@ -82,14 +93,27 @@ class ForkServerClient:
         self._send(ORDER.pack(OrderKind.REMOVE, len(text), 0) + text)
 
     def _send(self, order: bytes) -> None:
-        with contextlib.suppress(ConnectionError):
-            self._control.sendall(order)
+        self._unsent += order
+        self.flush()
+
+    def flush(self) -> None:
+        """Send orders that the system could not send before."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._control.send(self._unsent)]
+        except ConnectionError:
+            self._unsent.clear()
+        except (OSError, MemoryError):
+            pass  # the rest is sent later
 
     def reports(self) -> Optional[List[ForkServerReport]]:
-        """The fork server's reports since the last call, without waiting; None when it is gone."""
+        """The fork server's reports since the last call, without waiting; None when it is gone.
+
+        Raises OSError or MemoryError if the system cannot read them now.
+        """
         try:
             data = self._control.recv(65536, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        except (BlockingIOError, InterruptedError):
             return []
         except ConnectionError:
             return None
@@ -109,4 +133,5 @@ class ForkServerClient:
 
     def close(self) -> None:
         """End the fork server, and with it all processors."""
-        self._control.close()
+        with contextlib.suppress(OSError):  # it is closed all the same
+            self._control.close()

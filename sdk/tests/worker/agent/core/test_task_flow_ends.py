@@ -328,6 +328,41 @@ def test_a_task_over_its_time_limit_is_lost_and_not_retried() -> None:
     assert not bench.flow.needs_tick
 
 
+def test_time_in_which_the_agent_was_stopped_does_not_count() -> None:
+    bench = Bench()
+    bench.send_tasks([1], options={"time_limit_milliseconds": 10_000})
+    [(number, chunk)] = bench.dealt()
+    bench.stop(3600.0)
+    bench.start(number, chunk.first_position)
+    bench.tick(0.02)
+    bench.tick(8.0)
+    bench.stop(3600.0)
+    bench.stop(3600.0)
+    bench.tick(1.5)
+    assert bench.killed == []
+    bench.tick(1.0)
+    assert bench.killed == [number]
+
+
+def test_time_without_limits_to_watch_is_no_stop() -> None:
+    bench = Bench()
+    bench.send_tasks([1], options={"time_limit_milliseconds": 3000})
+    [(number, chunk)] = bench.dealt()
+    bench.start(number, chunk.first_position)
+    bench.tick(0.5)
+    bench.finish(number, chunk)
+    bench.tick(0.02)
+    assert not bench.flow.needs_tick
+    bench.now += 3600.0
+    bench.send_tasks([2], options={"time_limit_milliseconds": 3000})
+    [(number, chunk)] = bench.dealt()
+    bench.start(number, chunk.first_position)
+    bench.tick(2.9)
+    assert bench.killed == []
+    bench.tick(1.2)
+    assert bench.killed == [number]
+
+
 def test_the_clock_restarts_with_each_task() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11, 12], options={"time_limit_milliseconds": 1000})
     for index in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -68,6 +69,25 @@ def test_a_request_to_shut_down_is_answered_and_obeyed(scheduler: FakeScheduler,
     assert worker.wait() == 0
     assert "the show is over" in worker.output
     assert worker.processes() == []
+
+
+def test_an_agent_that_stood_still_keeps_its_session(scheduler: FakeScheduler, start_worker: StartWorker) -> None:
+    """Its scheduler had nothing to answer meanwhile, and gets a new term."""
+    worker = start_worker()
+    scheduler.welcome(timeout_milliseconds=2000)
+    function = scheduler.create_function(abs)
+    scheduler.send_calls(function, {1: (-1,)})
+    assert pickle.loads(scheduler.result(1).payload) == 1
+    worker.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(3.0)  # longer than the time-out: there is no event to wait for, that is the point
+        scheduler.drop_waiting()
+    finally:
+        worker.process.send_signal(signal.SIGCONT)
+    assert isinstance(scheduler.receive(m.Heartbeat, m.Hello).message, m.Heartbeat)
+    scheduler.send_calls(function, {2: (-2,)})
+    first = scheduler.receive(m.TaskResult, m.Hello)
+    assert isinstance(first.message, m.TaskResult) and list(first.message.ids) == [2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

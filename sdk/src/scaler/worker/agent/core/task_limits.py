@@ -3,6 +3,8 @@
 Rules:
 - The processor of a task that exceeds a limit is killed; the task is lost with a named reason, and not run again.
 - A task's time counts from when it was first seen to run, which is at most one tick late.
+- Time in which the agent was stopped does not count, because usually its processors were stopped as well: the machine
+  was suspended or migrated, or its container frozen.
 - Nothing is watched while no processor has a task with a limit.
 """
 
@@ -13,6 +15,9 @@ from typing import List, Mapping, Optional
 from scaler.worker.agent.core.effects import Effect, MeasureMemory
 from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorPool, ProcessorState
 from scaler_protocol import messages as m
+
+_STOPPED_SECONDS = 1.0
+"""A tick that comes later than this means that the agent did not run."""
 
 
 class TaskLimits:
@@ -26,6 +31,7 @@ class TaskLimits:
         self._pool = pool
         self._effects = effects
         self.active = False  # whether some processor may have a task with a limit
+        self._ticked_at: Optional[float] = None  # while limits are watched
 
     def dealt(self, chunk: ProcessorChunk) -> None:
         """A processor got a chunk. It may have to be forked, or to load data, before the first task begins."""
@@ -35,6 +41,8 @@ class TaskLimits:
 
     def tick(self, now: float) -> None:
         """Stop tasks that have exceeded their time limit."""
+        ticked_at = now if self._ticked_at is None else self._ticked_at
+        stopped_seconds = now - ticked_at if now - ticked_at > _STOPPED_SECONDS else 0.0
         self.active = False
         to_measure: List[int] = []
         for state in self._pool.states():
@@ -45,6 +53,7 @@ class TaskLimits:
             if not (traits.time_limit_seconds or traits.memory_limit_bytes):
                 continue
             self.active = True
+            state.limit_since += stopped_seconds
             if state.started != state.limit_position:
                 state.limit_position, state.limit_since = state.started, now
             # SCL-WRK-010
@@ -54,6 +63,7 @@ class TaskLimits:
                 self._pool.kill(state, KillReason(state.started, m.FailureKind.TIME_LIMIT, text))
             elif traits.memory_limit_bytes and state.process_id:
                 to_measure.append(state.process_id)
+        self._ticked_at = now if self.active else None
         if to_measure:
             self._effects.append(MeasureMemory(tuple(to_measure)))
 

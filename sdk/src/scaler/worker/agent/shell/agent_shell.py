@@ -7,6 +7,8 @@
 Rules:
 - The core decides, and no user code runs here, so the agent stays responsive whatever user code does.
 - Events change the core; the consequences of a round of events are processed once, in `_turn`.
+- The time that is judged was taken before reading: after a stop of this process, what waits is read first.
+- An error of the system costs what it concerns: a connection, a processor, an object.
 - An exception that the environment does not explain is a bug of ours: the state may be half changed. Nothing more is
   done with it, and the program ends with its own exit code: its supervisor restarts it, and its tasks run elsewhere,
   which is better than a worker that only half works.
@@ -16,6 +18,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
@@ -23,7 +26,7 @@ import random
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Type
 
 from scaler.exceptions import ObjectStorageFullError
 from scaler.values.failures import failure_payload
@@ -47,7 +50,7 @@ from scaler.worker.agent.core.effects import (
 from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_recorder
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 from scaler.worker.agent.shell.processor_handle import ProcessorHandle
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.worker.agent.shell.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
@@ -58,10 +61,14 @@ from scaler.worker.progress_page import ProgressPage
 from scaler.worker.resident_memory import private_bytes
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
+from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.session.effects import Connect, Disconnect
 from scaler_protocol.session.peer_session import NEVER
 
 logger = logging.getLogger("scaler")
+
+MAXIMUM_REPORT_FAILURES = 500
+"""After so many failures in a row to read its reports the fork server counts as ended: some seconds."""
 
 CLOSE_TIMEOUT_SECONDS = 1.0
 """How long to send waiting messages to the scheduler when the worker ends."""
@@ -106,6 +113,7 @@ class Agent:
         self._timer: Optional[asyncio.TimerHandle] = None
         self._timer_at = NEVER
         self._has_ended_processors = False
+        self._report_failures = 0  # in a row
         self._operations: Dict[Type[Any], Callable[[Any], None]] = {
             Connect: lambda _: self._connection.open(),
             Disconnect: lambda _: self._connection.drop(),
@@ -129,8 +137,8 @@ class Agent:
         loop.set_exception_handler(self._on_unforeseen)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
-        self._rounds.add_reader(self._fork_server.fileno(), self._on_fork_server)
         try:
+            self._rounds.add_reader(self._fork_server.fileno(), self._on_fork_server)
             if self._settings.exit_when_stdin_closes:
                 self._watch_stdin()
             self._core.start(time.monotonic())
@@ -145,12 +153,13 @@ class Agent:
                 self._recorder.close()
 
     def _close(self) -> None:
-        self._end_processors()
-        for handle in self._handles.values():
-            handle.close()
-        self._files.close()
-        self._connection.close(CLOSE_TIMEOUT_SECONDS)
-        self._rounds.close()
+        with contextlib.ExitStack() as steps:  # each is done, whatever happens in another
+            steps.callback(self._rounds.close)
+            steps.callback(self._connection.close, CLOSE_TIMEOUT_SECONDS)
+            steps.callback(self._files.close)
+            for handle in self._handles.values():
+                steps.callback(handle.close)
+            steps.callback(self._end_processors)
 
     def _end_processors(self) -> None:
         """Close the fork server's control socket: it kills all processors and ends."""
@@ -242,7 +251,13 @@ class Agent:
 
     def _on_time(self) -> None:
         self._timer, self._timer_at = None, NEVER
-        self._core.on_time(time.monotonic())
+        if self._is_broken:
+            return
+        now = time.monotonic()
+        self._rounds.read()
+        self._fork_server.flush()
+        report_repetitions()
+        self._core.on_time(now)
         self._turn()
 
     # The scheduler -------------------------------------------------------------------------------------------------
@@ -272,12 +287,18 @@ class Agent:
         self._core.on_processor_broken(number, str(error))
 
     def _on_fork_server(self) -> None:
-        reports = self._fork_server.reports()
-        if reports is None:
+        reports: Optional[List[ForkServerReport]] = []
+        try:
+            reports = self._fork_server.reports()
+            self._report_failures = 0
+        except (OSError, MemoryError):
+            self._report_failures += 1
+            time.sleep(ERROR_PAUSE_SECONDS)
+        if reports is None or self._report_failures > MAXIMUM_REPORT_FAILURES:
             self._end_processors()
             self._core.on_fork_server_ended(time.monotonic())
         else:
-            for report in reports:
+            for report in reports or ():
                 self._on_report(report)
 
     def _on_report(self, report: ForkServerReport) -> None:
@@ -295,19 +316,35 @@ class Agent:
         self._core.on_processor_died(report.number, text, time.monotonic(), stack)
 
     def _spawn(self, effect: SpawnProcessor) -> None:
-        handle = self._handles[effect.number] = ProcessorHandle(
-            self._rounds, effect.number, self._core.on_frames, self._on_broken
-        )
+        try:
+            handle = ProcessorHandle(self._rounds, effect.number, self._core.on_frames, self._on_broken)
+        except (OSError, MemoryError) as error:
+            self._core.on_processor_died(effect.number, _why_not_started(error), time.monotonic())
+            return
+        self._handles[effect.number] = handle
         handle.read_on(not self._connection.congested)
         if effect.delay_seconds:
-            self._loop.call_later(effect.delay_seconds, self._fork, handle)
+            self._loop.call_later(effect.delay_seconds, self._fork_later, handle)
         else:
             self._fork(handle)
+
+    def _fork_later(self, handle: ProcessorHandle) -> None:
+        self._fork(handle)
+        self._turn()
 
     def _fork(self, handle: ProcessorHandle) -> None:
         if self._handles.get(handle.number) is handle and not self._has_ended_processors:
             name = f"{self._identity.name} {self._core.processor_name(handle.number)}"
-            handle.release_processor_end(lambda end: self._fork_server.spawn(handle.number, name, end))
+            try:
+                handle.release_processor_end(lambda end: self._fork_server.spawn(handle.number, name, end))
+            except (OSError, MemoryError) as error:
+                self._forget(handle, _why_not_started(error))
+
+    def _forget(self, handle: ProcessorHandle, why: str) -> None:
+        """There is no process for it."""
+        del self._handles[handle.number]
+        handle.close()
+        self._core.on_processor_died(handle.number, why, time.monotonic())
 
     def _stop(self, effect: StopProcessor) -> None:
         handle = self._handles.get(effect.number)
@@ -317,9 +354,7 @@ class Agent:
     def _kill(self, effect: KillProcessor) -> None:
         handle = self._handles.get(effect.number)
         if handle is not None and handle.waits_for_fork:
-            del self._handles[effect.number]
-            handle.close()
-            self._core.on_processor_died(effect.number, "was not started", time.monotonic())
+            self._forget(handle, "was not started")
         elif self._has_ended_processors:
             return
         elif effect.wants_stack:
@@ -346,6 +381,11 @@ class Agent:
             attempts=attempts,
             is_neutral=is_neutral,
         )
+
+
+def _why_not_started(error: Exception) -> str:
+    reason = (error.strerror if isinstance(error, OSError) else None) or "out of memory"
+    return f"could not be started ({reason})"
 
 
 def _describe_end(status: int) -> str:

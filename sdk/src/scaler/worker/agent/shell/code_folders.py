@@ -39,7 +39,7 @@ def note_of_file(path: str) -> CodeNote:
                 return NO_CODE
             file.seek(max(0, length - FOOTER.size - size))
             return parse_note(file.read(size))
-    except OSError:
+    except (OSError, MemoryError):
         return NO_CODE
 
 
@@ -69,7 +69,7 @@ def unpack(content: Buffer, digest: str, folder: str) -> None:
         if found.hexdigest() != digest:
             raise CodeError("the client's code does not match its digest")
         os.rename(partial, folder)
-    except (CodeError, OSError):
+    except (CodeError, OSError, MemoryError):
         raise
     except Exception as error:  # `zipfile` may raise anything, because the bytes are untrusted
         raise CodeError(f"the client's code is not a valid archive: {error}") from error

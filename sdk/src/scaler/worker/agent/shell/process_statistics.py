@@ -65,7 +65,7 @@ def free_memory_bytes() -> int:
             for line in file:
                 if line.startswith(b"MemAvailable:"):
                     return int(line.split()[1]) * 1024
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError, MemoryError):
         pass
     return int(psutil.virtual_memory().available) if psutil is not None else 0
 
@@ -76,7 +76,7 @@ def _cpu_seconds(process_id: int) -> float:
             with open(f"/proc/{process_id}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
             return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
-        except (OSError, IndexError, ValueError):
+        except (OSError, IndexError, ValueError, MemoryError):
             return 0.0
     if psutil is not None:
         try:

@@ -4,11 +4,13 @@ Rules:
 - Never blocks. Data that cannot be written at once is kept and written later; the core gives a processor a few chunks
   at most, so this is bounded.
 - One read per round and processor, so that a processor that sends a lot does not starve the others.
-- A broken pipe is ignored: only the fork server's report of a processor's death counts.
+- A broken pipe is ignored: only the fork server's report of a processor's death counts. Any other error costs the
+  processor: it is replaced, because frames to it or from it may be missing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections import deque
 from typing import Callable, Deque, List, Optional
@@ -18,6 +20,7 @@ from scaler.worker.frame_reader import FrameReader
 from scaler.worker.frames import Buffers, Frame, FrameError
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
+_MAXIMUM_READ_FAILURES = 3  # in reading what a dead processor has left
 
 
 class ProcessorHandle:
@@ -25,7 +28,10 @@ class ProcessorHandle:
 
     Parameters:
         on_frames: called with the processor's number and the frames of one read.
-        on_broken: called when the processor sends an invalid frame; nothing more is read then.
+        on_broken: called when the processor sends an invalid frame, or frames cannot be exchanged; nothing more is read
+            then.
+
+    Raises OSError or MemoryError if the system cannot make or watch the pair.
     """
 
     def __init__(
@@ -39,16 +45,21 @@ class ProcessorHandle:
         self._rounds = rounds
         self._on_frames = on_frames
         self._on_broken = on_broken
-        self._stream, processor_end = socket.socketpair()
-        self._processor_end: Optional[socket.socket] = processor_end
-        self._stream.setblocking(False)
-        for end in (self._stream, processor_end):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-        self._reader = FrameReader(self._stream)
         self._backlog: Deque[memoryview] = deque()
         self._open = True  # until the end of the stream
         self._reading = False
-        self.read_on(True)
+        self._stream, processor_end = socket.socketpair()
+        self._processor_end: Optional[socket.socket] = processor_end
+        try:
+            self._stream.setblocking(False)
+            for end in (self._stream, processor_end):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+            self._reader = FrameReader(self._stream)
+            rounds.add_reader(self._stream.fileno(), self._read)
+            self._reading = True
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def waits_for_fork(self) -> bool:
@@ -57,10 +68,12 @@ class ProcessorHandle:
 
     def release_processor_end(self, give: Callable[[socket.socket], None]) -> None:
         """Pass on the processor's end of the pair, and keep no copy of it."""
-        if self._processor_end is not None:
-            with self._processor_end:
-                give(self._processor_end)
-            self._processor_end = None
+        end, self._processor_end = self._processor_end, None
+        if end is not None:
+            try:
+                give(end)
+            finally:
+                _close(end)
 
     def send(self, buffers: Buffers) -> None:
         """Write a frame, now or as soon as there is room."""
@@ -74,10 +87,13 @@ class ProcessorHandle:
                     return
             else:
                 sent = self._stream.sendmsg(buffers)
-        except BlockingIOError:
+        except (BlockingIOError, InterruptedError):
             sent = 0
-        except OSError:
+        except ConnectionError:
             return  # the processor is dead
+        except (OSError, MemoryError) as error:
+            self._break(error)
+            return
         self._keep(buffers, sent)
 
     def _keep(self, buffers: Buffers, sent: int) -> None:
@@ -90,7 +106,10 @@ class ProcessorHandle:
             self._backlog.append(view[sent:])
             sent = 0
         if was_empty and self._backlog:
-            self._rounds.add_writer(self._stream.fileno(), self._write)
+            try:
+                self._rounds.add_writer(self._stream.fileno(), self._write)
+            except (OSError, MemoryError) as error:
+                self._break(error)
 
     def _write(self) -> None:
         try:
@@ -100,19 +119,25 @@ class ProcessorHandle:
                     self._backlog[0] = self._backlog[0][sent:]
                 else:
                     self._backlog.popleft()
-        except BlockingIOError:
+        except (BlockingIOError, InterruptedError):
             return
-        except OSError:
+        except ConnectionError:
             self._backlog.clear()
+        except (OSError, MemoryError) as error:
+            self._break(error)
+            return
         self._rounds.remove_writer(self._stream.fileno())
 
     def _read(self) -> None:
         try:
             more = self._reader.fill()
-        except BlockingIOError:
+        except (BlockingIOError, InterruptedError):
             return
-        except OSError:
+        except ConnectionError:
             more = False
+        except (OSError, MemoryError) as error:
+            self._break(error)
+            return
         if not more:
             self._open = False
             self.read_on(False)
@@ -127,38 +152,66 @@ class ProcessorHandle:
                     break
                 received.append(frame)
         except FrameError as error:
-            self._open = False
-            self.read_on(False)
-            self._on_broken(self.number, error)
+            self._stop(error)
+        except MemoryError as error:
+            self._break(error)
         if received:
             self._on_frames(self.number, received)
+
+    def _break(self, error: Exception) -> None:
+        """Frames cannot be exchanged any more."""
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error) or "out of memory"
+        self._stop(FrameError(f"the worker cannot exchange data with it ({why})"))
+
+    def _stop(self, error: FrameError) -> None:
+        was_open, self._open = self._open, False
+        self.read_on(False)
+        self._drop_backlog()
+        if was_open:
+            self._on_broken(self.number, error)
+
+    def _drop_backlog(self) -> None:
+        if self._backlog:
+            self._backlog.clear()
+            self._rounds.remove_writer(self._stream.fileno())
 
     def read_on(self, wanted: bool) -> None:
         """Read what the processor sends, or pause it."""
         wanted = wanted and self._open
         if wanted and not self._reading:
-            self._rounds.add_reader(self._stream.fileno(), self._read)
+            try:
+                self._rounds.add_reader(self._stream.fileno(), self._read)
+            except (OSError, MemoryError) as error:
+                self._break(error)
+                return
         elif self._reading and not wanted:
             self._rounds.remove_reader(self._stream.fileno())
         self._reading = wanted
 
     def read_rest(self) -> None:
         """Read everything that a dead processor had sent."""
-        while self._open:
+        failures = 0
+        while self._open and failures < _MAXIMUM_READ_FAILURES:
             try:
                 if not self._reader.fill():
                     break
-            except OSError:
+            except (BlockingIOError, ConnectionError):
                 break  # nothing more; a process that user code forked may hold the other end open
+            except (OSError, MemoryError):
+                failures += 1
+                continue
             self._parse()
 
     def close(self) -> None:
         self._open = False  # a connection that is closed later may report room again
         self.read_on(False)
-        if self._backlog:
-            self._backlog.clear()
-            self._rounds.remove_writer(self._stream.fileno())
-        self._stream.close()
+        self._drop_backlog()
+        _close(self._stream)
         if self._processor_end is not None:
-            self._processor_end.close()
+            _close(self._processor_end)
             self._processor_end = None
+
+
+def _close(stream: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed all the same
+        stream.close()

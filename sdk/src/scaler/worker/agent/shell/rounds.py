@@ -4,17 +4,22 @@ Rules:
 - The consequences of a round of events are processed once, at its end, which creates batches. An event loop by itself
   does not tell when it has called all ready callbacks.
 - The loop watches one descriptor, that of an epoll object, and makes one call however many are ready.
+- If the system refuses to watch a descriptor, its owner gets the error, and it is not watched. Other failed calls are
+  repeated after a pause, so that a descriptor that stays ready does not keep the processor busy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
 IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_RUN_SECONDS = 0.1
+ERROR_PAUSE_SECONDS = 0.01
+"""After a failed system call that is tried again."""
 
 _READABLE = ~select.EPOLLOUT  # also the end of a stream, and errors
 _WRITABLE = select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP
@@ -44,33 +49,62 @@ class Rounds:
         loop.add_reader(self._epoll.fileno(), self._run)
 
     def add_reader(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """Have `callback` called in each round in which there is something to read."""
+        """Have `callback` called in each round in which there is something to read.
+
+        Raises OSError or MemoryError if the system cannot watch the descriptor.
+        """
         self._entry(descriptor).on_readable = callback
-        self._update(descriptor)
+        self._add(descriptor)
 
     def add_writer(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """Have `callback` called in each round in which there is room to write."""
+        """Have `callback` called in each round in which there is room to write.
+
+        Raises OSError or MemoryError if the system cannot watch the descriptor.
+        """
         self._entry(descriptor).on_writable = callback
-        self._update(descriptor)
+        self._add(descriptor)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called in a round of its own."""
+        self._loop.call_soon(self._run_alone, callback)
+
+    def _run_alone(self, callback: Callable[[], None]) -> None:
+        if not self._is_closed:
+            callback()
+            self._on_end()
 
     def remove_reader(self, descriptor: int) -> None:
         """Undo `add_reader`, if there was one."""
         if descriptor in self._watched:
             self._watched[descriptor].on_readable = None
-            self._update(descriptor)
+            self._remove(descriptor)
 
     def remove_writer(self, descriptor: int) -> None:
         """Undo `add_writer`, if there was one."""
         if descriptor in self._watched:
             self._watched[descriptor].on_writable = None
-            self._update(descriptor)
+            self._remove(descriptor)
 
     def _entry(self, descriptor: int) -> _Watched:
         entry = self._watched.get(descriptor)
         if entry is None:
+            with contextlib.suppress(FileExistsError):  # the system had refused to forget it
+                self._epoll.register(descriptor, 0)
             entry = self._watched[descriptor] = _Watched()
-            self._epoll.register(descriptor, 0)
         return entry
+
+    def _add(self, descriptor: int) -> None:
+        try:
+            self._update(descriptor)
+        except (OSError, MemoryError):
+            with contextlib.suppress(OSError, MemoryError):
+                self._epoll.unregister(descriptor)
+            del self._watched[descriptor]
+            raise
+
+    def _remove(self, descriptor: int) -> None:
+        with contextlib.suppress(OSError, MemoryError):  # tried again when the descriptor is ready
+            self._update(descriptor)
 
     def _update(self, descriptor: int) -> None:
         entry = self._watched[descriptor]
@@ -81,28 +115,55 @@ class Rounds:
             del self._watched[descriptor]
             self._epoll.unregister(descriptor)
 
+    def read(self) -> None:
+        """Run one round, if descriptors are ready."""
+        ready = [] if self._is_closed else self._poll(0)
+        if ready:
+            self._run_round(ready)
+
     def _run(self) -> None:
         """Run rounds while descriptors are ready, so that the event loop costs nothing while there is work."""
-        ready = self._epoll.poll(0)
+        ready = self._poll(0)
         deadline = time.monotonic() + MAXIMUM_RUN_SECONDS
         while ready:
             self._run_round(ready)
             if self._is_closed or time.monotonic() > deadline:
                 break
-            ready = self._epoll.poll(IDLE_WAIT_SECONDS)
+            ready = self._poll(IDLE_WAIT_SECONDS)
+
+    def _poll(self, timeout_seconds: float) -> List[Tuple[int, int]]:
+        try:
+            return self._epoll.poll(timeout_seconds)
+        except (OSError, MemoryError):
+            time.sleep(ERROR_PAUSE_SECONDS)
+            return []
 
     def _run_round(self, ready: List[Tuple[int, int]]) -> None:
         for descriptor, events in ready:
             entry = self._watched.get(descriptor)
+            is_handled = False
             if entry is not None and entry.on_writable is not None and events & _WRITABLE:
                 entry.on_writable()
+                is_handled = True
             if entry is not None and entry.on_readable is not None and events & _READABLE:
                 entry.on_readable()
+                is_handled = True
+            if not is_handled:
+                self._stop_watching(descriptor)
         self._on_end()
+
+    def _stop_watching(self, descriptor: int) -> None:
+        """Nobody wants these events any more: it was closed in this round, or the system had refused to forget it."""
+        with contextlib.suppress(OSError, MemoryError):
+            if descriptor in self._watched:
+                self._update(descriptor)
+            else:
+                self._epoll.unregister(descriptor)
 
     def close(self) -> None:
         """Stop watching."""
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
-        self._watched.clear()
         self._is_closed = True
+        self._watched.clear()
+        self._loop.remove_reader(self._epoll.fileno())
+        with contextlib.suppress(OSError):  # it is closed all the same
+            self._epoll.close()

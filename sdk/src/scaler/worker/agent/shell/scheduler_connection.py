@@ -4,17 +4,20 @@ Rules:
 - There is one attempt to connect at a time, and only on request: the session decides when to try again.
 - Sending neither drops data nor blocks: what does not fit is kept and sent when there is room. It is bounded, because
   the scheduler limits the tasks at a worker and the chunks that it requests.
+- Any error of the system costs the connection at most. An error in sending is reported afterwards, because the owner
+  may be in the middle of something.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import select
 import socket
 import time
-from typing import List, Optional, Protocol
+from typing import List, Optional, Protocol, Union
 
 from scaler.worker.agent.shell.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
@@ -64,12 +67,14 @@ class SchedulerConnection:
         self._connection: Optional[Connection] = None
         self._is_connected = False
         self._is_watched_for_room = False
+        self._loss: Optional[Exception] = None  # an error in sending, which has not been reported yet
 
     # Connecting -----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Try to connect; the owner is notified of the result."""
         self.drop()
+        stream: Optional[socket.socket] = None
         error_number = 0
         try:
             stream = connect_to_local_socket(self._address)
@@ -78,20 +83,27 @@ class SchedulerConnection:
                 stream = socket.socket(family, socket.SOCK_STREAM)
                 stream.setblocking(False)
                 error_number = stream.connect_ex(target)
-        except OSError as error:
+            self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+            if error_number == errno.EINPROGRESS:
+                self._rounds.add_writer(stream.fileno(), self._on_attempt_ended)
+                return
+        except (OSError, MemoryError) as error:
+            if stream is not None and self._connection is None:
+                _close(stream)
             self._fail(error)
             return
-        self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
-        if error_number == errno.EINPROGRESS:
-            self._rounds.add_writer(stream.fileno(), self._on_attempt_ended)
-        else:
-            self._finish_attempt(error_number)
+        self._finish_attempt(error_number)
 
     def _on_attempt_ended(self) -> None:
         connection = self._connection
         assert connection is not None
         self._rounds.remove_writer(connection.fileno())
-        self._finish_attempt(connection.take_error())
+        try:
+            error_number = connection.take_error()
+        except (OSError, MemoryError) as error:
+            self._fail(error)
+            return
+        self._finish_attempt(error_number)
 
     def _finish_attempt(self, error_number: int) -> None:
         connection = self._connection
@@ -100,33 +112,40 @@ class SchedulerConnection:
             if error_number:
                 raise OSError(error_number, os.strerror(error_number))
             connection.start()
-        except OSError as error:
-            self.drop()
+            self._is_connected = True
+            self._rounds.add_reader(connection.fileno(), self._read)
+            self._watch_for_room(connection)
+        except (OSError, MemoryError) as error:
             self._fail(error)
             return
-        self._is_connected = True
-        self._rounds.add_reader(connection.fileno(), self._read)
-        self._watch_for_room(connection)
         self._owner.on_connected()
 
-    def _fail(self, error: OSError) -> None:
-        self._owner.on_connect_failed(why_not_connected(self._address, error))
+    def _fail(self, error: Exception) -> None:
+        self.drop()
+        known = error if isinstance(error, OSError) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        self._owner.on_connect_failed(why_not_connected(self._address, known))
 
     # Messages -------------------------------------------------------------------------------------------------------
 
     def send(self, message: m.Member, payload: Buffer = b"") -> None:
         """Send a message, now or as soon as there is room."""
-        # SCL-TRN-003
-        frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
         connection = self._connection
         if connection is None or not self._is_connected:
-            return  # it has ended, which reading reports or has reported
+            return  # it has ended, which is reported or was reported
         try:
+            # SCL-TRN-003
+            frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
             connection.send(frames)
-        except OSError:
-            return  # reading will report it
-        if connection.unsent_bytes:
-            self._watch_for_room(connection)
+            if connection.unsent_bytes:
+                self._watch_for_room(connection)
+        except (OSError, MemoryError) as error:
+            self.drop()
+            self._loss = error
+            self._rounds.call_soon(self._report_loss)
+
+    def _report_loss(self) -> None:
+        if self._loss is not None:
+            self._lose(self._loss)
 
     def _watch_for_room(self, connection: Connection) -> None:
         """Watch for room while something waits to be sent."""
@@ -146,10 +165,9 @@ class SchedulerConnection:
         if connection is not None:
             try:
                 connection.flush()
-            except OSError as error:
+                self._watch_for_room(connection)
+            except (OSError, MemoryError) as error:
                 self._lose(error)
-                return
-            self._watch_for_room(connection)
 
     def _set_congested(self, congested: bool) -> None:
         if congested != self.congested:
@@ -162,7 +180,7 @@ class SchedulerConnection:
             return
         try:
             received = connection.receive()
-        except (OSError, ZmtpError) as error:
+        except (OSError, ZmtpError, MemoryError) as error:
             self._lose(error)
             return
         for header, *payload in received:
@@ -178,20 +196,24 @@ class SchedulerConnection:
         except MalformedMessageError as error:
             logger.error("the scheduler sent a message that cannot be read: %s", error)
             return
+        except MemoryError as error:
+            self._lose(error)
+            return
         self._owner.on_message(message, payload)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _lose(self, error: Exception) -> None:
         self.drop()
-        self._owner.on_disconnected(str(error))
+        self._owner.on_disconnected(str(error) or "out of memory")
 
     def drop(self) -> None:
         """Close the connection, if there is one, and drop what it has not sent."""
+        self._loss = None
         if self._connection is not None:
             self._rounds.remove_reader(self._connection.fileno())
             self._rounds.remove_writer(self._connection.fileno())
-            self._connection.close()
+            _close(self._connection)
             self._connection = None
         self._is_connected = self._is_watched_for_room = False
         self._set_congested(False)
@@ -205,10 +227,15 @@ class SchedulerConnection:
 
 
 def _flush(connection: Connection, deadline: float) -> None:
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLOUT)
     try:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLOUT)
         while not connection.flush() and time.monotonic() < deadline:
             poll.poll(max(1, int(1000 * (deadline - time.monotonic()))))
-    except OSError:
+    except (OSError, MemoryError):
         pass  # the connection has already ended
+
+
+def _close(stream: Union[socket.socket, Connection]) -> None:
+    with contextlib.suppress(OSError):  # it is closed all the same
+        stream.close()

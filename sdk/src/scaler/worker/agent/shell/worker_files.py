@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import time
@@ -29,8 +30,17 @@ from scaler.worker.agent.core.effects import (
 )
 from scaler.worker.agent.shell.code_folders import CodeError, note_of_file, unpack
 from scaler.worker.frames import ContentPlace
-from scaler_protocol.host.segments import ObjectDirectory, map_object, read_chunk, shares_directory, write_chunk
+from scaler_protocol.host.segments import (
+    ObjectDirectory,
+    default_parent,
+    map_object,
+    read_chunk,
+    shares_directory,
+    write_chunk,
+)
 from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room, remove_file
+
+logger = logging.getLogger("scaler")
 
 
 class WorkerFiles:
@@ -67,18 +77,28 @@ class WorkerFiles:
         is_shared = shares_directory(effect.directory, effect.token)
         self._scheduler_directory = effect.directory if is_shared else ""
         self._release_lock()
-        prefix = os.path.join(effect.directory if is_shared else self._own_directory().path, self._token)
+        prefix = os.path.join(effect.directory if is_shared else self._place_for_results(), self._token)
         if is_shared:
-            with contextlib.suppress(OSError):  # a full disk: then leftovers are removed with the scheduler
+            with contextlib.suppress(OSError, MemoryError):  # then leftovers are removed with the scheduler
                 self._writer_lock = WriterLock(prefix)
+        if is_shared or self._private is None:
             self._remove_at_end(_escape(prefix) + "*")
         self._core.on_objects_opened(is_shared, prefix, time.monotonic())
+
+    def _place_for_results(self) -> str:
+        """The worker's own directory. If it cannot be made now, results are written beside it."""
+        try:
+            return self._own_directory().path
+        except (OSError, MemoryError) as error:
+            parent = default_parent()
+            logger.warning("Worker: no directory for objects can be made in %s: %s", parent, why(error))
+            return parent
 
     def _own_directory(self) -> ObjectDirectory:
         if self._private is None:
             self._private = ObjectDirectory()
             self._remove_at_end(_escape(self._private.path))
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 self._remove_at_end(_escape(self._private.open_spill().path))
         return self._private
 
@@ -100,50 +120,52 @@ class WorkerFiles:
         self._core.on_object_found(effect.object_id, os.path.exists(effect.path))
 
     def _write(self, effect: WriteChunk) -> None:
-        path = self._own_directory().object_path(effect.object_id)
+        path = ""
         try:
+            path = self._own_directory().object_path(effect.object_id)
             if effect.is_first:
                 make_room(path, effect.size)
             write_chunk(path, effect.offset, effect.chunk)
-        except OSError as error:
-            if effect.is_first:
+        except (OSError, MemoryError) as error:
+            if effect.is_first and path:
                 self._remove_path(path)
-            is_full = isinstance(error, NoRoomError)
-            self._core.on_chunk_failed(effect.object_id, effect.fetch, error.strerror or str(error), is_full)
+            is_full = not path or isinstance(error, (NoRoomError, MemoryError))
+            self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), is_full)
             return
         self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
 
     def _read(self, effect: ReadChunk) -> None:
-        chunk, why = b"", ""
+        chunk, reason = b"", ""
         try:
             chunk = read_chunk(effect.path, effect.offset, effect.length)
-        except OSError as error:
-            why = error.strerror or str(error)
-        self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, why)
+        except (OSError, MemoryError) as error:
+            reason = why(error)
+        self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, reason)
 
     def _keep(self, effect: KeepResult) -> None:
-        why = ""
+        reason = ""
         try:
             os.rename(effect.path, effect.target)
-        except OSError as error:
-            why = error.strerror or str(error)
-        self._core.on_result_kept(effect.object_id, effect.target, why)
+        except (OSError, MemoryError) as error:
+            reason = why(error)
+            self._remove_path(effect.path)
+        self._core.on_result_kept(effect.object_id, effect.target, reason)
 
     def _remove(self, effect: RemoveFiles) -> None:
         for path in effect.paths:
             self._remove_path(path)
 
     def _remove_path(self, path: str) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             remove_file(path)
 
     def _remove_leftovers(self, process_id: str) -> None:
         """Remove what a processor, or any processor, was writing when it died."""
         for directory in (self._scheduler_directory, self._private.path if self._private is not None else ""):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 for name in os.listdir(directory) if directory else ():
                     if name.startswith(f"{self._token}{process_id}"):
-                        remove_file(os.path.join(directory, name))
+                        self._remove_path(os.path.join(directory, name))
 
     # Code -----------------------------------------------------------------------------------------------------------
 
@@ -155,9 +177,8 @@ class WorkerFiles:
             unpack(data, effect.digest, folder)
         except CodeError as error:
             self._core.on_code_failed(effect.digest, str(error))
-        except OSError as error:
-            why = f"the client's code cannot be stored on this host: {error.strerror or error}"
-            self._core.on_code_failed(effect.digest, why)
+        except (OSError, MemoryError) as error:
+            self._core.on_code_failed(effect.digest, f"the client's code cannot be stored on this host: {why(error)}")
         else:
             self._core.on_code_unpacked(effect.digest, folder)
 
@@ -169,6 +190,11 @@ class WorkerFiles:
     def _remove_code(self, effect: RemoveCode) -> None:
         for folder in effect.folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def why(error: Exception) -> str:
+    """The reason of an error of the system, in words."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or "out of memory"
 
 
 def _escape(path: str) -> str:

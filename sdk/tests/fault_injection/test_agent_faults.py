@@ -1,0 +1,84 @@
+"""A worker's agent over a simulated system: each fault at each of its calls, one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+import pytest
+from fault_injection.agent_scenario import EXPECTED, AgentRun, is_as_expected, run_agent
+from fault_injection.simulated_system import KINDS, Fault, distinct_calls
+
+from scaler.worker.exit_codes import EXIT_ERROR, EXIT_OK
+from scaler_protocol import messages as m
+
+STRIDE = 13
+"""The fast tests inject this part of all faults; it shares no factor with the number of kinds."""
+
+REPETITIONS = 2
+"""How many of the calls that are made from the same lines get faults: a waiting agent repeats the same ones."""
+
+FILE_CALLS = ("open", "close", "statvfs", "symlink", "pwrite", "pread", "rename", "write", "flock", "listdir")
+
+
+def problems(run: AgentRun, fault: Fault) -> List[str]:
+    """What is wrong after a fault: a missing or wrong outcome, an error that the fault does not explain, something that
+    is left."""
+    call = run.system.calls[fault.position]
+    found = list(run.problems)
+    if run.sessions == 0 and fault.kind not in ("stop", "short"):
+        return []  # the worker did not start: its supervisor starts another one
+    if fault.kind == "EPIPE" and run.exit_code == EXIT_ERROR and call in ("send", "send_fds", "recv"):
+        return found  # its fork server has gone: likewise
+    if run.exit_code != EXIT_OK:
+        found.append(f"exit code {run.exit_code}")
+    for name, expected in EXPECTED.items():
+        outcome = run.outcomes.get(name)
+        is_explained = (
+            outcome == m.FailureKind.OBJECT_MISSING
+            and name in ("object", "large")
+            and call in FILE_CALLS
+            and fault.kind not in ("stop", "short")
+        )
+        if outcome != expected and not is_explained:
+            found.append(f"{name}: {outcome!r}")
+    if fault.kind in ("stop", "short") and run.sessions != 1:
+        found.append(f"{run.sessions} sessions")
+    return [f"{fault.kind} at call {fault.position}, {call}: {each}" for each in found]
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_without_a_fault_all_is_well(tmp_path: Path, is_shared: bool) -> None:
+    run = run_agent(tmp_path, None, is_shared)
+    assert run.problems == [] and is_as_expected(run) and run.sessions == 1
+    assert run.system.calls == run_agent(tmp_path, None, is_shared).system.calls, "runs are repeatable"
+    used = {"flock", "rename"} if is_shared else {"pwrite", "pread", "statvfs"}
+    used |= {"epoll", "socket", "connect_ex", "socketpair", "send_fds", "poll", "recv", "send", "open"}
+    assert used <= set(run.system.calls)
+
+
+def check(folder: Path, is_shared: bool, first: int, step: int) -> None:
+    indexes = distinct_calls(run_agent(folder, None, is_shared).system, REPETITIONS)
+    faults = [Fault(index, kind) for index in indexes for kind in KINDS]
+    found: List[str] = []
+    for fault in faults[first::step]:
+        found += problems(run_agent(folder, fault, is_shared), fault)
+    assert found == []
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_some_faults_cost_a_worker_what_they_concern(tmp_path: Path, is_shared: bool) -> None:
+    check(tmp_path, is_shared, 0, STRIDE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+@pytest.mark.parametrize("part", range(4))
+def test_every_fault_at_every_call_costs_a_worker_what_it_concerns(tmp_path: Path, is_shared: bool, part: int) -> None:
+    check(tmp_path, is_shared, part, 4)
+
+
+def test_a_worker_whose_control_socket_cannot_be_watched_ends_with_an_error(tmp_path: Path) -> None:
+    calls = run_agent(tmp_path).system.calls
+    run = run_agent(tmp_path, Fault(calls.index("register"), "ENOMEM"))
+    assert run.exit_code == EXIT_ERROR and run.problems == []

@@ -1,0 +1,84 @@
+"""A client over a simulated system: each fault at each of its calls, one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+from fault_injection.client_scenario import ClientRun, run_client
+from fault_injection.simulated_system import KINDS, Fault
+
+from scaler.exceptions import ObjectStorageFullError, SchedulerUnreachableError
+
+STRIDE = 13
+"""The fast tests inject this part of all faults; it shares no factor with the number of kinds."""
+
+WITHOUT_LOSS = ("recv", "send", "sendmsg", "poll", "modify", "unregister", "link", "mmap", "unlink", "readlink")
+"""Calls whose faults cost a client that is connected no outcome: it tries again, connects again, or fetches."""
+
+
+def problems(run: ClientRun, fault: Fault) -> List[str]:
+    """What is wrong after a fault: a missing or wrong outcome, an error that the fault does not explain, something that
+    is left."""
+    call = run.system.calls[fault.position]
+    found = list(run.problems)
+    for name, outcome in run.outcomes.items():
+        if name in run.expected and outcome == run.expected[name]:
+            continue
+        if not _is_explained(name, outcome, fault, call):
+            found.append(f"{name}: {outcome!r}")
+    if fault.kind in ("stop", "short") and run.sessions != 1:
+        found.append(f"{run.sessions} sessions")
+    if "client" not in run.outcomes and len(run.outcomes) != 8:
+        found.append(f"outcomes of {list(run.outcomes)}")
+    return [f"{fault.kind} at call {fault.position}, {call}: {each}" for each in found]
+
+
+def _is_explained(name: str, outcome: Any, fault: Fault, call: str) -> bool:
+    if fault.kind in ("stop", "short"):
+        return False
+    if name == "client":  # it was never connected: its user gets the error
+        return isinstance(outcome, (OSError, MemoryError))
+    if call in WITHOUT_LOSS:
+        return False
+    return name == "object" and isinstance(outcome, (OSError, MemoryError, ObjectStorageFullError))
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_without_a_fault_all_is_well(tmp_path: Path, is_shared: bool) -> None:
+    run = run_client(tmp_path, None, is_shared)
+    assert run.problems == [] and run.outcomes == run.expected
+    assert run.sessions == 1 and len(run.outcomes) == 8
+    assert run.system.calls == run_client(tmp_path, None, is_shared).system.calls, "runs are repeatable"
+    used = {"files": {"writev", "link", "mmap", "unlink"}, "chunks": {"sendmsg"}}["files" if is_shared else "chunks"]
+    assert used | {"pipe", "socket", "connect_ex", "poll", "recv", "send", "read", "write"} <= set(run.system.calls)
+
+
+def check(folder: Path, is_shared: bool, first: int, step: int) -> None:
+    calls = run_client(folder, None, is_shared).system.calls
+    faults = [Fault(index, kind) for index in range(len(calls)) for kind in KINDS]
+    found: List[str] = []
+    for fault in faults[first::step]:
+        found += problems(run_client(folder, fault, is_shared), fault)
+    assert found == []
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_some_faults_cost_a_client_what_they_concern(tmp_path: Path, is_shared: bool) -> None:
+    check(tmp_path, is_shared, 0, STRIDE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+@pytest.mark.parametrize("part", range(4))
+def test_every_fault_at_every_call_costs_a_client_what_it_concerns(tmp_path: Path, is_shared: bool, part: int) -> None:
+    check(tmp_path, is_shared, part, 4)
+
+
+def test_a_fault_before_there_is_a_scheduler_is_named(tmp_path: Path) -> None:
+    calls = run_client(tmp_path).system.calls
+    run = run_client(tmp_path, Fault(calls.index("pipe"), "EMFILE"))
+    error = run.outcomes["client"]
+    assert isinstance(error, OSError) and not isinstance(error, SchedulerUnreachableError)
+    assert "Too many open files" in str(error)
