@@ -399,7 +399,7 @@ class SchedulerCore:
         self.shut_down(self._now, f"{client.label} asked for it")
 
     def _remove(self, session: Session, why: str, is_fault: bool) -> None:
-        """End a session; what it held is released in parts, and until then nobody else sees anything of it."""
+        """End a session; what it held is released in parts, and until then it is invisible to all peers."""
         state = self.state
         del state.sessions[session.peer]
         session.is_gone = True
