@@ -184,7 +184,7 @@ def test_tasks_that_wait_for_one_are_accepted_and_released_some_at_a_time(harnes
     client.send(*task([0], function=client.object_id(1)))
     worker.take(m.ObjectInstruction)
     instance = worker.take_tasks()
-    columns = {"predecessor_counts": [1] * SIZE, "predecessors": [0] * SIZE}
+    columns: Dict[str, Any] = {"predecessor_counts": [1] * SIZE, "predecessors": [0] * SIZE}
     client.post(*task(range(1, SIZE + 1), function=client.object_id(1), **columns))
     made = steps_of(harness, lambda: harness.state.nodes_waiting)
     assert max(made) <= WORK and harness.state.nodes_waiting == SIZE
