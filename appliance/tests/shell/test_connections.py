@@ -12,10 +12,17 @@ from typing import Iterator, List, Tuple
 
 import pytest
 
-from scaler_appliance.shell.connections import CONGESTED_BYTES, HELLO_TIMEOUT_SECONDS, SMALL_MESSAGE_BYTES, Connections
+from scaler_appliance.shell.connections import (
+    CONGESTED_BYTES,
+    HELLO_TIMEOUT_SECONDS,
+    STALLED_SECONDS,
+    STOP_READING_BYTES,
+    Connections,
+)
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address, resolve
 from scaler_protocol.host.connection import Connection, connect_to_local_socket
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Zmtp
 
 MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -190,7 +197,7 @@ def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCa
     greeted.send([b"hello"])
     [(name, _)] = bench.wait_for(1)
     bench.peers.greet(name)
-    large = bytes(SMALL_MESSAGE_BYTES)
+    large = bytes(MAXIMUM_HELLO_BYTES)
     greeted.send([b"more", large])
     assert bench.wait_for(1) == [(name, [b"more", large])]
 
@@ -198,7 +205,7 @@ def test_a_stranger_sends_small_messages_only(bench: Bench, caplog: pytest.LogCa
         stranger.send([b"more", large])
         stranger.flush()
         bench.wait_for_loss()
-        assert f"a message of more than {SMALL_MESSAGE_BYTES} bytes" in caplog.text
+        assert f"a message of more than {MAXIMUM_HELLO_BYTES} bytes" in caplog.text
     greeted.send([b"I am still served"])
     assert bench.wait_for(1) == [(name, [b"I am still served"])]
 
@@ -308,6 +315,45 @@ def test_a_peer_that_leaves_much_unread_is_reported_until_it_has_read_most_of_it
         bench.receive(0)
     assert bench.congestion == [(name, True), (name, False)]
     assert not bench.gone
+
+
+def test_a_peer_that_reads_nothing_while_much_waits_is_not_read_and_then_lost(bench: Bench) -> None:
+    caller, other = bench.caller(), bench.caller()
+    for each in (other, caller):
+        each.send([b"hello"])
+        [(name, _)] = bench.wait_for(1)
+        bench.peers.greet(name)
+    large = os.urandom(1 << 20)
+    for _ in range((STOP_READING_BYTES >> 20) + 10):
+        bench.peers.send(name, [b"", large])
+    assert bench.peers.reads_too_little(name)
+    caller.send([b"one more question"])
+    assert bench.receive(0.01) == []
+    now = time.monotonic()
+    for second in range(int(STALLED_SECONDS) + 1):
+        bench.peers.sweep(now + second)
+        bench.peers.send(name, [b"are you there?"])
+    assert not bench.gone
+    bench.peers.sweep(now + STALLED_SECONDS + 1.1)
+    assert bench.gone == [name]
+    other.send([b"I am still served"])
+    assert bench.wait_for(1)[0][1] == [b"I am still served"]
+
+
+def test_a_peer_that_reads_again_is_read_again(bench: Bench) -> None:
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    large = os.urandom(1 << 20)
+    for _ in range((STOP_READING_BYTES >> 20) + 10):
+        bench.peers.send(name, [b"", large])
+    caller.send([b"one more question"])
+    caller.flush()
+    arrived: List[Tuple[bytes, List[bytes]]] = []
+    while not arrived:
+        caller.receive()
+        arrived = bench.receive(0.0)
+    assert arrived == [(name, [b"one more question"])] and not bench.peers.reads_too_little(name)
 
 
 def test_a_peer_that_leaves_too_much_unread_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

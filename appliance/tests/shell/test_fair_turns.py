@@ -43,7 +43,7 @@ def test_peers_share_the_time_however_dear_their_messages_are() -> None:
 def test_one_very_dear_message_is_paid_for_afterwards() -> None:
     turns = FairTurns()
     turns.add(b"dear", [[b""]] * 2)
-    take(turns, {b"dear": 100.0}, 1)
+    take(turns, {b"dear": 100.0}, 1)  # and there is another one, so that somebody has waited
     turns.add(b"other", [[b""]] * 50)
     assert take(turns, {b"other": 1.0}, 50) == [b"other"] * 50
     assert take(turns, {b"dear": 100.0}, 1) == [b"dear"]
@@ -68,6 +68,15 @@ def test_debts_are_not_lost_with_the_last_message() -> None:
             take(turns, {b"dear": 5.0, b"other": 1.0}, 1)
     waiting = len(turns.next()[1])
     assert waiting <= 100 - 45, "who says one dear message at a time pays for each"
+
+
+def test_after_a_pause_nobody_has_debts_and_who_came_first_goes_first() -> None:
+    turns = FairTurns()
+    turns.add(b"dear", [[b""]])
+    take(turns, {b"dear": 100.0}, 1)
+    for peer in (b"dear", b"a", b"b"):
+        turns.add(peer, [[b""]])
+    assert take(turns, dict.fromkeys((b"dear", b"a", b"b"), 1.0), 3) == [b"dear", b"a", b"b"]
 
 
 def test_nothing_is_kept_of_who_is_gone() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from array import array
 from random import Random
 from typing import Callable, List
@@ -18,6 +19,7 @@ from scaler_protocol import PROTOCOL_MAJOR, encode
 from scaler_protocol import messages as m
 
 Reason = m.RefusalReason
+Start = Callable[..., SchedulerProcess]
 MUTATED_FRAMES = 2000
 
 
@@ -178,10 +180,12 @@ def test_an_object_on_another_host_is_fetched_and_served(scheduler: SchedulerPro
             ids=array("Q", [object_id]), sizes=array("Q", [len(content)]), storages=bytes([m.ObjectStorage.REMOTE])
         )
     )
+    request, _ = source.take(m.ObjectRequest)  # so the scheduler knows of the object
     reader.send(m.ObjectRequest(id=object_id, offset=len(content) - 1000, length=1000))
     sent = 0
     while sent < len(content):
-        request, _ = source.take(m.ObjectRequest)
+        if sent:
+            request, _ = source.take(m.ObjectRequest)
         chunk = content[request.offset : request.offset + request.length]
         source.send(m.ObjectResponse(id=object_id, offset=request.offset), chunk)
         sent += len(chunk)
@@ -226,3 +230,32 @@ def test_a_disk_that_is_full_costs_the_object_and_nothing_else(scheduler: Schedu
             os.rename(f"{directory}-away", directory)
         os.chmod(directory, 0o700)
     check_others_work(scheduler)
+
+
+def test_a_scheduler_that_was_stopped_gives_everybody_a_fresh_term(start: Start) -> None:
+    """As when its host is suspended or moved: its peers may have been stopped with it."""
+    scheduler = start("-ct", "4", "-wt", "4")
+    client, worker = scheduler.client(), scheduler.worker()
+    scheduler.process.send_signal(signal.SIGSTOP)
+    time.sleep(6.0)  # nothing happens meanwhile, which is what this is about
+    scheduler.process.send_signal(signal.SIGCONT)
+    for peer in (client, worker):
+        peer.send(m.Heartbeat())
+    client.submit(1)
+    worker.finish(worker.take_task_ids())
+    assert client.take_result_ids() == [1]
+
+
+def test_peers_beyond_the_maximum_are_told_so(start: Start) -> None:
+    scheduler = start("--maximum-peers", "2")
+    client, worker = scheduler.client(), scheduler.worker()
+    third = scheduler.peer()
+    third.send(hello(m.Role.CLIENT))
+    assert "--maximum-peers" in third.take_refusal(Reason.LIMIT_EXCEEDED)
+    client.submit(1)
+    worker.finish(worker.take_task_ids())
+    assert client.take_result_ids() == [1]
+    client.send(m.DisconnectRequest())
+    client.take(m.DisconnectResponse)
+    third.send(hello(m.Role.CLIENT))
+    third.take(m.Welcome)

@@ -27,6 +27,12 @@ class SaysItsVersionsBackwards(ReferenceClient):
         return {**super().hello(), "minorMin": 1}
 
 
+@mutant(breaks="SCL-SEC-013", caught_by="client/session/hello-has-at-most-64-kib")
+class SaysALongHello(ReferenceClient):
+    def hello(self) -> Dict[str, Any]:
+        return {**super().hello(), "features": ["x" * (64 << 10)]}
+
+
 @mutant(breaks="SCL-SES-014", caught_by="client/session/a-heartbeat-with-the-welcome-is-echoed")
 class IsDeafWhileItBegins(ReferenceClient):
     """It drops what arrives together with the Welcome."""

@@ -39,6 +39,7 @@ SENT_BY = {
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
 MAJOR, MINOR = 1, 0
 FAREWELL_SECONDS = 5.0
+MAXIMUM_ELEMENTS = 16_384
 
 
 class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
@@ -151,10 +152,16 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
             type_, fields = self.decode(frames[0])
         except UnreadableMessageError as error:
             return self.on_unreadable(str(error))
+        self.check_elements(fields)
         return None if type_ == UNKNOWN else Message(type_, fields, b"".join(frames[1:2]))
 
     def decode(self, frame: bytes) -> Tuple[str, Dict[str, Any]]:
         return decode(frame, 2 * (len(frame) // 8) + 1024)
+
+    def check_elements(self, fields: Dict[str, Any]) -> None:
+        lists = [each for each in fields.values() if isinstance(each, list)]
+        if sum(len(each) for each in lists if each and not isinstance(each[0], (int, float))) > MAXIMUM_ELEMENTS:
+            raise Refused("malformed", "too many structs and texts")
 
     def check_segments(self, frame: bytes) -> None:
         check_table(frame)
@@ -248,6 +255,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         return self.next_number
 
     def welcome(self, peer: Peer) -> None:
+        peer.connection.has_session = True
         self.send(peer, "Welcome", **self.welcome_fields(peer))
 
     def welcome_fields(self, peer: Peer) -> Dict[str, Any]:

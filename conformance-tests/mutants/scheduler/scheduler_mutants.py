@@ -347,6 +347,22 @@ class WaitsForReadyForEver(ReferenceScheduler):
         return 3600.0
 
 
+class _TrustingServer(ZmtpServer):
+    def check_stranger(self, connection: Connection, size: int) -> None:
+        pass
+
+
+@mutant(breaks="SCL-SEC-012", caught_by="scheduler/limits/large-messages-before-the-welcome-close-the-connection")
+class TrustsStrangers(ReferenceScheduler):
+    server_class = _TrustingServer
+
+
+@mutant(breaks="SCL-SEC-014", caught_by="scheduler/limits/messages-with-too-many-elements-are-malformed")
+class ReadsListsOfAnyLength(ReferenceScheduler):
+    def check_elements(self, fields: Dict[str, Any]) -> None:
+        pass
+
+
 @mutant(breaks="SCL-SEC-011", caught_by="scheduler/limits/connections-with-too-much-unread-are-closed")
 class KeepsWhatIsNeverRead(ReferenceScheduler):
     def most_unread_bytes(self) -> int:

@@ -32,7 +32,7 @@ class Connection:
         self.socket = sock
         self.received = bytearray()
         self.unsent = bytearray()
-        self.is_greeted = self.is_ready = self.is_closed = False
+        self.is_greeted = self.is_ready = self.has_session = self.is_closed = False
         self.frames: List[bytes] = []  # of the message that is being read
         self.began = time.monotonic()
 
@@ -125,6 +125,7 @@ class ZmtpServer:
             raise ZmtpError("a command so large")
         if not flags & COMMAND:
             self.check_size(connection, size)
+            self.check_stranger(connection, size)
         if len(received) < start + size:
             return False
         body = bytes(received[start : start + size])
@@ -148,6 +149,10 @@ class ZmtpServer:
         if not connection.frames:
             self.check_header_size(size)
         self.check_message_size(sum(map(len, connection.frames)) + size)
+
+    def check_stranger(self, connection: Connection, size: int) -> None:
+        if not connection.has_session and sum(map(len, connection.frames)) + size > 64 << 10:
+            raise ZmtpError("a message so large before the Welcome")
 
     def check_header_size(self, size: int) -> None:
         if size > self.header_limit:

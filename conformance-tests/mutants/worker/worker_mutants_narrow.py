@@ -28,6 +28,12 @@ class SaysItsVersionsBackwards(ReferenceWorker):
         return {**super().hello(), "minorMin": 1}
 
 
+@mutant(breaks="SCL-SEC-013", caught_by="worker/session/hello-has-at-most-64-kib")
+class SaysALongHello(ReferenceWorker):
+    def hello(self) -> Dict[str, Any]:
+        return {**super().hello(), "features": ["x" * (64 << 10)]}
+
+
 @mutant(breaks="SCL-SES-013", caught_by="worker/session/sends-heartbeats")
 class BeatsForItsTasksAlone(ReferenceWorker):
     def beat(self) -> None:

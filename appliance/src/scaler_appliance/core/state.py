@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     protected: bool = True
     prefetch_seconds: float = 0.15
     maximum_attempts: int = 4
+    maximum_peers: int = 0  # 0: no limit
     client_tasks_in_flight: int = 1024 * 1024
     client_bytes_in_flight: int = 256 * 1024 * 1024
     maximum_message_bytes: int = 512 * 1024 * 1024

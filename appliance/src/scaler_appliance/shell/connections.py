@@ -10,10 +10,11 @@ Rules:
 - Whatever fails for one peer, out of memory included, costs that peer its connection, and nobody else anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
-- What waits is bounded, for one peer and for all: a peer that leaves CONGESTED_BYTES unread is reported, and again when
-  it has read most of them; from STOP_READING_BYTES on it is not read; beyond `maximum_waiting_bytes` of all peers
-  together, messages that have arrived in part included, those peers that hold most are disconnected.
-- A peer without a session may send SMALL_MESSAGE_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
+- What waits is bounded, for one peer and for all. A peer that leaves CONGESTED_BYTES unread is reported, and again when
+  it has read most of them. From STOP_READING_BYTES on its messages wait, and it is not read; if it reads nothing for
+  STALLED_SECONDS it is disconnected. Beyond `maximum_waiting_bytes` of all peers together, messages that have arrived
+  in part included, those peers that hold most are disconnected.
+- A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
@@ -26,25 +27,27 @@ import os
 import select
 import socket
 import time
-from typing import Callable, Dict, List, Optional, Set
+from contextlib import suppress
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 ACCEPTED_AT_ONCE = 64
 LINGER_SECONDS = 1.0  # to send the last messages
 
 HELLO_TIMEOUT_SECONDS = 5.0
-SMALL_MESSAGE_BYTES = 64 * 1024
 MAXIMUM_STRANGERS = 4096  # connections without a session
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
 STOP_READING_BYTES = 32 * 1024 * 1024
+STALLED_SECONDS = 5.0
 MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
 
 STOOD_STILL_SECONDS = 3.0
@@ -62,7 +65,8 @@ class PeerConnection:
     """One connection and its state."""
 
     __slots__ = (
-        "name", "label", "connection", "hello_deadline", "events", "is_congested", "counted_bytes",
+        "name", "label", "connection", "hello_deadline", "events", "is_congested", "is_paused", "counted_bytes",
+        "stalled",
     )  # fmt: skip
 
     def __init__(self, name: bytes, label: str, connection: Connection, hello_deadline: float) -> None:
@@ -72,7 +76,9 @@ class PeerConnection:
         self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
         self.events = select.EPOLLIN
         self.is_congested = False
+        self.is_paused = False  # it is not read for a while
         self.counted_bytes = 0  # of messages that have been sent or received in part
+        self.stalled: Optional[Tuple[int, float]] = None  # its unsent bytes while it is not read, and since when
 
 
 class Connections:
@@ -108,6 +114,7 @@ class Connections:
         self._peers: Dict[bytes, PeerConnection] = {}
         self._by_descriptor: Dict[int, PeerConnection] = {}
         self._strangers: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
+        self._not_read: Dict[bytes, PeerConnection] = {}  # until they have read
         self._last_number = 0
         self._last_sweep: Optional[float] = None
         self._rejected = 0  # callers, since the log said so
@@ -118,7 +125,8 @@ class Connections:
         if local_listener is not None:
             self._listeners[local_listener.fileno()] = local_listener
         # Closed when no descriptors are left, to reject callers; the rest is for files of objects and of the log.
-        self._spares = [os.open(os.devnull, os.O_RDONLY) for _ in range(SPARE_DESCRIPTORS)]
+        self._spares: List[int] = []
+        self._restore_spares()
         self._epoll = select.epoll()
         for descriptor in self._listeners:
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -138,7 +146,11 @@ class Connections:
 
         Returns whether any was.
         """
-        ready = self._epoll.poll(timeout_seconds)
+        try:
+            ready = self._epoll.poll(timeout_seconds)
+        except (OSError, MemoryError) as error:  # those who are ready stay so
+            logger.error("Scheduler: no connection was served for a moment: %s", str(error) or type(error).__name__)
+            return True
         turns = self.turns
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
@@ -182,7 +194,7 @@ class Connections:
 
     def _add(self, stream: socket.socket, label: str, now: float) -> None:
         # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012
-        small = min(SMALL_MESSAGE_BYTES, self._maximum_message_bytes)
+        small = min(MAXIMUM_HELLO_BYTES, self._maximum_message_bytes)
         connection = Connection(stream, Zmtp("ROUTER", small, small))
         connection.start()
         self._last_number += 1
@@ -242,17 +254,35 @@ class Connections:
             except OSError as error:
                 self._lose(peer, error)
 
-    # SCL-SEC-009
     def sweep(self, now: float) -> None:
-        """Close connections without a Hello in time; to be called about once a second, with the time before reading."""
+        """Close connections without a Hello in time, and those that read nothing.
+
+        To be called about once a second, with the time before reading.
+        """
         before, self._last_sweep = self._last_sweep, now
         if before is not None and now - before > STOOD_STILL_SECONDS:
+            for peer in self._peers.values():
+                peer.stalled = None
             for peer in self._strangers.values():
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
+        self._sweep_strangers(now)
+        self._sweep_stalled(now)
+        self._restore_spares()
+
+    # SCL-SEC-009
+    def _sweep_strangers(self, now: float) -> None:
         for peer in list(self._strangers.values()):
             if peer.hello_deadline is not None and now > peer.hello_deadline and peer.name not in self.turns:
                 self._lose(peer, TimeoutError("it has not said Hello in time"))
-        self._restore_spares()
+
+    # SCL-SEC-011
+    def _sweep_stalled(self, now: float) -> None:
+        for peer in list(self._not_read.values()):
+            unsent_bytes = peer.connection.unsent_bytes
+            if peer.stalled is None or unsent_bytes < peer.stalled[0]:  # more may have come, without its asking
+                peer.stalled = unsent_bytes, now
+            elif now > peer.stalled[1] + STALLED_SECONDS:
+                self._lose(peer, TimeoutError(f"it does not read, and {unsent_bytes >> 20} MiB wait for it"))
 
     # Output ---------------------------------------------------------------------------------------------------------
 
@@ -278,12 +308,16 @@ class Connections:
         """
         connection = peer.connection
         unsent_bytes = connection.unsent_bytes
-        events = select.EPOLLIN
+        events = 0 if peer.is_paused or unsent_bytes > STOP_READING_BYTES else select.EPOLLIN
         if unsent_bytes:
-            events = select.EPOLLOUT if unsent_bytes > STOP_READING_BYTES else select.EPOLLIN | select.EPOLLOUT
+            events |= select.EPOLLOUT
         if events != peer.events:
             self._epoll.modify(connection.fileno(), events)
             peer.events = events
+            if unsent_bytes > STOP_READING_BYTES:
+                self._not_read[peer.name] = peer
+            elif self._not_read.pop(peer.name, None) is not None and not peer.is_paused:
+                self.turns.resume(peer.name)
         is_congested = unsent_bytes > (RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES)
         if is_congested != peer.is_congested:
             peer.is_congested = is_congested
@@ -294,7 +328,6 @@ class Connections:
         if self._waiting_bytes > self._maximum_waiting_bytes:
             self._make_room()
 
-    # SCL-SEC-011
     def _make_room(self) -> None:
         """Disconnect those peers that hold most, until the rest holds no more than may wait."""
         while self._waiting_bytes > self._maximum_waiting_bytes:
@@ -302,6 +335,27 @@ class Connections:
             text = f"{largest.counted_bytes >> 20} MiB of it wait, and {self._waiting_bytes >> 20} MiB of all peers"
             logger.warning("Scheduler: the connection from %s is closed: %s", largest.label, text)
             self._lose(largest, OSError(text))
+
+    def reads_too_little(self, name: bytes) -> bool:
+        """Whether so much waits for a peer that it should not be answered."""
+        return name in self._not_read
+
+    def stop_reading(self, name: bytes) -> None:
+        """Leave what a peer sends in its socket until `go_on_reading`; TCP slows it down."""
+        self._set_paused(name, True)
+
+    def go_on_reading(self, name: bytes) -> None:
+        """Read a peer again."""
+        self._set_paused(name, False)
+
+    def _set_paused(self, name: bytes, is_paused: bool) -> None:
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.is_paused = is_paused
+            try:
+                self._account(peer)
+            except OSError as error:
+                self._lose(peer, error)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
@@ -329,10 +383,14 @@ class Connections:
     def _remove(self, peer: PeerConnection) -> None:
         del self._peers[peer.name]
         self._strangers.pop(peer.name, None)
+        self._not_read.pop(peer.name, None)
+        self.turns.resume(peer.name)  # its last messages
         del self._by_descriptor[peer.connection.fileno()]
         self._waiting_bytes -= peer.counted_bytes
-        self._epoll.unregister(peer.connection.fileno())
-        peer.connection.close()
+        with suppress(OSError):
+            self._epoll.unregister(peer.connection.fileno())
+        with suppress(OSError):  # the descriptor is closed nevertheless
+            peer.connection.close()
 
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""

@@ -38,6 +38,15 @@ class InputKind(IntEnum):
     STOOD_STILL = 13  # this process was stopped for a while
 
 
+WORK = frozenset(
+    {m.Task, m.GraphTask, m.TaskResult, m.TaskCancel, m.TaskCancelConfirm, m.BalanceResponse, m.TaskLog}
+    | {m.ObjectInstruction, m.ObjectRequest, m.ObjectResponse}
+)
+"""Messages that are about tasks and objects; what else a peer sends is no reason to keep others waiting."""
+
+MAXIMUM_ELEMENTS = 16_384
+"""In the lists of structs and of texts of one message (SCL-SEC-014): decoding takes some 50 ms at most."""
+
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
 
@@ -90,8 +99,8 @@ class CoreInputs:
         """Whether the next message of a peer would have to wait for the one before."""
         return self._core.is_working_for(peer)
 
-    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> None:
-        """A peer sent a message of these frames, which may be malformed."""
+    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> bool:
+        """A peer sent a message of these frames, which may be malformed; returns whether it was work."""
         if self._recorder is not None:
             self._recorder.on_frames(now, peer, frames)
         try:
@@ -99,18 +108,19 @@ class CoreInputs:
                 # SCL-SEC-002
                 if not 1 <= len(frames) <= 2:
                     raise MalformedMessageError(f"a message of {len(frames)} frames instead of a header and a payload")
-                message = decode(frames[0])
+                message = decode(frames[0], MAXIMUM_ELEMENTS)
             except MalformedMessageError as error:
                 self._received["malformed"] += 1
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
-                return
+                return False
             except MemoryError:  # before anything has changed
                 text = f"a message of {sum(map(len, frames))} bytes finds no room in memory"
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.LIMIT_EXCEEDED, text))
-                return
+                return False
             self._received[type(message).__name__] += 1
             # SCL-TRN-004
             self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+            return type(message) in WORK
         except Exception as error:
             raise _broken(InputKind.FRAMES, (peer,), error) from error
 

@@ -8,6 +8,8 @@ Rules:
 - Start-time fair queueing (Goyal, Vin and Cheng, 1996): what a peer's messages cost is added to its virtual time, and
   the peer whose virtual time is least goes next. So peers share the time, however many or dear their messages are.
 - A peer that had nothing to say gets no credit for that: its virtual time is at least that of the last turn.
+- Once no messages wait, all debts are forgiven: nobody was waiting for that time. Among equals, the first to come goes
+  first.
 - Messages of one peer stay in order.
 - No clock: the caller measures what a turn has cost.
 """
@@ -26,16 +28,19 @@ class FairTurns:
 
     def __init__(self) -> None:
         self._messages: Dict[bytes, Deque[Frames]] = {}  # by peer that has any
-        self._costs: Dict[bytes, float] = {}  # virtual times, of peers that are ahead of the last turn
-        self._turns: List[Tuple[float, bytes]] = []  # a heap, with each peer that has messages
+        self._costs: Dict[bytes, float] = {}  # virtual times, of peers that had a turn since no messages waited
+        self._turns: List[Tuple[float, int, bytes]] = []  # a heap, with each peer that has messages
+        self._paused: Dict[bytes, Deque[Frames]] = {}
+        self._count = 0
         self._time = 0.0  # the virtual time of the last turn
+        self._latest = 0.0  # that of the peer whose messages have cost most
 
     def __contains__(self, peer: bytes) -> bool:
         """Whether messages of this peer wait."""
-        return peer in self._messages
+        return peer in self._messages or peer in self._paused
 
     def __bool__(self) -> bool:
-        """Whether any messages wait."""
+        """Whether any messages wait for a turn."""
         return bool(self._messages)
 
     def add(self, peer: bytes, messages: Sequence[Frames]) -> None:
@@ -45,11 +50,11 @@ class FairTurns:
             waiting.extend(messages)
         elif messages:
             self._messages[peer] = deque(messages)
-            heappush(self._turns, (max(self._time, self._costs.get(peer, 0.0)), peer))
+            self._push(max(self._time, self._costs.get(peer, 0.0)), peer)
 
     def next(self) -> Tuple[bytes, Deque[Frames]]:
         """The peer whose turn it is, and its messages: take some of them, then call `end_turn`."""
-        self._time, peer = self._turns[0]
+        self._time, _, peer = self._turns[0]
         return peer, self._messages[peer]
 
     def end_turn(self, cost: float) -> None:
@@ -58,12 +63,31 @@ class FairTurns:
         Parameters:
             cost: of the messages that were taken, for example in seconds.
         """
-        _, peer = heappop(self._turns)
-        self._costs[peer] = self._time + cost
+        peer = heappop(self._turns)[2]
+        time = self._costs[peer] = self._time + cost
+        self._latest = max(self._latest, time)
         if self._messages[peer]:
-            heappush(self._turns, (self._time + cost, peer))
-        else:
-            del self._messages[peer]
+            self._push(time, peer)
+            return
+        del self._messages[peer]
+        if not self._messages:
+            self._time = self._latest
+            self._costs.clear()
+
+    def _push(self, time: float, peer: bytes) -> None:
+        self._count += 1
+        heappush(self._turns, (time, self._count, peer))
+
+    def pause(self, peer: bytes) -> None:
+        """Instead of `end_turn`: the peer whose turn it is gets no more turns until `resume`."""
+        heappop(self._turns)
+        self._paused[peer] = self._messages.pop(peer)
+
+    def resume(self, peer: bytes) -> None:
+        """The peer gets turns again."""
+        messages = self._paused.pop(peer, None)
+        if messages:
+            self.add(peer, messages)
 
     def forget(self, peer: bytes) -> None:
         """A peer without messages is gone for good."""

@@ -120,6 +120,13 @@ _PEERS = [
         group="clients and workers",
     ),
     Option(
+        "--maximum-peers",
+        Whole(0),
+        "refuse further clients and workers when N are connected; 0: as many as the limit of open files allows",
+        default=0,
+        group="clients and workers",
+    ),
+    Option(
         "-p --protected",
         Switch(),
         "refuse clients that ask to shut the cluster down",

@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import platform
+import resource
 import sys
 import time
 from typing import Iterator, List, Optional
@@ -35,6 +36,9 @@ from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
+
+DESCRIPTORS_FOR_OTHERS = 64  # the log, monitors, files of objects, and connections that are refused
+CONNECTIONS_FOR_REFUSALS = 16  # so that peers beyond the maximum learn why they are refused
 
 logger = logging.getLogger("scaler")
 
@@ -84,14 +88,34 @@ def tune_garbage_collection() -> None:
         gc.set_threshold(2_000, 10, 1_000_000)
 
 
+def _maximum_peers(wanted: int) -> int:
+    """How many peers can be served; raises this process's limit of open files as far as it may be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    possible = max(1, limit - DESCRIPTORS_FOR_OTHERS)
+    if wanted > possible:
+        text = (
+            "Scheduler: --maximum-peers %d: the limit of open files (ulimit -n) is %d, so that %d peers can be served"
+        )
+        logger.warning(text, wanted, limit, possible)
+    return min(wanted or possible, possible)
+
+
 async def _serve(options: argparse.Namespace) -> None:
     servers: List[Server] = []  # one server, which is created after the transport
+    maximum_peers = _maximum_peers(options.maximum_peers)
     with contextlib.ExitStack() as closing:
         peers = Connections(
             options.address,
             options.maximum_message_bytes,
             lambda peer: servers[0].peer_gone(peer),
             lambda peer, is_congested: servers[0].congestion(peer, is_congested),
+            maximum_connections=maximum_peers + CONNECTIONS_FOR_REFUSALS if maximum_peers else 0,
         )
         closing.callback(peers.close)
         monitor = StatusPublisher(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
@@ -102,7 +126,7 @@ async def _serve(options: argparse.Namespace) -> None:
         _open_spill(options, directory)
         files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
         closing.callback(files.close)
-        settings = _settings(options, monitor, files)
+        settings = _settings(options, maximum_peers, monitor, files)
         recorder = _recorder(options, settings)
         server = Server(SchedulerCore(settings), peers, monitor, files, recorder)
         servers.append(server)
@@ -198,7 +222,9 @@ def _object_memory_limit_bytes(options: argparse.Namespace, directory: ObjectDir
     return system.f_blocks * system.f_frsize // 2
 
 
-def _settings(options: argparse.Namespace, monitor: StatusPublisher, files: ObjectFiles) -> Settings:
+def _settings(
+    options: argparse.Namespace, maximum_peers: int, monitor: StatusPublisher, files: ObjectFiles
+) -> Settings:
     language = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return Settings(
         client_timeout_seconds=options.client_timeout_seconds,
@@ -210,6 +236,7 @@ def _settings(options: argparse.Namespace, monitor: StatusPublisher, files: Obje
         client_bytes_in_flight=options.client_bytes_in_flight,
         protected=options.protected,
         maximum_attempts=options.maximum_attempts,
+        maximum_peers=maximum_peers,
         maximum_message_bytes=options.maximum_message_bytes,
         maximum_object_bytes=options.maximum_object_bytes,
         object_memory_limit_bytes=_object_memory_limit_bytes(options, files.directory),

@@ -39,6 +39,7 @@ from scaler_appliance.core.effects import (
 )
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler_core import SchedulerCore
+from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
 from scaler_appliance.shell.object_files import ObjectFiles
@@ -51,8 +52,8 @@ from scaler_protocol import messages as m
 
 TICK_INTERVAL_SECONDS = 1.0
 STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
-TURN_SECONDS = 0.001
-ROUND_SECONDS = 0.01
+TURN_SECONDS = 0.0005
+ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_DRAIN_SECONDS = 0.1
 SWEEPS = 2  # for directories, after a session's end
@@ -81,6 +82,7 @@ class Server:
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
+        self._allowances = Allowances()
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
@@ -176,11 +178,31 @@ class Server:
                 passed_over.add(peer)
                 turns.end_turn(TURN_SECONDS)
                 continue
+            if self._peers.reads_too_little(peer):
+                turns.pause(peer)
+                continue
             begin_turn = end
+            idle_seconds = 0.0  # spent on messages that are no work
             while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
-                take_in(now, peer, messages.popleft())
+                before = end
+                is_work = take_in(now, peer, messages.popleft())
                 end = clock()
-            turns.end_turn(end - begin_turn)
+                if not is_work:
+                    idle_seconds += end - before
+            pause_seconds = self._allowances.charge(peer, now, idle_seconds) if idle_seconds else 0.0
+            if pause_seconds:
+                turns.pause(peer)
+                self._peers.stop_reading(peer)
+                self._loop.call_later(pause_seconds, self._resume, peer)
+            else:
+                turns.end_turn(end - begin_turn)
+
+    def _resume(self, peer: bytes) -> None:
+        """A peer that took more than its share is served again."""
+        self._peers.go_on_reading(peer)
+        if not self._peers.reads_too_little(peer):
+            self._peers.turns.resume(peer)
+        self._drain()
 
     def _on_timer(self) -> None:
         if self._stopped.done():
@@ -235,6 +257,7 @@ class Server:
             for peer in gone:
                 del self._gone[peer]
                 self._peers.turns.forget(peer)
+                self._allowances.forget(peer)
                 self._inputs.call(InputKind.PEER_GONE, now, peer)
             if not (gone or effects):
                 return  # the others have messages that were not handled yet

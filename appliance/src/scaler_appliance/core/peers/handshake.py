@@ -15,12 +15,14 @@ from scaler_protocol.session.ids import MAXIMUM_SESSION
 PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
 
 
-def check_hello(hello: m.Hello, last_session: int, is_stopping: bool) -> None:
+def check_hello(hello: m.Hello, last_session: int, is_stopping: bool, peers: int, maximum_peers: int) -> None:
     """Raise PeerError unless a peer can have a session.
 
     Parameters:
         last_session: the last number that was granted.
         is_stopping: whether the scheduler is shutting down.
+        peers: how many others have a session.
+        maximum_peers: how many may have one; 0: no limit.
     """
     speaks = hello.implementation
     # SCL-SES-003
@@ -41,6 +43,9 @@ def check_hello(hello: m.Hello, last_session: int, is_stopping: bool) -> None:
     # SCL-SES-022
     if is_stopping:
         raise PeerError(m.RefusalReason.SHUTTING_DOWN, "the scheduler is shutting down")
+    if 0 < maximum_peers <= peers:
+        text = f"the scheduler serves {peers} peers already: start it with a larger --maximum-peers"
+        raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, text)
     if last_session >= MAXIMUM_SESSION:
         raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, "the scheduler has granted all its sessions: restart it")
 

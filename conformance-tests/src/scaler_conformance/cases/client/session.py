@@ -21,6 +21,14 @@ def says_hello_first(bench: RoleBench) -> None:
     check(hello.minorMin <= hello.minorMax, "minorMin <= minorMax in Hello", hello)
 
 
+@case(covers=["SCL-SEC-013"])
+def hello_has_at_most_64_kib(bench: RoleBench) -> None:
+    """The Hello of a client has at most 64 KiB."""
+    session = bench.greeted()
+    largest = session.largest
+    check(largest <= 64 << 10, "a Hello of at most 64 KiB", f"one of {largest} bytes")
+
+
 @case(covers=["SCL-SES-001"])
 def nothing_is_sent_before_the_welcome(bench: RoleBench) -> None:
     """Tasks that are submitted before the Welcome has arrived are not sent before it."""

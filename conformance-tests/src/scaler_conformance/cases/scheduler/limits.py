@@ -1,4 +1,5 @@
-"""Connections that a scheduler closes: those with an unfinished handshake, and those with too much unread."""
+"""Connections that a scheduler closes: those with an unfinished handshake, with a large message before the Welcome, and
+with too much unread."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from scaler_conformance.codec.schema_codec import SCHEMA
 
 HANDSHAKE_SECONDS = 30.0
 UNREAD_BYTES, FEW_UNREAD_BYTES = 1 << 30, 16 << 20
+LARGEST_BEFORE_WELCOME_BYTES = 64 << 10
+MAXIMUM_ELEMENTS = 16_384
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 
 
@@ -27,6 +30,35 @@ def unfinished_handshakes_are_closed(bench: RoleBench) -> None:
     seconds = bench.settings.deadline_seconds + (0 if is_short else HANDSHAKE_SECONDS)
     for connection in connections:
         connection.expect_closed("the connection with an unfinished handshake to be closed", seconds=seconds)
+    bench.client().fence()
+
+
+@case(covers=["SCL-SEC-012"])
+def large_messages_before_the_welcome_close_the_connection(bench: RoleBench) -> None:
+    """A connection without a session is closed when more than 64 KiB are announced, by a header or with its payload."""
+    connection = bench.raw()
+    connection.announce(LARGEST_BEFORE_WELCOME_BYTES + 1, more=False)
+    connection.expect_closed("the connection that announces 64 KiB and a byte to be closed")
+    connection = bench.raw()
+    header = SCHEMA.encode("Heartbeat", {"sequence": 1})
+    connection.announce(len(header), more=True)
+    connection.write(header)
+    connection.announce(LARGEST_BEFORE_WELCOME_BYTES - len(header) + 1, more=False)
+    connection.expect_closed("the connection that announces a payload beyond 64 KiB to be closed")
+    bench.client().fence()
+
+
+@case(covers=["SCL-SEC-014"])
+def messages_with_too_many_elements_are_malformed(bench: RoleBench) -> None:
+    """A Heartbeat with 16 384 processors is answered; one processor more is malformed, and so are as many names."""
+    worker = bench.worker()
+    worker.send("Heartbeat", sequence=1, processors=[{"processId": 1}] * MAXIMUM_ELEMENTS)
+    worker.expect_echo(1)
+    worker.send("Heartbeat", sequence=2, processors=[{"processId": 1}] * (MAXIMUM_ELEMENTS + 1))
+    worker.expect_refusal("malformed", "a processor too many", requirement="SCL-SEC-014")
+    client = bench.client()
+    client.send("ObjectInstruction", action="delete", names=["x"] * (MAXIMUM_ELEMENTS + 1))
+    client.expect_refusal("malformed", "a name too many", requirement="SCL-SEC-014")
     bench.client().fence()
 
 

@@ -95,7 +95,9 @@ def mutated_frames_do_no_harm(bench: RoleBench) -> None:
 def oversized_headers_close_the_connection(bench: RoleBench) -> None:
     """A connection that announces a header of more than 64 MiB is closed before the header's bytes arrive."""
     for size in (HEADER_LIMIT + 1, (1 << 63) - 1, (1 << 64) - 1):
-        connection = bench.raw()
+        client = bench.raw_client()
+        client.greet()
+        connection = client.raw
         connection.announce(size, more=False)
         connection.expect_closed(f"the connection that announces a header of {size} bytes to be closed")
 

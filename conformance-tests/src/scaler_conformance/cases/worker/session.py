@@ -18,6 +18,14 @@ def says_hello_first(bench: RoleBench) -> None:
     check(hello.slots > 0, "at least one slot in Hello", hello.slots)
 
 
+@case(covers=["SCL-SEC-013"])
+def hello_has_at_most_64_kib(bench: RoleBench) -> None:
+    """The Hello of a worker has at most 64 KiB."""
+    worker = bench.greeted()
+    largest = worker.largest
+    check(largest <= 64 << 10, "a Hello of at most 64 KiB", f"one of {largest} bytes")
+
+
 @case(covers=["SCL-SES-001"])
 def sends_nothing_before_the_welcome(bench: RoleBench) -> None:
     """A worker sends nothing between its Hello and the answer.

@@ -1,4 +1,4 @@
-"""The layout of object ids: the upper bits are the session that made the object, the lower ones its number there.
+"""Limits of sessions, and the layout of object ids: the session that made the object, and its number there.
 
     63        40 39 38                                   0
     ┌───────────┬──┬─────────────────────────────────────┐
@@ -14,6 +14,9 @@ SESSION_SHIFT = 40
 
 MAXIMUM_SESSION = (1 << 24) - 1
 """The highest number of a session; the lowest is 1."""
+
+MAXIMUM_HELLO_BYTES = 64 * 1024
+"""Of a message before the Welcome (SCL-SEC-012, SCL-SEC-013)."""
 
 NUMBER_MASK = (1 << SESSION_SHIFT) - 1
 

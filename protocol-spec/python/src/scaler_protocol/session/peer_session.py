@@ -30,10 +30,11 @@ from scaler_protocol.session.effects import (
     SessionEffect,
     Transmit,
 )
-from scaler_protocol.session.ids import MAXIMUM_SESSION
+from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES, MAXIMUM_SESSION
 from scaler_protocol.session.session_table import TRANSITIONS, Fault, SessionEvent, SessionState
 from scaler_protocol.versions import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol.wire import messages as m
+from scaler_protocol.wire.codec import encode
 
 DEFAULT_SILENCE_TIMEOUT_SECONDS = 60.0
 NEVER = float("inf")
@@ -86,6 +87,8 @@ class PeerSession:
         effects: where effects are appended; the owner may append its own to the same list.
         make_heartbeat: returns a Heartbeat with the peer's figures at a time; sequence and latency are filled in here.
         random: returns random numbers from 0 to 1, for jitter in pauses, so that peers do not reconnect all at once.
+
+    Raises ValueError if the Hello is larger than a scheduler reads.
     """
 
     def __init__(
@@ -96,6 +99,13 @@ class PeerSession:
         make_heartbeat: Callable[[float], m.Heartbeat],
         random: Callable[[], float],
     ) -> None:
+        # SCL-SEC-013
+        hello_bytes = len(encode(hello))
+        if hello_bytes > MAXIMUM_HELLO_BYTES:
+            text = f"it has {hello_bytes} bytes, and a scheduler reads {MAXIMUM_HELLO_BYTES}"
+            raise ValueError(
+                f"what this peer tells the scheduler about itself is too long: {text}: name fewer functions"
+            )
         self.state = SessionState.APART
         self.number = 0
         """The number of the current session; 0: there is none."""

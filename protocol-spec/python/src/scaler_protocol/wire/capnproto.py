@@ -314,6 +314,9 @@ def _remember(
     return said
 
 
+NO_LIMIT = 1 << 62
+
+
 class Reader:
     """One frame being read.
 
@@ -321,12 +324,16 @@ class Reader:
 
     Parameters:
         starts, ends: what `segments` has said of the data.
+        maximum_elements: of all lists of structs and of texts together, which cost most.
     """
 
-    __slots__ = ("data", "starts", "ends", "budget")
+    __slots__ = ("data", "starts", "ends", "budget", "elements_left")
 
-    def __init__(self, data: bytes, starts: Sequence[int], ends: Sequence[int]) -> None:
+    def __init__(
+        self, data: bytes, starts: Sequence[int], ends: Sequence[int], maximum_elements: int = NO_LIMIT
+    ) -> None:
         self.data = data
+        self.elements_left = maximum_elements
         self.starts, self.ends = starts, ends
         self.budget = TRAVERSAL_FACTOR * (len(data) // WORD_BYTES) + TRAVERSAL_GRACE_WORDS
 
@@ -399,6 +406,7 @@ class Reader:
         if code != _CODE_POINTER:
             self._wrong_element("a list of text", code, at)
         places = range(start, end, 8)
+        self._count(len(places), at)
         pointers = struct.unpack_from(f"<{len(places)}Q", self.data, start)
         return [self.text(pointer, segment, place) if pointer else "" for pointer, place in zip(pointers, places)]
 
@@ -420,6 +428,7 @@ class Reader:
             raise MalformedMessageError(f"the tag of the list at byte {start} is not a struct pointer")
         if count * element_words > words:
             raise MalformedMessageError(f"the list at byte {start} has {words} words, too few for {count} elements")
+        self._count(count, at)
         if not element_words:
             self.budget -= count
             if self.budget < 0:
@@ -429,6 +438,14 @@ class Reader:
         step = element_words * 8
         places = range(first, first + count * step, step)
         return [read(self, segment, place, data_words, pointer_words) for place in places]
+
+    # SCL-SEC-014
+    def _count(self, elements: int, at: int) -> None:
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            raise MalformedMessageError(
+                f"the pointer at byte {at} leads to {elements} structs or texts, more than this message may have"
+            )
 
     def _list(self, word: int, segment: int, at: int) -> Tuple[int, int, int, int]:
         """Segment, start and end of a list, and the code of its elements; a list of structs begins with its tag."""

@@ -19,6 +19,7 @@ import struct
 from typing import Dict, NamedTuple, Optional, Tuple, Type, Union
 
 from scaler_protocol.wire.capnproto import (
+    NO_LIMIT,
     WORD_BYTES,
     Reader,
     ReadStruct,
@@ -110,8 +111,11 @@ def _encode_any(message: Struct, form: _Form) -> bytes:
     return writer.frame(_UNION_POINTER, form.union, content)
 
 
-def decode(frame: Frame) -> Message:
+def decode(frame: Frame, maximum_elements: int = NO_LIMIT) -> Message:
     """The message in `frame`; an `UnknownMessage` if this version of the schema lacks that member.
+
+    Parameters:
+        maximum_elements: how many elements all lists of structs and of texts may have; columns of numbers do not count.
 
     Raises `MalformedMessageError` if the bytes are malformed.
     """
@@ -127,20 +131,20 @@ def decode(frame: Frame) -> Message:
                     message: Optional[Message] = read_small(values)
                     if message is not None:
                         return message
-    return _decode_any(data)
+    return _decode_any(data, maximum_elements)
 
 
-def _decode_any(data: bytes) -> Message:
+def _decode_any(data: bytes, maximum_elements: int) -> Message:
     """The general way: any layout, and the errors."""
     if len(data) >= _HEAD.size:
         last_segment, words, root, discriminant, pointer = _HEAD.unpack_from(data)
         # One segment that begins with the union: the way to the member is known, since latency depends on it.
         is_usual = root == _UNION_POINTER and not last_segment and len(data) == WORD_BYTES + words * WORD_BYTES
         if is_usual and pointer and discriminant < len(_READS):
-            reader = Reader(data, (WORD_BYTES,), (len(data),))
+            reader = Reader(data, (WORD_BYTES,), (len(data),), maximum_elements)
             read: ReadStruct[Member] = _READS[discriminant]
             return reader.struct(pointer, 0, _UNION_POINTER_AT, read)
-    return Reader(data, *segments(data)).root(_read_message)
+    return Reader(data, *segments(data), maximum_elements).root(_read_message)
 
 
 def encode_struct(value: Struct) -> bytes:

@@ -1,0 +1,50 @@
+"""How much of the scheduler's time peers may take with what is no work: heartbeats, questions, malformed messages.
+
+Rules:
+- Work (tasks, results, objects) is bounded by credit; whatever else a peer sends is bounded here. A peer gets SHARE of
+  the time, all peers together get TOTAL_SHARE, and each may use BURST_SECONDS and TOTAL_BURST_SECONDS at once. So a
+  flood leaves most of the time, and of a processor that others use too, to those who work.
+- A peer that has used little is never delayed because of others.
+- No clock: times are arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+SHARE, BURST_SECONDS = 0.02, 0.1
+TOTAL_SHARE, TOTAL_BURST_SECONDS = 0.1, 0.3
+LITTLE_SECONDS = 0.005
+
+
+class Allowances:
+    """What peers have used, as leaky buckets."""
+
+    def __init__(self) -> None:
+        self._used: Dict[bytes, Tuple[float, float]] = {}  # by peer: seconds used, and when that was so
+        self._total = 0.0, 0.0
+
+    def charge(self, peer: bytes, now: float, seconds: float) -> float:
+        """A peer has taken time; returns for how many seconds it should not be served.
+
+        Parameters:
+            now: the time, by any clock.
+            seconds: what its messages took.
+        """
+        used = _leaked(self._used.get(peer, (0.0, now)), now, SHARE) + seconds
+        total = _leaked(self._total, now, TOTAL_SHARE) + seconds
+        self._used[peer] = used, now
+        self._total = total, now
+        pause_seconds = (used - BURST_SECONDS / 2) / SHARE if used > BURST_SECONDS else 0.0
+        if total > TOTAL_BURST_SECONDS and used > LITTLE_SECONDS:
+            pause_seconds = max(pause_seconds, (total - TOTAL_BURST_SECONDS / 2) / TOTAL_SHARE)
+        return pause_seconds
+
+    def forget(self, peer: bytes) -> None:
+        """A peer is gone."""
+        self._used.pop(peer, None)
+
+
+def _leaked(before: Tuple[float, float], now: float, share: float) -> float:
+    used, when = before
+    return max(0.0, used - share * (now - when))

@@ -1,0 +1,40 @@
+"""What is no work takes a bounded share of the scheduler's time."""
+
+from __future__ import annotations
+
+from scaler_appliance.shell.allowances import BURST_SECONDS, SHARE, TOTAL_BURST_SECONDS, TOTAL_SHARE, Allowances
+
+
+def used_in(seconds: float, flooders: int) -> float:
+    """How much of a time flooders take that are always ready."""
+    allowances, now, used = Allowances(), 0.0, 0.0
+    ready_at = dict.fromkeys(range(flooders), 0.0)
+    while now < seconds:
+        for flooder in [each for each, at in ready_at.items() if at <= now]:
+            ready_at[flooder] = now + 0.001 + allowances.charge(b"%d" % flooder, now, 0.001)
+            used += 0.001
+        now += 0.001
+    return used
+
+
+def test_a_flooding_peer_gets_its_share() -> None:
+    assert used_in(60.0, 1) <= BURST_SECONDS + 60 * SHARE + 0.01
+
+
+def test_many_flooding_peers_get_no_more_than_the_share_of_all() -> None:
+    assert used_in(60.0, 100) <= TOTAL_BURST_SECONDS + 60 * TOTAL_SHARE + 100 * 0.006
+
+
+def test_a_peer_that_uses_little_is_never_delayed() -> None:
+    allowances = Allowances()
+    for number in range(1000):
+        for flooder in range(100):
+            allowances.charge(b"%d" % flooder, number * 0.01, 0.1)
+        assert allowances.charge(b"honest", number * 0.01, 0.00001) == 0.0
+
+
+def test_nothing_is_kept_of_who_is_gone() -> None:
+    allowances = Allowances()
+    allowances.charge(b"a", 0.0, 1.0)
+    allowances.forget(b"a")
+    assert not allowances._used
