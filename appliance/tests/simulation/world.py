@@ -201,7 +201,7 @@ class World:
             object_memory_limit_bytes=self.random.choice((0, 1, 40, 200)),
             chunk_bytes=CHUNK_BYTES,
             inline_bytes=LARGE_BYTES,
-            work_per_call=Random(f"work in parts: {seed}").choice((1, 5, 40, 4000)),
+            work_per_call=Random(f"work in parts: {seed}").choice((60, 250, 4000)),
         )
         self.outcomes = 0
         self.start_scheduler()

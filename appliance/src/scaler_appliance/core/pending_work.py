@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from itertools import chain
-from typing import Callable, Deque, Dict, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.sessions import ClientSession, Session
@@ -29,6 +29,12 @@ from scaler_protocol import messages as m
 Reaction = Callable[[Session, object, bytes], Optional[Steps]]
 
 UNITS_OF_A_MESSAGE = 16  # besides what its steps count
+
+
+class ConnectionLost(NamedTuple):
+    """Follows the last message of a worker whose connection has ended."""
+
+    is_fault: bool
 
 
 class _Line:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from math import inf
-from typing import Callable, Dict, List, NamedTuple, Optional, Type
+from typing import Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
@@ -30,7 +30,7 @@ from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
 from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, Session, WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
-from scaler_appliance.core.pending_work import PendingWork
+from scaler_appliance.core.pending_work import ConnectionLost, PendingWork
 from scaler_appliance.core.placement.rebalance import Rebalance
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState, Settings
@@ -56,13 +56,6 @@ _AT_ONCE = frozenset((m.Heartbeat, m.HeartbeatEcho))
 
 _ORDERS = (m.ClientShutdown, m.WorkerShutdown)
 """Messages of a client that still hold when it is gone."""
-
-
-class _ConnectionLost(NamedTuple):
-    """Follows the last message of a worker whose connection has ended."""
-
-    is_fault: bool
-
 
 _LOST = "its connection was lost"
 _NOT_GREETED = "say Hello first: this connection has no session (any more)"
@@ -155,7 +148,7 @@ class SchedulerCore:
 
     def _react(self, session: Session, message: object, payload: bytes) -> Optional[Steps]:
         """React to a message; returns what is left to do."""
-        if isinstance(message, _ConnectionLost):
+        if isinstance(message, ConnectionLost):
             self._remove(session, _LOST, message.is_fault)
             return None
         reaction = self._reactions[type(session)].get(type(message))
@@ -223,7 +216,7 @@ class SchedulerCore:
             if isinstance(session, WorkerSession) and self._work.is_awaited(session):
                 session.leaving = True  # it gets no more tasks, and what it has reported still counts
                 self._placement.remove_worker(session)
-                self._work.add_message(session, _ConnectionLost(is_fault), b"")
+                self._work.add_message(session, ConnectionLost(is_fault), b"")
             else:
                 self._remove(session, _LOST, is_fault)
 
@@ -259,7 +252,7 @@ class SchedulerCore:
             self.state.objects.memory.on_spill_failed(now, record, why)
 
     def on_stood_still(self, now: float) -> None:
-        """This process was stopped: nobody could be heard meanwhile, so everybody gets a fresh term."""
+        """This process was stopped, and heard no peer meanwhile: they all get a fresh term."""
         for session in self.state.sessions.values():
             session.last_heard = now
 
@@ -405,7 +398,7 @@ class SchedulerCore:
         self.shut_down(self._now, f"{client.label} asked for it")
 
     def _remove(self, session: Session, why: str, is_fault: bool) -> None:
-        """End a session; what it held is released in parts, and until then nobody else sees anything of it."""
+        """End a session; what it held is released in parts, and until then it is invisible to all peers."""
         state = self.state
         del state.sessions[session.peer]
         session.is_gone = True

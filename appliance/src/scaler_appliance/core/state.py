@@ -20,7 +20,7 @@ from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerS
 from scaler_appliance.core.placement.ready_queues import ReadyQueues
 from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
-from scaler_appliance.core.tasks.durations import Durations
+from scaler_appliance.core.tasks.function_durations import FunctionDurations
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 
@@ -79,7 +79,7 @@ class SchedulerState:
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
-        self.durations = Durations()
+        self.durations = FunctionDurations()
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
         self.running = 0  # tasks at workers

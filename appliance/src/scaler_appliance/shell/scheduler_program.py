@@ -76,6 +76,18 @@ def _use_event_loop(name: str) -> None:
     logger.info("use event loop: %s", name)
 
 
+def tune_garbage_collection() -> None:
+    """Keep pauses for finding cycles short, however much the scheduler holds.
+
+    Its long-lived data has no cycles: those that exceptions and callbacks make are found while they are young. On
+    CPython, looking through everything would stop the scheduler for a second when a million tasks wait for others.
+    """
+    gc.collect()
+    if hasattr(gc, "freeze"):  # CPython
+        gc.freeze()
+        gc.set_threshold(2_000, 10, 1_000_000)
+
+
 def _maximum_peers(wanted: int) -> int:
     """How many peers can be served; raises this process's limit of open files as far as it may be raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -92,18 +104,6 @@ def _maximum_peers(wanted: int) -> int:
         )
         logger.warning(text, wanted, limit, possible)
     return min(wanted or possible, possible)
-
-
-def tune_garbage_collection() -> None:
-    """Keep pauses for finding cycles short, however much the scheduler holds.
-
-    Its long-lived data has no cycles: those that exceptions and callbacks make are found while they are young. On
-    CPython, looking through everything would stop the scheduler for a second when a million tasks wait for others.
-    """
-    gc.collect()
-    if hasattr(gc, "freeze"):  # CPython
-        gc.freeze()
-        gc.set_threshold(2_000, 10, 1_000_000)
 
 
 async def _serve(options: argparse.Namespace) -> None:

@@ -172,14 +172,14 @@ class Server:
         end = begin = clock()
         while turns and end - begin < ROUND_SECONDS:
             peer, messages = turns.next()
-            if self._peers.reads_too_little(peer):
-                turns.pause(peer)
-                continue
             if is_busy(peer):
                 if peer in passed_over:
                     return
                 passed_over.add(peer)
                 turns.end_turn(TURN_SECONDS)
+                continue
+            if self._peers.reads_too_little(peer):
+                turns.pause(peer)
                 continue
             begin_turn = end
             idle_seconds = 0.0  # spent on messages that are no work

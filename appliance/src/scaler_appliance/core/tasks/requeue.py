@@ -66,7 +66,7 @@ class Requeue:
         # SCL-SCH-017
         if batch.options.at_most_once:
             limit = 1
-        lost: List[Tuple[int, int, Tuple[str, ...]]] = []  # [start, stop), and what became of them
+        lost: List[Tuple[int, int, Tuple[str, ...]]] = []  # [start, stop), and their history
         for index in range(start, stop):
             if batch.states[index] != TaskState.ASSIGNED or batch.count_loss(index, what) < limit:
                 continue

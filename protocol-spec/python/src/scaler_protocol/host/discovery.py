@@ -7,8 +7,8 @@ Rules:
 - The folder belongs to the user and only the user can access it: its contents, including tokens, are private, and the
   user wrote everything in it. A folder without these properties is rejected.
 - A program holds a lock on its file while it runs, from before the file gets its name. A file whose lock is free was
-  left by a killed program: whoever looks into the folder, or announces itself there, removes it, without guessing from
-  process ids. Two may do so at once, since a file is removed under its lock and names are never used again.
+  left by a killed program: a program that looks into the folder, or announces itself there, removes it, without
+  guessing from process ids. Two may do so at once: a file is removed under its lock, and names are never used again.
 - A program that announces itself must not fork: the child would keep the lock.
 - Files from another host, or from a container with its own network, are left alone and not used.
 """
@@ -249,7 +249,7 @@ def _entries_in(folder: str) -> Iterator[Entry]:
 
 
 def _remove_stale(folder: str) -> None:
-    """Remove the files of ended programs: nobody may ever look for programs in this folder."""
+    """Remove the files of ended programs, also in a folder in which programs are never looked for."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.endswith(".json"):

@@ -443,9 +443,7 @@ class Reader:
     def _count(self, elements: int, at: int) -> None:
         self.elements_left -= elements
         if self.elements_left < 0:
-            raise MalformedMessageError(
-                f"the pointer at byte {at} leads to {elements} structs or texts, more than this message may have"
-            )
+            raise MalformedMessageError(f"the list of {elements} structs or texts at byte {at} exceeds the limit")
 
     def _list(self, word: int, segment: int, at: int) -> Tuple[int, int, int, int]:
         """Segment, start and end of a list, and the code of its elements; a list of structs begins with its tag."""

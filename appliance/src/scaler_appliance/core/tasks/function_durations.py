@@ -14,7 +14,7 @@ MAXIMUM_DURATIONS = 10_000
 """Of all functions. The one that was measured longest ago is forgotten first, and measured again when it is used."""
 
 
-class Durations:
+class FunctionDurations:
     """Mean durations of tasks in microseconds, by function: the id of its object, or its name."""
 
     def __init__(self) -> None:
