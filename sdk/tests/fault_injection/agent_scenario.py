@@ -207,7 +207,7 @@ class SchedulerOfWorker(PlayedScheduler):
 
 
 class AgentRun(NamedTuple):
-    """What became of one run.
+    """The outcome of one run.
 
     Parameters:
         exit_code: None if there was no agent.

@@ -48,7 +48,7 @@ def echo(value: Any) -> Any:
 
 
 class ClientRun(NamedTuple):
-    """What became of one run.
+    """The outcome of one run.
 
     Parameters:
         outcomes: results, or exceptions, by what was asked for.

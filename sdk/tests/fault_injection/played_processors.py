@@ -1,6 +1,6 @@
 """A fork server and processors that act at once, at the other ends of a worker's simulated sockets.
 
-a task's arguments      what becomes of it
+a task's arguments      its outcome
 (value,)                its value, or the sizes of its objects if it has any
 ("large",)              a large result, in a file
 ("die", n)              its processor dies, unless it is attempt n

@@ -153,7 +153,7 @@ class Rounds:
         self._on_end()
 
     def _stop_watching(self, descriptor: int) -> None:
-        """Nobody wants these events any more: it was closed in this round, or the system had refused to forget it."""
+        """The descriptor was closed in this round, or the system had refused to forget it."""
         with contextlib.suppress(OSError, MemoryError):
             if descriptor in self._watched:
                 self._update(descriptor)
