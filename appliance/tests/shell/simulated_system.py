@@ -51,6 +51,7 @@ class SimulatedSystem:
         self._fault_at, self._fault = fault_at, fault
         self._next = FIRST_DESCRIPTOR
         self._ports = FIRST_PORT
+        self._processor_seconds = 0.0
 
     @property
     def faulted(self) -> Optional[Call]:
@@ -90,6 +91,15 @@ class SimulatedSystem:
     def as_select(self) -> Any:
         """In place of the module `select`."""
         return SimpleNamespace(epoll=lambda: SimulatedEpoll(self), EPOLLIN=select.EPOLLIN, EPOLLOUT=select.EPOLLOUT)
+
+    def as_time(self) -> Any:
+        """In place of the module `time`: each call takes a little."""
+
+        def perf_counter() -> float:
+            self._processor_seconds += 0.0001
+            return self._processor_seconds
+
+        return SimpleNamespace(perf_counter=perf_counter)
 
     def as_asyncio(self, loop: SimulatedLoop) -> Any:
         """In place of the module `asyncio`."""

@@ -49,6 +49,7 @@ from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_appliance.shell.status_reporter import StatusReporter
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.programs.repeated_lines import report_repetitions
 
 TICK_INTERVAL_SECONDS = 1.0
 STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
@@ -213,6 +214,7 @@ class Server:
         self._peers.sweep(now)
         self._sweep_files()
         self._report_status()
+        report_repetitions()
         self._service_manager.working(self._loop.time())
 
     def _report_status(self) -> None:
