@@ -131,14 +131,15 @@ class Connection:
             self.network.scheduler.on_message(self.name, message, payload)
 
     def _with_former_results(self, message: m.TaskResult, payload: bytes) -> Tuple[m.TaskResult, bytes]:
-        """What a worker of another kind might send: the outcomes of its last report once more, and then the new ones."""
-        if message.objects or message.codec:
+        """What a worker of another kind might send: the outcomes of its last report again, and then the new ones."""
+        if message.objects:
             return message, payload
         former, self._former_results = self._former_results, (message, payload)
-        if former is None or not self.world.fault("repeated_results"):
+        if former is None or former[0].codec != message.codec or not self.world.fault("repeated_results"):
             return message, payload
         before, content = former
         both = m.TaskResult(ids=before.ids + message.ids, payload_sizes=before.payload_sizes + message.payload_sizes)
+        both.codec = message.codec
         both.busy_microseconds = before.busy_microseconds + message.busy_microseconds
         if before.statuses or message.statuses:
             both.statuses = (before.statuses or bytes(len(before.ids))) + (message.statuses or bytes(len(message.ids)))

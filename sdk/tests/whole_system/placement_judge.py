@@ -8,11 +8,12 @@ Rules:
   a worker until the worker has reported it, given it back, or confirmed that it is cancelled.
 - What a tick itself decides is known at its end only, such as which tasks are rejected: who came in a tick has a claim
   from the next tick on.
-- Clients take turns of `prefetch_seconds` / 2 of work, and a turn ends with a message. So before a client's next task, any
-  other client gets less than a turn, and one message more. Work is counted by the shortest mean that a worker reported
-  for the function, which is never more than the scheduler estimates.
+- Clients take turns of `prefetch_seconds` / 2 of work, and a turn ends with a message. So before a client's next task,
+  any other client gets less than a turn, and one message more. Work is counted by the shortest mean that a worker
+  reported for the function, which is never more than the scheduler estimates.
 - Requirement classes of one priority take turns at free slots; a higher priority goes first.
-- A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for them.
+- A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
+  them.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
 """
 

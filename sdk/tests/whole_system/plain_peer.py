@@ -1,8 +1,8 @@
 """A client of another language: it has no core of ours, and says Hello again on its connection whenever it likes.
 
 Rules:
-- After a Hello nothing of the session before may arrive behind the Welcome: ids begin again, and the payload of a result
-  tells which task it is of.
+- After a Hello nothing of the session before may arrive behind the Welcome: ids begin again, and the payload of a
+  result tells which task it is of.
 - Its tasks may need objects of other clients, whose ids these have told it.
 - When all is calm it waits for its tasks, and is gone.
 """

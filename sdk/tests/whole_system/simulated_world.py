@@ -34,7 +34,7 @@ FAULTS: Dict[str, float] = {
     "result_lost": 0.2,
     "stop_worker": 0.02,
     "clock_step": 0.02,
-    "repeated_results": 0.05,  # a worker of another kind reports outcomes again, together with new ones
+    "repeated_results": 0.3,  # a worker of another kind reports outcomes again, together with new ones
     "early_death": 0.3,  # of a processor that has run nothing
     "long_restart": 0.3,  # no scheduler for longer than some look for one
 }

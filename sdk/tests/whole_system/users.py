@@ -33,6 +33,8 @@ HASTY_STEPS = 3
 GPU_NEEDS = (0.5, 1.0)
 UNEVEN_SECONDS = (0.0, 0.0, 0.01, 0.03, 2.0)
 MANY_BATCHES = 70
+LATE_TASKS = 6
+_LATE = m.TaskOptions(priority=-1)
 
 
 class User:
@@ -351,28 +353,42 @@ class User:
         self.host.submit_plain(future, function.object_id, options)
 
     def _submit_many_batches(self) -> None:
-        """Long tasks, of which some need others, then many short ones in batches of their own; then it cancels some."""
-        for _ in range(3):
-            self._submit_dependant()
-            self._submit_plain()
-        self._submit_graph()
+        """A batch of which every other task waits for one before, then many short tasks in batches of their own."""
+        host, random = self.host, self.world.random
         function = self._function()
         choices = [self._with_options(self._task(function, [], [])) for _ in range(2)]
-        for number in range(MANY_BATCHES):
-            task, options = self._task(function, [], []), choices[number % 2]
-            task.seconds, task.is_blocking = 0.0, False
-            if options is not None:
-                task.at_most_once, task.retries = options.at_most_once, options.retries
+        first = self._short_task(function, choices[0])
+        host.submit(c.SubmitTask(first, function.object_id, first.task.payload, choices[0]))
+        late: List[Future] = []
+        for number in range(LATE_TASKS):
+            needed = [first] if number % 2 else []
+            task = self._task(function, [], [each.task for each in needed])
+            task.seconds, task.is_blocking = random.choice(UNEVEN_SECONDS), False
             future = self._future(task)
-            future.is_in_hand = False
+            late.append(future)
             self._submissions.append((future, {function.object_id}))
-            self.host.submit_plain(future, function.object_id, options)
-        self.host.after(CANCELLING_SECONDS, self._cancel_some)
+            host.submit(c.SubmitTask(future, function.object_id, task.payload, _LATE, [], needed))
+        for number in range(MANY_BATCHES):
+            future = self._short_task(function, choices[number % 2])
+            future.is_in_hand = False
+            host.submit_plain(future, function.object_id, choices[number % 2])
 
-    def _cancel_some(self) -> None:
-        in_hand = self._in_hand()
-        if in_hand and self.host.is_open and not self.world.is_calm and self.world.rates["cancel"]:
-            self._cancel(self.world.random.sample(in_hand, min(len(in_hand), 3)), is_forced=False)
+        def cancel_some() -> None:
+            in_hand = [each for each in late if each.is_in_hand and not each.kind]
+            if in_hand and host.is_open and self.world.rates["cancel"]:
+                self._cancel(random.sample(in_hand, min(len(in_hand), 2)), is_forced=False)
+
+        for seconds in CANCELLING_SECONDS, 2 * CANCELLING_SECONDS:
+            host.after(seconds, cancel_some)
+
+    def _short_task(self, function: KeptObject, options: Optional[m.TaskOptions]) -> Future:
+        task = self._task(function, [], [])
+        task.seconds, task.is_blocking = 0.0, False
+        if options is not None:
+            task.at_most_once, task.retries = options.at_most_once, options.retries
+        future = self._future(task)
+        self._submissions.append((future, {function.object_id}))
+        return future
 
     def _submit_named(self) -> None:
         """The function is one that workers serve; its payload and result are opaque."""
