@@ -73,6 +73,19 @@ def test_a_task_may_be_submitted_while_less_than_the_limit_is_in_flight_however_
     harness.nothing_else_was_sent()
 
 
+def test_a_large_last_task_of_a_batch_leaves_room_for_those_before_it_that_need_others() -> None:
+    harness = Harness(client_bytes_in_flight=10)
+    client, worker = harness.client(), harness.worker(slots=9)
+    client.submit([0], [b"1"])
+    first = worker.take_all_tasks()
+    client.submit([1, 2], [b"12", b"x" * 1000], predecessor_counts=[1, 0], predecessors=[0])
+    worker.finish([*first, *worker.take_all_tasks()])
+    assert take_ids(client) == [0, 2]
+    assert len(worker.take_all_tasks()) == 1
+    client.take(m.TaskEcho)
+    harness.nothing_else_was_sent()
+
+
 def test_no_limit_is_a_limit_of_nothing() -> None:
     harness = Harness(client_tasks_in_flight=0, client_bytes_in_flight=0)
     client, worker = harness.client(), harness.worker(slots=9)

@@ -52,12 +52,17 @@ class Acceptance:
             self._accept(client, message, payload)
 
     def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> None:
-        """Accept first the tasks of a batch that need no others, because others may need them."""
+        """Accept first the tasks of a batch that need no others, because others may need them.
+
+        What its client may have in flight is compared with the whole batch first: these tasks are not always its first.
+        """
+        count, bytes_before_last = len(message.ids), len(payload) - message.payload_sizes[-1]
+        is_granted = client.flow.allowed(count, bytes_before_last) == count
         dependants, others, content = split_batch(message, payload)
         if others.ids:
             self._accept(client, others, content)
         for dependant in dependants:
-            waiting_room, allowed = self._room(1), client.flow.allowed(1, 0)
+            waiting_room, allowed = self._room(1), 1 if is_granted else client.flow.allowed(1, 0)
             text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
             self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
 
