@@ -322,33 +322,39 @@ class PlacementJudge:
     def on_tick(self, now: float) -> None:
         """All messages of a tick are sent."""
         for client, task_class, by in self._overtaken:
-            is_there = self._clients.get(client.session) is client
-            assert not (is_there and client.claims[task_class].keys), (
-                f"client {client.session} waits, and {by} has a turn"
-            )
+            waits = self._clients.get(client.session) is client and client.claims[task_class].keys
+            assert not waits, f"client {client.session} waits, and {by} has a turn"
         self._overtaken.clear()
-        waiting = set(self._waiting_classes())
-        self._check_classes(waiting)
-        for task in self._given_back.values():
-            owner = self._clients.get(task.client)
-            if owner is not None and task.key in owner.classes and task.key in owner.keys.values():
-                owner.add(owner.classes[task.key], task.key)
-        self._given_back.clear()
+        if self._served:
+            self._check_classes(set(self._waiting_classes()))
+        if self._given_back:
+            self._renew_claims()
         for client in self._clients.values():
             for task_class, claim in list(client.claims.items()):
                 claim.keys |= claim.fresh_keys
                 claim.fresh_keys.clear()
                 if not claim.keys:
                     del client.claims[task_class]
-        idle = [worker for worker in self._workers.values() if worker.has_free_slot]
-        if idle:
-            waiting = set(self._waiting_classes())
-            for worker in idle:
-                could_run = [each for each in waiting if worker.fits(each.needs)]
-                assert not could_run, f"{could_run[0]} waits, and a slot is free"
-        self._check_balance(now, idle)
-        self._check_silence(now)
+        waiting = set(self._waiting_classes())
+        self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
+        for worker in self._workers.values() if waiting else ():
+            could_run = [each for each in waiting if worker.fits(each.needs)] if worker.has_free_slot else ()
+            assert not could_run, f"{could_run[0]} waits, and a slot is free"
+        if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
+            self._stood_still_until = now
         self._ticked_at = now
+        if now >= self._timer_at + TIMER_SECONDS:
+            self._timer_at = now
+            self._check_balance()
+            self._check_silence(now)
+
+    def _renew_claims(self) -> None:
+        """Tasks that came back wait again, unless they have an outcome by now."""
+        for task in self._given_back.values():
+            owner = self._clients.get(task.client)
+            if owner is not None and task.key in owner.classes and task.key in owner.keys.values():
+                owner.add(owner.classes[task.key], task.key)
+        self._given_back.clear()
 
     def _is_held(self, client: JudgedClient) -> bool:
         return client.is_congested or 0 < self._bytes_limit <= sum(client.large_bytes.values())
@@ -361,25 +367,25 @@ class PlacementJudge:
                         yield task_class
 
     def _check_classes(self, waiting: Set[TaskClass]) -> None:
-        """Classes that had a claim before this tick, and got nothing."""
+        """
+        Parameters:
+            waiting: classes that have waited since before this tick.
+        """
         for served, fitting in self._served_slots:
             for each in waiting.intersection(fitting).difference(self._served):
                 is_passed_over = each.priority > served.priority or served in self._rivals[each]
                 assert not is_passed_over, f"{each} waits, and {served} gets a free slot once more"
-        self._rivals = {
-            each: set() if each in self._served else self._rivals.get(each, set()).union(
-                served for served in self._served if served.priority == each.priority
-            )
-            for each in waiting
-        }  # fmt: skip
+        for each, rivals in self._rivals.items():
+            if each in self._served:
+                rivals.clear()
+            else:
+                rivals.update(served for served in self._served if served.priority == each.priority)
         self._served.clear()
         self._served_slots.clear()
 
-    def _check_balance(self, now: float, idle: List[JudgedWorker]) -> None:
+    def _check_balance(self) -> None:
         """Some worker is asked for tasks, if others could begin them and nothing else waits."""
-        if now < self._timer_at + TIMER_SECONDS:
-            return
-        self._timer_at = now
+        idle = [worker for worker in self._workers.values() if worker.has_free_slot]
         is_due = bool(idle) and not any(client.claims for client in self._clients.values()) and any(
             len(donor.tasks.keys() - donor.ending) > donor.slots
             and not (donor.is_leaving or donor.is_congested)
@@ -391,8 +397,6 @@ class PlacementJudge:
         assert self._timers_due <= TIMERS_UNTIL_ASKED, "a slot is free, tasks wait behind others, and none is asked for"
 
     def _check_silence(self, now: float) -> None:
-        if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
-            self._stood_still_until = now
         for name in (*self._workers, *self._clients_by_name):
             silence_seconds = now - max(self._heard_at[name], self._stood_still_until)
             most = self._timeouts_seconds[self._roles[name]] + TIMER_SECONDS

@@ -104,6 +104,7 @@ class SchedulerHost(Process):
             settings.worker_timeout_seconds,
         )
         self._spill_failed_at = -NEVER
+        self.is_stopping = False  # because a client has asked for it
         self._on_disk: Set[int] = set()
         self._spills: Set[int] = set()
         self._receiving: Dict[int, bytearray] = {}
@@ -226,12 +227,16 @@ class SchedulerHost(Process):
             effects = self.core.take_effects()
         self._dialogues.on_tick()
         self._judge.on_tick(self.now)
-        if self.stopped and not self._is_last:  # a client asked for it: somebody starts another one
+        if self._must_go():
             self.world.say("scheduler stops")
             self._go()
             return
         if not self.world.is_calm and self._monitor.random.random() < LOOKING_SHARE:
             self._look()
+
+    def _must_go(self) -> bool:
+        """Whether a client has stopped it: then somebody starts another one."""
+        return bool(self.stopped) and not self._is_last
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Send):
@@ -270,6 +275,8 @@ class SchedulerHost(Process):
     def _send(self, name: bytes, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Refusal):
             assert message.reason in _FAULTLESS, f"{name!r} is refused: {message.message}"
+        elif isinstance(message, m.ClientShutdownResponse):
+            self.is_stopping |= message.accepted
         elif isinstance(message, m.Task):
             offset = 0
             for size in message.payload_sizes:

@@ -195,6 +195,8 @@ class System:
         assert scheduler.stopped, "the scheduler does not stop"
 
     def _is_empty(self) -> bool:
+        if self.scheduler.is_stopping or not self.scheduler.is_up:
+            return False
         state = self.scheduler.core.state
         is_balancing = any(each.balance_request is not None for each in state.workers.values())
         is_used = state.clients or state.dispatches or len(state.objects) or self.scheduler.files

@@ -158,6 +158,20 @@ def test_a_large_argument_counts_once_its_client_has_let_go_of_it_and_until_its_
     harness.nothing_else_was_sent()
 
 
+def test_a_large_argument_that_its_client_lost_counts_when_the_client_lets_go_of_it() -> None:
+    harness = Harness(client_bytes_in_flight=100)
+    client = harness.client()
+    arguments = client.announce(1, 500, m.ObjectStorage.REMOTE, ARGUMENTS)
+    client.take(m.ObjectRequest)
+    client.send(m.ObjectResponse(id=arguments, status=m.ObjectResponseStatus.MISSING))
+    harness.effects.clear()
+    harness.nothing_else_was_sent()
+    client.delete(arguments)
+    harness.effects.clear()
+    assert take_released(client) == (0, 500)
+    harness.nothing_else_was_sent()
+
+
 def test_objects_that_a_client_keeps_are_not_in_flight() -> None:
     harness = Harness(client_bytes_in_flight=100)
     client, worker = harness.client(), harness.worker()
