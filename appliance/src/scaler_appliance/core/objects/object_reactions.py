@@ -133,8 +133,8 @@ class ObjectReactions:
             return  # deleted in the meantime
         if message.status != m.ObjectResponseStatus.OK:
             self._state.objects.give_up(record)  # no new task can need it from now on
-            # Arguments are charged when their client lets go of them itself: to release them before would grant more than
-            # the client has counted as submitted.
+            # Arguments are charged when their client lets go of them itself: to release them before would grant more
+            # than the client has counted as submitted.
             if record.kind != m.ObjectKind.ARGUMENTS:
                 self._let_go(session, message.id)
         # SCL-OBJ-009
