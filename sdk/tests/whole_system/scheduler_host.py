@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Set
 
 from simulation.monitors import Monitor
+from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.network import Network
-from whole_system.placement_judge import PlacementJudge
 from whole_system.simulated_world import NEVER, Process, World
 from whole_system.user_tasks import Task, key_of, split
 from whole_system.worker_dialogues import WorkerDialogues
