@@ -103,6 +103,10 @@ class ClientHost(Peer):
         """Whether users may call it."""
         return self.is_alive and self.core is not None and self.ended is None and not self.is_leaving
 
+    @property
+    def has_session(self) -> bool:
+        return self.session.is_open and not self.is_leaving
+
     def post(self, command: Any) -> None:
         if self.ended is not None:
             self._refuse([command])

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
-from whole_system.simulated_world import Pipe, Process, World
+from whole_system.simulated_world import NEVER, Pipe, Process, World
 
+from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import decode, encode
 
 if TYPE_CHECKING:
     from whole_system.scheduler_host import SchedulerHost
 
 UNREAD = 5  # messages, beyond which a peer is congested
+LEAST_PAUSE_SECONDS = 0.03  # between two connections of a peer
+SECONDS_OF_TWO_BEATS = 3.0
 PARTITION_SECONDS = (0.5, 3.0, 12.0)
 
 Item = Optional[Tuple[bytes, bytes]]  # a message; None: the end of the connection
@@ -34,6 +37,8 @@ class Peer(Process):
     is_shared = False
     """It is on the scheduler's host, and sees its files."""
     connection: Optional[Connection] = None
+    _connected_at = -NEVER  # when it last tried to, by its own clock
+    _beats = 0  # heartbeats in this connection
 
     def on_connected(self) -> None:
         raise NotImplementedError
@@ -49,8 +54,16 @@ class Peer(Process):
 
     # What its shell does --------------------------------------------------------------------------------------------
 
+    @property
+    def has_session(self) -> bool:
+        """Whether it has to beat."""
+        return False
+
     def connect(self, network: Network) -> None:
+        pause_seconds, self._connected_at = self.now - self._connected_at, self.now
+        assert pause_seconds > LEAST_PAUSE_SECONDS, f"{self.name} reconnects after {pause_seconds:.3f} s"
         self.drop()
+        self._beats = 0
         self.connection = Connection(network, self)
         self.world.after(self.world.delay(), self.connection.establish)
 
@@ -61,6 +74,8 @@ class Peer(Process):
             self.connection = None
 
     def send(self, message: Any, payload: Union[bytes, bytearray, memoryview] = b"") -> None:
+        if isinstance(message, m.Heartbeat):
+            self._beats += 1
         if self.connection is not None:
             self.connection.up.send((encode(message), bytes(payload)))
 
@@ -77,6 +92,7 @@ class Connection:
         self.name = network.new_name(peer)
         self.is_established = False
         self.is_congested = False
+        self._former_results: Optional[Tuple[m.TaskResult, bytes]] = None
         reading_seconds = world.random.choice((0.01, 0.1)) if world.fault("slow_reader") else 0.0
         self.up = Pipe(network.scheduler, self._arrive_up, world.delay)
         self.down = Pipe(peer, self._arrive_down, world.delay, reading_seconds)
@@ -100,7 +116,7 @@ class Connection:
 
     def _refuse(self) -> None:
         if self.peer.connection is self:
-            self.peer.connection = None
+            self.peer.drop()
             self.peer.on_connect_failed("connection refused")
 
     # Messages -------------------------------------------------------------------------------------------------------
@@ -109,18 +125,46 @@ class Connection:
         if item is None:
             self.network.end(self)
         elif self.name in self.network.connections:
-            self.network.scheduler.on_message(self.name, decode(item[0]), item[1])
+            message, payload = decode(item[0]), item[1]
+            if isinstance(message, m.TaskResult) and self.world.rates["repeated_results"]:
+                message, payload = self._with_former_results(message, payload)
+            self.network.scheduler.on_message(self.name, message, payload)
+
+    def _with_former_results(self, message: m.TaskResult, payload: bytes) -> Tuple[m.TaskResult, bytes]:
+        """What a worker of another kind might send: the outcomes of its last report again, and then the new ones."""
+        if message.objects:
+            return message, payload
+        former, self._former_results = self._former_results, (message, payload)
+        if former is None or former[0].codec != message.codec or not self.world.fault("repeated_results"):
+            return message, payload
+        before, content = former
+        both = m.TaskResult(ids=before.ids + message.ids, payload_sizes=before.payload_sizes + message.payload_sizes)
+        both.codec = message.codec
+        both.busy_microseconds = before.busy_microseconds + message.busy_microseconds
+        if before.statuses or message.statuses:
+            both.statuses = (before.statuses or bytes(len(before.ids))) + (message.statuses or bytes(len(message.ids)))
+        return both, content + payload
 
     def _arrive_down(self, item: Item) -> None:
         if self.peer.connection is not self:
             return
         if item is None:
-            self.peer.connection = None
+            self.peer.drop()
             self.peer.on_disconnected("the connection was closed")
             return
         if self.is_congested and len(self.down.queue) <= 1:
             self._set_congested(False)
-        self.peer.on_message(decode(item[0]), item[1])
+        message = decode(item[0])
+        self.peer.on_message(message, item[1])
+        if isinstance(message, m.Welcome) and not self.world.rates["slow_disk"]:  # for which heartbeats wait
+            opened_at = self.world.now
+            self.peer.after(SECONDS_OF_TWO_BEATS, lambda: self._check_beats(opened_at))
+
+    def _check_beats(self, opened_at: float) -> None:
+        peer = self.peer
+        was_awake = peer.paused_until < opened_at and self.world.now < opened_at + SECONDS_OF_TWO_BEATS + 0.01
+        if peer.connection is self and peer.has_session and was_awake:
+            assert peer._beats >= 2, f"{peer.name} has beaten {peer._beats} times in {SECONDS_OF_TWO_BEATS} s"
 
     def send_down(self, message: Any, payload: bytes) -> None:
         self.down.send((encode(message), payload))

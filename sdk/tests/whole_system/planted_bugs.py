@@ -1,46 +1,24 @@
-"""Bugs that are planted to see whether the simulation catches them, each a change of one function's source.
+"""The first list of bugs that are planted to see whether the simulation catches them, and all lists together.
 
-    scaler.client.core.credit:Credit.is_left      which function
-    ">= 0" instead of "> 0"                        what is changed in it
-
-Rules:
-- Each is a mistake that is easily made: a case forgotten, a step left out, a wrong bound.
-- A change whose text is not in the function, or is there twice, is an error: the list follows the code.
-- The code of the function object itself is replaced, so it does not matter who holds the function; `planted` puts the
-  right code back.
+Rule: each is a mistake that is easily made: a case forgotten, a step left out, a wrong bound. See `bugs.planting` for
+how they are planted.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import textwrap
-from contextlib import contextmanager
-from types import FunctionType
-from typing import Any, Dict, Iterator, NamedTuple
+from typing import Dict
 
-_CLIENT = "scaler.client.core"
-_AGENT = "scaler.worker.agent.core"
-_SESSION = "scaler_protocol.session"
-_SCHEDULER = "scaler_appliance.core"
+from whole_system.bugs.new_bugs import NEW_BUGS
+from whole_system.bugs.planting import AGENT as _AGENT
+from whole_system.bugs.planting import CLIENT as _CLIENT
+from whole_system.bugs.planting import SCHEDULER as _SCHEDULER
+from whole_system.bugs.planting import SESSION as _SESSION
+from whole_system.bugs.planting import PlantedBug, planted
+from whole_system.bugs.trial_bugs import OF_THE_FIRST_LIST, TRIAL_BUGS
 
+__all__ = ["BUGS_OF_THE_TRIAL", "NEW_BUGS", "PLANTED_BUGS", "PlantedBug", "planted"]
 
-class PlantedBug(NamedTuple):
-    """
-    Parameters:
-        core: whose it is: client, agent, session or scheduler.
-        function: module and qualified name.
-        right: a part of its source.
-        wrong: what stands there instead.
-    """
-
-    core: str
-    function: str
-    right: str
-    wrong: str
-
-
-PLANTED_BUGS: Dict[str, PlantedBug] = {
+_FIRST_BUGS: Dict[str, PlantedBug] = {
     # Client ---------------------------------------------------------------------------------------------------------
     "a large result that came too late is never deleted": PlantedBug(
         "client",
@@ -353,32 +331,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 
+PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS}
 
-@contextmanager
-def planted(bug: PlantedBug) -> Iterator[None]:
-    """Within it, the bug is in the code."""
-    function = _function(bug.function)
-    source = textwrap.dedent(inspect.getsource(function))
-    assert source.count(bug.right) == 1, f"{bug.function} has {source.count(bug.right)} times: {bug.right}"
-    source = source.replace(bug.right, bug.wrong)
-    source = source[source.index("def ") :]  # without decorators
-    found: Dict[str, Any] = {}
-    code = compile("from __future__ import annotations\n" + source, f"<planted in {bug.function}>", "exec")
-    exec(code, dict(function.__globals__), found)
-    right = function.__code__
-    function.__code__ = found[function.__name__].__code__
-    try:
-        yield
-    finally:
-        function.__code__ = right
-
-
-def _function(name: str) -> FunctionType:
-    module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = inspect.getattr_static(found, part)
-    if isinstance(found, property):
-        found = found.fget
-    assert isinstance(found, FunctionType), name
-    return found
+BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)
+"""The names of the fifteen of the trial."""

@@ -43,6 +43,7 @@ class Processor(Process):
         self.process_id = process_id
         self.page = host.page(number)
         self.is_started = False
+        self.is_dismissed = False  # its agent has asked it to end, or ends it
         self.inbox = Pipe(self, self._arrive, host.frame_delay)
         self.outbox = Pipe(host, self._deliver, host.frame_delay)
         self._frames: List[Frame] = []
@@ -274,7 +275,7 @@ class Processor(Process):
         self._send(
             frames.results_frame(
                 first_position=self._chunk.first_position + self._flushed,
-                busy_microseconds=len(outcomes) * self.world.random.choice((1, 300, 10_000)),
+                busy_microseconds=self._busy_microseconds(len(outcomes)),
                 payloads=[payload for _, payload, _ in outcomes],
                 statuses=statuses if any(statuses) else b"",
                 large=large if any(large) else b"",
@@ -283,6 +284,13 @@ class Processor(Process):
         stop = self._flushed + len(outcomes)
         self.arriving_instances.append(list(self._chunk.ids[self._flushed : stop]))
         self._flushed = stop
+
+    def _busy_microseconds(self, count: int) -> int:
+        """How long the last tasks took, or in some systems anything."""
+        if not self.host.is_exact:
+            return count * self.world.random.choice((1, 300, 10_000))
+        keys = self._keys[self._flushed : self._flushed + count]
+        return int(sum(self.host.tasks[key].seconds for key in keys) * 1e6) + count
 
     # Results --------------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,13 @@ from random import Random
 from typing import Any, Dict, List, Set
 
 from simulation.monitors import Monitor
+from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.network import Network
-from whole_system.simulated_world import Process, World
+from whole_system.simulated_world import NEVER, Process, World
 from whole_system.user_tasks import Task, key_of, split
 from whole_system.worker_dialogues import WorkerDialogues
 
+from scaler.client.core.outbox import ROOM_BYTES
 from scaler_appliance.core.effects import (
     Effect,
     Forget,
@@ -37,9 +39,13 @@ from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import SESSION_SHIFT
 
-TIMEOUT_SECONDS = 5.0
+TIMEOUTS_SECONDS = (4.0, 5.0, 12.0)
 DOWN_SECONDS = (0.0, 0.5, 4.0)
-CHUNK_BYTES = (30_000, 40_000)
+LONG_DOWN_SECONDS = 30.0
+PREFETCH_SECONDS = (0.01, 0.15, 0.15, 0.6)
+CHUNK_BYTES = (9_000, 30_000, 40_000)
+BATCH_BYTES = 300
+SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
 TICKS_PER_CHECK = 6
 LOOKING_SHARE = 0.5  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
@@ -59,14 +65,16 @@ class SchedulerHost(Process):
         self.storage_losses = 0
         self.worker_losses = 0  # workers that ended without having been asked to drain
         self.stopped = ""
+        self._is_last = False
         self._bursts = random.choice(((0.0, 0.0, 0.001), (0.0, 0.005), (0.01, 0.1)))
         self._settings = Settings(
-            client_timeout_seconds=TIMEOUT_SECONDS,
-            worker_timeout_seconds=TIMEOUT_SECONDS,
+            client_timeout_seconds=random.choice(TIMEOUTS_SECONDS),
+            worker_timeout_seconds=random.choice(TIMEOUTS_SECONDS),
             heartbeat_interval_seconds=2.0,
-            protected=False,
+            protected=random.random() < 0.5,
+            prefetch_seconds=random.choice(PREFETCH_SECONDS),
             maximum_attempts=random.choice((1, 2, 4)),
-            per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
+            per_worker_queue_size=random.choice((1, 2, 4)) if world.uses("small_limits") else 1000,
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
             work_per_call=Random(f"work in parts: {world.plan.seed}").choice((1, 4, 30, 4000)),
@@ -81,16 +89,24 @@ class SchedulerHost(Process):
         self.generation += 1
         self.directory = f"/shared/{self.generation}"
         random = self.world.random
-        self.core = SchedulerCore(
-            self._settings._replace(
-                client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
-                client_bytes_in_flight=random.choice((0, 100_000, 1 << 28)),
-                chunk_bytes=random.choice(CHUNK_BYTES),
-                last_session=self.last_session,
-                object_directory=self.directory,
-                scheduler_id=self.generation.to_bytes(16, "little"),
-            )
+        settings = self._settings._replace(
+            client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
+            client_bytes_in_flight=random.choice((0, 400, 3000, 100_000, 1 << 28)),
+            maximum_message_bytes=ROOM_BYTES + BATCH_BYTES if self.world.uses("small_limits") else 1 << 29,
+            chunk_bytes=random.choice(CHUNK_BYTES),
+            last_session=self.last_session,
+            object_directory=self.directory,
+            scheduler_id=self.generation.to_bytes(16, "little"),
         )
+        self.core = SchedulerCore(settings)
+        self._judge = PlacementJudge(
+            settings.prefetch_seconds,
+            settings.client_bytes_in_flight,
+            settings.client_timeout_seconds,
+            settings.worker_timeout_seconds,
+        )
+        self._spill_failed_at = -NEVER
+        self.is_stopping = False  # because a client has asked for it
         self._on_disk: Set[int] = set()
         self._spills: Set[int] = set()
         self._receiving: Dict[int, bytearray] = {}
@@ -105,12 +121,17 @@ class SchedulerHost(Process):
     def crash(self) -> None:
         """It is killed; another one takes its place, and knows nothing."""
         self.world.say("scheduler crashes")
+        self._go()
+
+    def _go(self) -> None:
+        self.stopped = ""
         self.last_session = self.core.state.last_session
         self.is_up = False
         self.network.end_all()
         self.files = {}
         self.directory = ""
-        self.world.after(self.world.random.choice(DOWN_SECONDS), self._start)
+        is_long = self.world.fault("long_restart")
+        self.world.after(LONG_DOWN_SECONDS if is_long else self.world.random.choice(DOWN_SECONDS), self._start)
 
     def has_directory(self, path: str) -> bool:
         """Whether the directory of a file is there: that of a dead scheduler is not."""
@@ -124,6 +145,7 @@ class SchedulerHost(Process):
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
             self._dialogues.on_received(name, message)
+            self._judge.on_received(self.now, name, message, payload)
             if self.may_reject and isinstance(message, m.Task):
                 self._accept(name, message, payload)
             else:
@@ -150,11 +172,13 @@ class SchedulerHost(Process):
         def tell() -> None:
             if self.is_up and core is self.core:
                 core.on_congestion(self.now, name, is_congested)
+                self._judge.on_congestion(name, is_congested)
                 self._decide_soon()
 
         self.after(0.0, tell)
 
     def shut_down(self) -> None:
+        self._is_last = True
         self.core.shut_down(self.now, "the end")
         self._settle()
 
@@ -204,10 +228,19 @@ class SchedulerHost(Process):
                 self._perform(effect)
             effects = self.core.take_effects()
         self._dialogues.on_tick()
+        self._judge.on_tick(self.now)
+        if self._must_go():
+            self.world.say("scheduler stops")
+            self._go()
+            return
         if self.core.has_work:  # other messages may arrive before it goes on
             self._decide_soon()
         if not self.world.is_calm and self._monitor.random.random() < LOOKING_SHARE:
             self._look()
+
+    def _must_go(self) -> bool:
+        """Whether a client has stopped it: then somebody starts another one."""
+        return bool(self.stopped) and not self._is_last
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Send):
@@ -218,6 +251,9 @@ class SchedulerHost(Process):
             self._store_chunk(effect)
         elif isinstance(effect, SpillObject):
             assert effect.object_id not in self._spills
+            soonest, latest = SPILL_PAUSE_SECONDS
+            is_soon = soonest < self.now - self._spill_failed_at < latest
+            assert not is_soon, "spilling is tried again soon after it failed"
             self._spills.add(effect.object_id)
             core = self.core
             self.after(self.world.random.choice((0.0, 0.02, 1.0)), lambda: self._spill(core, effect.object_id))
@@ -226,6 +262,7 @@ class SchedulerHost(Process):
         elif isinstance(effect, Forget):
             self._ended_sessions.add(effect.session)
             self._dialogues.on_peer_gone(effect.peer)
+            self._judge.on_forgotten(effect.peer)
             connection = self.network.connections.get(effect.peer)
             if connection is not None:
                 connection.drop_unsent()
@@ -242,6 +279,8 @@ class SchedulerHost(Process):
     def _send(self, name: bytes, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Refusal):
             assert message.reason in _FAULTLESS, f"{name!r} is refused: {message.message}"
+        elif isinstance(message, m.ClientShutdownResponse):
+            self.is_stopping |= message.accepted
         elif isinstance(message, m.Task):
             offset = 0
             for size in message.payload_sizes:
@@ -249,6 +288,7 @@ class SchedulerHost(Process):
                 offset += size
         worker: Any = self.core.state.sessions.get(name)
         self._dialogues.on_sent(name, message, len(payload), getattr(worker, "slots", 0))
+        self._judge.on_sent(self.now, name, message, payload)
         self.network.send_down(name, message, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------
@@ -276,6 +316,7 @@ class SchedulerHost(Process):
             return
         if not effect.offset and effect.on_disk:
             if self.world.fault("disk_full"):
+                self._spill_failed_at = now
                 core.on_object_spill_failed(now, object_id, "no space left")
             else:
                 self._on_disk.add(object_id)
@@ -296,6 +337,7 @@ class SchedulerHost(Process):
         if core.state.objects.find(object_id) is None:
             return
         if self.world.fault("disk_full"):
+            self._spill_failed_at = self.now
             core.on_object_spill_failed(self.now, object_id, "no space left")
         else:
             self._on_disk.add(object_id)

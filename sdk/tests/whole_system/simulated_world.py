@@ -34,6 +34,9 @@ FAULTS: Dict[str, float] = {
     "result_lost": 0.2,
     "stop_worker": 0.02,
     "clock_step": 0.02,
+    "repeated_results": 0.3,  # a worker of another kind reports outcomes again, together with new ones
+    "early_death": 0.3,  # of a processor that has run nothing
+    "long_restart": 0.3,  # no scheduler for longer than some look for one
 }
 """What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""
 
@@ -70,6 +73,13 @@ FEATURES: Dict[str, float] = {
     "deadly_tasks": 0.1,
     "haste": 1.0,
     "code": 0.6,
+    "capabilities": 0.5,
+    "uneven_runs": 0.6,  # of which few tasks take long
+    "many_batches": 0.03,
+    "client_shutdown": 0.01,
+    "plain_peers": 0.1,
+    "small_limits": 0.5,
+    "exact_times": 1.0,  # workers measure tasks correctly
 }
 """What users do, and the highest rate of each."""
 

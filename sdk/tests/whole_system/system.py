@@ -6,10 +6,11 @@ all clients have left, nothing is kept for any of them anywhere.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from whole_system.nested_users import NestedUser
 from whole_system.network import Network, Peer
+from whole_system.plain_peer import PlainPeer
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Plan, World
 from whole_system.user_tasks import Task
@@ -39,6 +40,7 @@ class System:
         self.workers: List[WorkerHost] = []
         self._all_workers: List[WorkerHost] = []
         self._names = 0
+        self._plain_peer: Optional[PlainPeer] = None
         self.outcomes = 0
         most = plan.peers or 3
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
@@ -71,8 +73,9 @@ class System:
         self.nested_users.append(user)
         return user
 
-    def _add_worker(self) -> None:
-        worker = WorkerHost(self.world, self.scheduler, self.tasks, self._name("worker"), self._new_nested_user)
+    def _add_worker(self, has_gpu: bool = False) -> None:
+        name = self._name("worker")
+        worker = WorkerHost(self.world, self.scheduler, self.tasks, name, self._new_nested_user, has_gpu)
         self.workers.append(worker)
         self._all_workers.append(worker)
 
@@ -92,6 +95,8 @@ class System:
             if worker.is_alive:
                 worker.misfortune()
         self._replace_workers(0.3)
+        if self._plain_peer is None and world.uses("plain_peers"):
+            self._plain_peer = PlainPeer(self, self._name("plain"))
         for user in list(self.users):
             if not user.host.is_alive or user.host.ended is not None:
                 self.users.remove(user)
@@ -108,8 +113,10 @@ class System:
     def _staff(self) -> None:
         """Some worker takes tasks: one that drains waits for its own, and these may wait for tasks of their own."""
         self._replace_workers(1.0)
-        if all(worker.core.session.state is SessionState.DRAINING for worker in self.workers):
-            self._add_worker()
+        staying = [worker for worker in self.workers if worker.core.session.state is not SessionState.DRAINING]
+        needs_gpu = bool(self.world.rates["capabilities"])
+        if not any(worker.has_gpu or not needs_gpu for worker in staying):
+            self._add_worker(needs_gpu)
 
     # The run --------------------------------------------------------------------------------------------------------
 
@@ -128,7 +135,8 @@ class System:
         return Summary(world.events, self.outcomes, world.now)
 
     def _is_done(self) -> bool:
-        return self.scheduler.is_up and all(user.is_done for user in self._all_users())
+        is_plain_done = self._plain_peer is None or self._plain_peer.is_done
+        return self.scheduler.is_up and is_plain_done and all(user.is_done for user in self._all_users())
 
     def _all_users(self) -> List[User]:
         return [*self.users, *self.nested_users]
@@ -187,6 +195,8 @@ class System:
         assert scheduler.stopped, "the scheduler does not stop"
 
     def _is_empty(self) -> bool:
+        if self.scheduler.is_stopping or not self.scheduler.is_up:
+            return False
         state = self.scheduler.core.state
         is_balancing = any(each.balance_request is not None for each in state.workers.values())
         is_used = state.clients or state.dispatches or len(state.objects) or self.scheduler.files

@@ -21,6 +21,8 @@ from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 SERVED_FUNCTIONS = (("example.org/one", "one:call"), ("example.org/many/*", "many"))
 """What all workers serve by name."""
 
+GPU = "gpu"
+"""A capability that some workers have."""
 
 ENDLESS_SECONDS = 1e9
 
@@ -75,6 +77,7 @@ class Task:
         self.contents = tuple(contents)
         self.needed = tuple(needed)
         self.code = tuple(code)
+        self.padding_bytes = 0  # of the payload: spaces at its end
         self.result_bytes = 0
         self.is_large = False
         self.seconds = 0.0
@@ -97,7 +100,7 @@ class Task:
 
     @property
     def payload(self) -> bytes:
-        return b"task %d" % self.key
+        return b"task %d" % self.key + b" " * self.padding_bytes
 
     @property
     def expected(self) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
-from whole_system.user_tasks import ENDLESS_SECONDS, SERVED_FUNCTIONS, Archive, Kills, Task, with_note
+from whole_system.user_tasks import ENDLESS_SECONDS, GPU, SERVED_FUNCTIONS, Archive, Kills, Task, with_note
 
 from scaler.client.core import commands as c
 from scaler.client.core.kept_objects import KeptObject
@@ -30,6 +30,11 @@ _NAMED_FUNCTIONS = [NamedFunction("example.org/one"), NamedFunction("example.org
 QUESTION_SECONDS = 2.0
 CANCELLING_SECONDS = 0.5
 HASTY_STEPS = 3
+GPU_NEEDS = (0.5, 1.0)
+UNEVEN_SECONDS = (0.0, 0.0, 0.01, 0.03, 2.0)
+MANY_BATCHES = 70
+LATE_TASKS = 6
+_LATE = m.TaskOptions(priority=-1)
 
 
 class User:
@@ -58,6 +63,14 @@ class User:
             or (host.ended is not None and host.core is None)
             or not (self.unfinished or host.open_askers or host.core is None or host._commands or self._is_submitting)
         )
+
+    @property
+    def objects(self) -> Sequence[KeptObject]:
+        """Those that it holds."""
+        return self._objects
+
+    def content_of(self, kept: KeptObject) -> bytes:
+        return self._contents[kept.object_id]
 
     # Acting ---------------------------------------------------------------------------------------------------------
 
@@ -104,6 +117,8 @@ class User:
         for _ in range(world.random.choice((1, 1, 2, 5, 12))):
             if world.uses("predecessors") and self._in_hand():
                 self._submit_dependant()
+            elif world.uses("many_batches"):
+                self._submit_many_batches()
             elif world.uses("runs"):
                 self._submit_run()
             elif world.uses("objects"):
@@ -141,6 +156,8 @@ class User:
             self._let_go()
         if world.uses("questions"):
             self._ask(m.InfoRequest())
+        if world.uses("client_shutdown") and not world.is_calm:
+            self._ask(m.ClientShutdown())
         if world.uses("drain") and not world.is_calm:
             workers = [each.name for each in self.system.workers if each.is_alive]
             if workers:
@@ -214,6 +231,7 @@ class User:
             task.result_bytes = random.choice((10, 70_001))
         elif world.uses("large_results"):
             task.result_bytes = random.choice((100, 60_000))
+        task.padding_bytes = random.choice((0, 0, 20, 100))
         task.seconds = random.choice((0.0, 0.001, 0.03)) if not world.uses("long_tasks") else random.choice((0.1, 1.5))
         task.is_blocking = world.uses("blocking")
         return task
@@ -226,16 +244,23 @@ class User:
         elif world.uses("deadly_tasks"):
             task.kills, task.is_blocking = world.random.choice((Kills.PROCESSOR, Kills.WORKER)), False
 
-    def _with_options(self, task: Task) -> Optional[m.TaskOptions]:
+    def _with_options(self, task: Task, may_need: bool = False) -> Optional[m.TaskOptions]:
+        """
+        Parameters:
+            may_need: a capability, which not all workers have.
+        """
         world = self.world
         task.at_most_once = world.uses("at_most_once")
         task.retries = world.random.choice((1, 3)) if world.uses("retries") and not task.at_most_once else 0
         priority = world.random.choice((0, 0, 0, 1))
-        key = (task.at_most_once, task.retries, priority)
-        if key == (False, 0, 0):
+        amount = world.random.choice(GPU_NEEDS) if may_need and world.uses("capabilities") else 0.0
+        key = (task.at_most_once, task.retries, priority, amount)
+        if key == (False, 0, 0, 0.0):
             return None
         if key not in self._options:
-            self._options[key] = m.TaskOptions(at_most_once=task.at_most_once, retries=task.retries, priority=priority)
+            options = m.TaskOptions(at_most_once=task.at_most_once, retries=task.retries, priority=priority)
+            options.capabilities = [m.Capability(name=GPU, amount=amount)] if amount else []
+            self._options[key] = options
         return self._options[key]
 
     def _function(self) -> KeptObject:
@@ -283,12 +308,15 @@ class User:
         """Many short tasks of one function, which workers get together."""
         random = self.world.random
         function = self._function()
-        options = self._with_options(self._task(function, [], []))
+        options = self._with_options(self._task(function, [], []), may_need=True)
+        is_uneven = self.world.uses("uneven_runs")
         has_objects = self.world.uses("objects")
         for _ in range(random.choice((8, 25))):
             objects = [self._object()] if has_objects and random.random() < 0.7 else []
             task = self._task(function, [self._contents[each.object_id] for each in objects], [])
             task.seconds, task.is_blocking = random.choice((0.0, 0.0001)), False
+            if is_uneven:
+                task.seconds = random.choice(UNEVEN_SECONDS)
             if options is not None:
                 task.at_most_once, task.retries = options.at_most_once, options.retries
             dependencies = [each.object_id for each in objects]
@@ -304,7 +332,7 @@ class User:
         function = self._function()
         task = self._task(function, [], [])
         self._make_odd(task)
-        options = self._with_options(task)
+        options = self._with_options(task, may_need=True)
         is_free = function.object_id not in self._held_by_submissions()
         if is_free and self.world.uses("stale_functions"):  # another thread lets it go meanwhile
             self._functions.remove(function)
@@ -323,6 +351,44 @@ class User:
         future = self._future(task, again)
         future.is_in_hand = False
         self.host.submit_plain(future, function.object_id, options)
+
+    def _submit_many_batches(self) -> None:
+        """A batch of which every other task waits for one before, then many short tasks in batches of their own."""
+        host, random = self.host, self.world.random
+        function = self._function()
+        choices = [self._with_options(self._task(function, [], [])) for _ in range(2)]
+        first = self._short_task(function, choices[0])
+        host.submit(c.SubmitTask(first, function.object_id, first.task.payload, choices[0]))
+        late: List[Future] = []
+        for number in range(LATE_TASKS):
+            needed = [first] if number % 2 else []
+            task = self._task(function, [], [each.task for each in needed])
+            task.seconds, task.is_blocking = random.choice(UNEVEN_SECONDS), False
+            future = self._future(task)
+            late.append(future)
+            self._submissions.append((future, {function.object_id}))
+            host.submit(c.SubmitTask(future, function.object_id, task.payload, _LATE, [], needed))
+        for number in range(MANY_BATCHES):
+            future = self._short_task(function, choices[number % 2])
+            future.is_in_hand = False
+            host.submit_plain(future, function.object_id, choices[number % 2])
+
+        def cancel_some() -> None:
+            in_hand = [each for each in late if each.is_in_hand and not each.kind]
+            if in_hand and host.is_open and self.world.rates["cancel"]:
+                self._cancel(random.sample(in_hand, min(len(in_hand), 2)), is_forced=False)
+
+        for seconds in CANCELLING_SECONDS, 2 * CANCELLING_SECONDS:
+            host.after(seconds, cancel_some)
+
+    def _short_task(self, function: KeptObject, options: Optional[m.TaskOptions]) -> Future:
+        task = self._task(function, [], [])
+        task.seconds, task.is_blocking = 0.0, False
+        if options is not None:
+            task.at_most_once, task.retries = options.at_most_once, options.retries
+        future = self._future(task)
+        self._submissions.append((future, {function.object_id}))
+        return future
 
     def _submit_named(self) -> None:
         """The function is one that workers serve; its payload and result are opaque."""

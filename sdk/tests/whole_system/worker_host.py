@@ -16,7 +16,7 @@ from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
-from whole_system.user_tasks import SERVED_FUNCTIONS, Task, digest_of
+from whole_system.user_tasks import GPU, SERVED_FUNCTIONS, Task, digest_of
 
 from scaler.values.code_notes import read_note
 from scaler.worker import frames
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 class WorkerHost(Peer):
     """Parameters:
     new_client: starts a client in a task.
+    has_gpu: whether it must have one; it may have some otherwise.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class WorkerHost(Peer):
         tasks: Dict[int, Task],
         name: str,
         new_client: Callable[[], NestedUser],
+        has_gpu: bool = False,
     ) -> None:
         super().__init__(world)
         random = world.random
@@ -79,6 +81,9 @@ class WorkerHost(Peer):
         self.is_stopping = False
         self.lost_files = 0
         self.ended_instances: Set[int] = set()  # whose outcomes the core has
+        self._started_instances: Set[int] = set()
+        self._undealt: Dict[int, int] = {}  # functions of tasks that need nothing else, by instance
+        self._defined: Set[int] = set()  # objects that some processor has got in this session
         self.is_shared = world.uses("shared_files")
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
@@ -93,14 +98,19 @@ class WorkerHost(Peer):
         self._rounds: Sequence[float] = random.choice(((), (0.0, 0.001), (0.0, 0.005, 0.05)))  # how long they take
         self._is_turn_due = False
         self._slots = random.choice((1, 1, 2, 4))
+        self.is_exact = world.rates["exact_times"] > 0.0
+        self.has_gpu = world.uses("capabilities") or has_gpu
+        is_forgetful = random.random() < 0.5
+        self._knows_what_waits = not (is_forgetful or world.rates["code"])
         settings = WorkerSettings(
             address="tcp://scheduler:1",
             slots=self._slots,
             heartbeat_interval_seconds=2.0,
             garbage_collect_interval_seconds=random.choice((0.7, 30.0, 30.0)),
-            object_retention_seconds=random.choice((0.5, 3600.0)),
+            object_retention_seconds=0.5 if is_forgetful else 3600.0,
             death_timeout_seconds=random.choice((10.0, 300.0)),
-            per_worker_queue_size=random.choice((1, 4)) if world.uses("waiting_limits") else 1000,
+            per_worker_queue_size=random.choice((1, 2, 4)) if world.uses("small_limits") else 1000,
+            capabilities=((GPU, random.choice((1.0, 2.0))),) if self.has_gpu else (),
             functions=SERVED_FUNCTIONS,
         )
         identity = AgentIdentity(name, "host", 77, "Python")
@@ -110,6 +120,10 @@ class WorkerHost(Peer):
 
     def page(self, number: int) -> memoryview:
         return self._pages.setdefault(number, memoryview(bytearray(8)).cast("Q"))
+
+    @property
+    def has_session(self) -> bool:
+        return self.core.session.is_open and not self.is_stopping
 
     def frame_delay(self) -> float:
         return self.world.random.random() * self._frame_seconds
@@ -178,6 +192,8 @@ class WorkerHost(Peer):
                 self._perform(effect)
             if not all(type(effect) in (Deliver, Send) for effect in effects):
                 core.finish_turn(self.now)  # some are answered at once
+        if self._undealt and self.is_alive and self.has_session:
+            self._check_processors()
         if core.next_time < self._timer_at and self.is_alive:
             self._timer_at = core.next_time
             at = self._timer_at
@@ -194,6 +210,9 @@ class WorkerHost(Peer):
         if isinstance(effect, Send):
             if isinstance(effect.message, m.TaskCancelConfirm):
                 self._check_confirmation(effect.message)
+            elif isinstance(effect.message, m.BalanceResponse):
+                begun = self._started_instances.intersection(effect.message.ids)
+                assert not begun, f"{begun} are given back, and have begun"
             self.send(effect.message, effect.payload)
         elif isinstance(effect, Deliver):
             processor = self.processors.get(effect.number)
@@ -203,6 +222,10 @@ class WorkerHost(Peer):
                 frame = Frame(kind, flags, data[frames.HEADER.size :])
                 if kind == FrameKind.TASKS:
                     self._check_slots(processor)
+                    for instance in frames.parse_tasks(flags, frame.body).ids:
+                        self._undealt.pop(instance, None)
+                elif kind == FrameKind.DEFINE:
+                    self._defined.add(frames.parse_define(frame.body)[0])
                 processor.inbox.send(frame)
                 processor.note_delivered(frame)
         elif isinstance(effect, Connect):
@@ -214,10 +237,12 @@ class WorkerHost(Peer):
         elif isinstance(effect, KillProcessor):
             processor = self.processors.get(effect.number)
             if processor is not None:
+                processor.is_dismissed = True
                 processor.after(self.frame_delay(), partial(processor.die, "was ended by signal 9 (SIGKILL)"))
         elif isinstance(effect, StopProcessor):
             processor = self.processors.get(effect.number)
             if processor is not None:
+                processor.is_dismissed = True
                 processor.inbox.send(Frame(FrameKind.STOP, 0, b""))
         elif isinstance(effect, EndProcessors):
             for processor in self.processors.values():
@@ -249,7 +274,10 @@ class WorkerHost(Peer):
         def start() -> None:
             if processor.is_alive:
                 self.core.on_processor_started(processor.number, processor.process_id)
-                processor.start()
+                if self.world.fault("early_death"):
+                    processor.die("exited with code 1")
+                else:
+                    processor.start()
                 self._round()
 
         self.after(effect.delay_seconds + self.frame_delay(), start)
@@ -268,6 +296,15 @@ class WorkerHost(Peer):
         busy = sum(each.held > 0 and not each.is_blocked for each in others)
         assert processor.held or busy < self._slots, f"{busy} processors are busy, and another one gets tasks"
 
+    def _check_processors(self) -> None:
+        """No task waits for nothing while a processor is idle."""
+        states = list(self.processors.values())
+        is_idle = any(not each.held and each.is_started and each.is_alive and not each.is_dismissed for each in states)
+        busy = sum(each.held > 0 for each in states)
+        if is_idle and busy < self._slots and not any(each.is_blocked for each in states):
+            waiting = [each for each, function in self._undealt.items() if function in self._defined]
+            assert not waiting, f"tasks {waiting[:5]} wait at {self.name}, and a processor is idle"
+
     def _check_confirmation(self, message: m.TaskCancelConfirm) -> None:
         for instance, outcome in zip(message.ids, message.outcomes):
             is_cancelled = outcome == m.CancelOutcome.CANCELLED
@@ -276,11 +313,17 @@ class WorkerHost(Peer):
     def on_processor_ended(self, processor: Processor, description: str) -> None:
         if self.processors.get(processor.number) is processor:
             del self.processors[processor.number]
+            is_early = not (processor.page[0] or processor.is_dismissed)
+            before = len(self.core.effects)
             self.core.on_processor_died(processor.number, description, self.now)
+            for effect in self.core.effects[before:]:
+                is_at_once = isinstance(effect, SpawnProcessor) and not effect.delay_seconds
+                assert not (is_early and is_at_once), "a processor that died at once is replaced at once"
             self._round()
 
     def on_task_started(self, task: Task, instance: int) -> None:
         task.start_count += 1
+        self._started_instances.add(instance)
         self.world.say(self.name, "starts task", task.key, "instance", instance)
         assert not task.at_most_once or task.start_count == 1, f"task {task.key} may run at most once"
 
@@ -376,6 +419,9 @@ class WorkerHost(Peer):
 
     def on_connected(self) -> None:
         self.ended_instances.clear()  # another scheduler begins with the same ids
+        self._started_instances.clear()
+        self._undealt.clear()
+        self._defined.clear()
         self.core.on_connected(self.now)
         self._round()
 
@@ -388,6 +434,10 @@ class WorkerHost(Peer):
         self._round()
 
     def on_message(self, message: Any, payload: bytes) -> None:
+        if isinstance(message, m.Task) and not message.dependencies and self._knows_what_waits:
+            self._undealt.update((instance, message.function) for instance in message.ids)
+        elif isinstance(message, (m.TaskCancel, m.BalanceRequest, m.DisconnectRequest, m.Refusal)):
+            self._undealt.clear()
         self.core.on_message(message, payload, self.now)
         if isinstance(message, m.Welcome):
             self._turn()  # so that it is known where objects are before the next message

@@ -73,6 +73,19 @@ def test_a_task_may_be_submitted_while_less_than_the_limit_is_in_flight_however_
     harness.nothing_else_was_sent()
 
 
+def test_a_large_last_task_of_a_batch_leaves_room_for_those_before_it_that_need_others() -> None:
+    harness = Harness(client_bytes_in_flight=10)
+    client, worker = harness.client(), harness.worker(slots=9)
+    client.submit([0], [b"1"])
+    first = worker.take_all_tasks()
+    client.submit([1, 2], [b"12", b"x" * 1000], predecessor_counts=[1, 0], predecessors=[0])
+    worker.finish([*first, *worker.take_all_tasks()])
+    assert take_ids(client) == [0, 2]
+    assert len(worker.take_all_tasks()) == 1
+    client.take(m.TaskEcho)
+    harness.nothing_else_was_sent()
+
+
 def test_no_limit_is_a_limit_of_nothing() -> None:
     harness = Harness(client_tasks_in_flight=0, client_bytes_in_flight=0)
     client, worker = harness.client(), harness.worker(slots=9)
@@ -142,6 +155,20 @@ def test_a_large_argument_counts_once_its_client_has_let_go_of_it_and_until_its_
     assert take_released(client) == (2, 501)
     client.submit([2])
     worker.take_tasks()
+    harness.nothing_else_was_sent()
+
+
+def test_a_large_argument_that_its_client_lost_counts_when_the_client_lets_go_of_it() -> None:
+    harness = Harness(client_bytes_in_flight=100)
+    client = harness.client()
+    arguments = client.announce(1, 500, m.ObjectStorage.REMOTE, ARGUMENTS)
+    client.take(m.ObjectRequest)
+    client.send(m.ObjectResponse(id=arguments, status=m.ObjectResponseStatus.MISSING))
+    harness.effects.clear()
+    harness.nothing_else_was_sent()
+    client.delete(arguments)
+    harness.effects.clear()
+    assert take_released(client) == (0, 500)
     harness.nothing_else_was_sent()
 
 

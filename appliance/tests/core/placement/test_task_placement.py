@@ -192,6 +192,20 @@ def test_one_clients_million_does_not_starve_anothers_ten(harness: Harness) -> N
     assert finished[rich.session] < 50
 
 
+def test_clients_that_come_later_wait_behind_those_who_wait(harness: Harness) -> None:
+    first, second, third = (harness.client() for _ in range(3))
+    worker = harness.worker(slots=1, queue_size=1)
+    first.submit([0], [b"0"])
+    second.submit([0], [b"1"])
+    third.submit([0], [b"2"])
+    order = []
+    while worker.inbox:
+        instances = worker.take_tasks()
+        order += worker.payloads
+        worker.finish(instances)
+    assert order == [b"0", b"1", b"2"]
+
+
 def test_classes_of_one_priority_take_turns(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(gpu=0)
     client.submit(range(1000))

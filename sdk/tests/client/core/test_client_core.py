@@ -77,6 +77,17 @@ def test_a_cancel_that_was_not_answered_before_the_session_ended_is_granted() ->
     assert core.take_effects() == [Cancelled([future])]
 
 
+def test_an_answer_to_a_first_cancel_does_not_answer_one_by_force() -> None:
+    core, future = unfinished()
+    core.apply([c.Cancel([future], False), c.Cancel([future], True)])
+    core.take_effects()
+    running = m.CancelOutcome.RUNNING
+    assert effects_of(core, answer(future, running)) == [CancelAnswered(future, running)]
+    core.on_lost()
+    assert core.take_effects() == [Cancelled([future])]
+    assert not core.pending.forced
+
+
 def test_what_comes_after_the_end_is_refused() -> None:
     core, future = unfinished()
     core.on_end()

@@ -152,8 +152,11 @@ class ObjectReactions:
         if record is None or record.source != session.peer:
             return  # deleted in the meantime
         if message.status != m.ObjectResponseStatus.OK:
-            self._state.objects.give_up(record)
-            self._let_go(session, message.id)  # if it owns it: no new task can need it from now on
+            self._state.objects.give_up(record)  # no new task can need it from now on
+            # Arguments are charged when their client lets go of them itself: to release them before would grant more
+            # than the client has counted as submitted.
+            if record.kind != m.ObjectKind.ARGUMENTS:
+                self._let_go(session, message.id)
         # SCL-OBJ-009
         elif message.offset != record.arrived or len(payload) != self._state.objects.length_asked_for(record):
             text = f"ObjectResponse: not the requested bytes of object {message.id:016x}"

@@ -91,12 +91,17 @@ class Acceptance:
             yield UNITS_OF_A_BATCH + objects + (stop - start) // COLUMN_ENTRIES_PER_UNIT
 
     def _accept_by_parts(self, client: ClientSession, message: m.Task, payload: bytes) -> Steps:
-        """Accept first the tasks of a batch that need no others, because others may need them."""
+        """Accept first the tasks of a batch that need no others, because others may need them.
+
+        What its client may have in flight is compared with the whole batch first: these tasks are not always its first.
+        """
+        count, bytes_before_last = len(message.ids), len(payload) - message.payload_sizes[-1]
+        is_granted = client.flow.allowed(count, bytes_before_last) == count
         dependants, others, content = yield from split_batch(message, payload, self._state.part)
         if others.ids:
             yield from self._accept_in_batches(client, others, memoryview(content))
         for dependant in dependants:
-            waiting_room, allowed = self._room(1), client.flow.allowed(1, 0)
+            waiting_room, allowed = self._room(1), 1 if is_granted else client.flow.allowed(1, 0)
             text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
             self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
             yield UNITS_OF_A_BATCH + len(dependant.predecessors) + len(dependant.dependencies)

@@ -209,6 +209,7 @@ class ClientCore:
         if taken:
             self._effects.append(Cancelled(taken) if error is None else Failed(taken, error))
         self.pending.needs.clear()
+        self.pending.forced.clear()
         self.pending.deferring.waiting.clear()
 
     def take_effects(self) -> List[Effect]:
@@ -403,6 +404,8 @@ class ClientCore:
                 self.pending.cancel([future])
             else:
                 asked.append(future)
+        if command.force:
+            self.pending.forced.update(future._task_id for future in asked)
         self._ask_to_cancel(asked, command.force)
 
     def _ask_to_cancel(self, futures: Sequence[TaskHandle], force: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import repeat
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from scaler.client.core.client_objects import ClientObjects, Emit
 from scaler.client.core.deferring import DeferredTask, Deferring
@@ -43,6 +43,7 @@ class PendingFutures:
     def __init__(self, objects: ClientObjects, emit: Emit) -> None:
         self.futures: Dict[int, TaskHandle] = {}  # that have no outcome, by task id
         self.needs: Dict[int, Tuple[KeptObject, ...]] = {}  # objects that unfinished tasks have as arguments
+        self.forced: Set[int] = set()  # tasks that are to be cancelled even if they run, by id
         self.deferring = Deferring(self.futures)
         self._objects = objects
         self._emit = emit
@@ -74,6 +75,8 @@ class PendingFutures:
 
     def on_ended(self, task_ids: Iterable[int]) -> None:
         """Release the arguments of those tasks that now have an outcome."""
+        if self.forced:
+            self.forced.difference_update([task_id for task_id in task_ids if task_id not in self.futures])
         if self.needs:
             for task_id in task_ids:
                 if task_id in self.needs and task_id not in self.futures:
@@ -182,7 +185,8 @@ class PendingFutures:
             if outcome == m.CancelOutcome.CANCELLED:
                 cancelled.append(future)
             else:
-                future._is_cancel_asked = False
+                if task_id not in self.forced:  # else this answers an earlier request, which was not by force
+                    future._is_cancel_asked = False
                 self._emit(CancelAnswered(future, outcome))
         self.cancel(cancelled)
 

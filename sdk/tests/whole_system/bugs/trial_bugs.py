@@ -1,0 +1,74 @@
+"""The fifteen bugs that a trial planted in the scheduler's core, where the code has what they change today."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from whole_system.bugs.planting import SCHEDULER, PlantedBug
+
+OF_THE_FIRST_LIST = (
+    "a cancel in flight is forgotten with its worker",
+    "tasks are queued twice after the loss of their worker",
+    "a task that may run once runs again after a polite leave",
+    "a waiting node that ends keeps its objects",
+    "an answer without tasks leaves the request to rebalance open",
+    "a worker that is suspected of a loss gets a task too many",
+)
+"""Those that were listed before."""
+
+TRIAL_BUGS: Dict[str, PlantedBug] = {
+    "a late result is accepted in a run of fenced and open instances": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.tasks.batches:Dispatch.alike",
+        "end = self.open.find(1 - self.open[low], low, stop - self.start)",
+        "end = -1",
+    ),
+    "a capability is returned only with the last task of a dispatch": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.sessions:WorkerSession.unassign",
+        "self._free[name] += amount * count",
+        "self._free[name] += 0 if dispatch.open_count else amount * len(dispatch.ids)",
+    ),
+    "a second Hello of the same process leaves the former session": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.scheduler_core:SchedulerCore._on_hello",
+        "if before is not None:",
+        "if before is not None and before.hello.process_id != hello.process_id:",
+    ),
+    "the requirement class served last comes first": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_queues:ReadyQueues.waiting",
+        "each.requirement.negative_priority, each.last_served",
+        "each.requirement.negative_priority, -each.last_served",
+    ),
+    "the objects of all later tasks of a batch are released with a task": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes.finish",
+        "in batch.dependencies_of(start, stop):",
+        "in batch.dependencies_of(start, len(batch)):",
+    ),
+    "the time-outs of clients and workers are swapped": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.scheduler_core:SchedulerCore._watch",
+        "settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds",
+        "settings.worker_timeout_seconds if is_client else settings.client_timeout_seconds",
+    ),
+    "the credit of a lost task is not given back": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes.finish",
+        "if batch.is_charged:",
+        "if batch.is_charged and first_state != TaskState.LOST:",
+    ),
+    "a compacted batch keeps the places of its former payloads": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.tasks.batches:TaskBatch.compact",
+        "self.sizes, self._kept, self._offsets = sizes, len(kept), None",
+        "self.sizes, self._kept = sizes, len(kept)",
+    ),
+    "batches of graphs join the index of tasks after 64 batches": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.sessions:ClientSession.remove_batch",
+        "self._starts = [start for start in self._starts if start in self._batches]",
+        "self._starts = sorted(self._batches)",
+    ),
+}

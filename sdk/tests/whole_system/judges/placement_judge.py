@@ -1,0 +1,412 @@
+"""Whether the scheduler places tasks fairly and in time, judged from the messages alone.
+
+    clients' messages ──▶ what waits ──┐
+    workers' messages ──▶ what is there ┴─▶ each tick: who got something, and who should have
+
+Rules:
+- Nothing of the core is read: a task waits from its submission until it is sent to a worker or has an outcome; it is at
+  a worker until the worker has reported it, given it back, or confirmed that it is cancelled.
+- What a tick itself decides is known at its end only, such as which tasks are rejected: who came in a tick has a claim
+  from the next tick on.
+- Clients take turns of `prefetch_seconds` / 2 of work, and a turn ends with a message. So before a client's next task,
+  any other client gets less than a turn, and one message more. Work is counted by the shortest mean that a worker
+  reported for the function, which is never more than the scheduler estimates.
+- Requirement classes of one priority take turns at free slots; a higher priority goes first.
+- A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
+  them.
+- A peer is lost after the time-out of its role, neither sooner nor much later.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from whole_system.user_tasks import key_of, split
+
+from scaler_protocol import messages as m
+
+SHORTEST_MICROSECONDS = 0.5
+TIMER_SECONDS = 1.0
+TIMERS_UNTIL_ASKED = 3  # after which a worker is asked to give tasks back
+
+
+class TaskClass(NamedTuple):
+    """What a task needs, and how urgent it is."""
+
+    priority: int
+    needs: Tuple[Tuple[str, float], ...]
+    codec: str
+    function_name: str
+
+    @staticmethod
+    def of(message: Any) -> TaskClass:
+        needs = tuple((each.name, each.amount) for each in message.options.capabilities)
+        return TaskClass(
+            message.options.priority, needs, message.codec, "" if message.function else message.function_name
+        )
+
+
+class Claim:
+    """The tasks of one class that wait for one client.
+
+    Parameters:
+        taken_microseconds: what other clients got since this one got some last, by session.
+    """
+
+    def __init__(self) -> None:
+        self.keys: Set[int] = set()
+        self.fresh_keys: Set[int] = set()
+        self.taken_microseconds: Dict[int, float] = {}
+
+
+class JudgedClient:
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self.is_congested = False
+        self.claims: Dict[TaskClass, Claim] = {}
+        self.keys: Dict[int, int] = {}  # of tasks without outcome, by id
+        self.classes: Dict[int, TaskClass] = {}  # by key of a task that has waited
+        self.large_bytes: Dict[int, int] = {}  # of results that it has not let go of, by object
+
+    def add(self, task_class: TaskClass, key: int) -> None:
+        self.claims.setdefault(task_class, Claim()).fresh_keys.add(key)
+        self.classes[key] = task_class
+
+    def lose_turns(self) -> None:
+        """It may have been held, and is the last one then."""
+        for claim in self.claims.values():
+            claim.taken_microseconds.clear()
+
+    def drop(self, key: int) -> None:
+        """The task does not wait any more."""
+        claim = self.claims.get(self.classes[key]) if key in self.classes else None
+        if claim is not None:
+            claim.keys.discard(key)
+            claim.fresh_keys.discard(key)
+
+
+class AtWorker(NamedTuple):
+    """A task at a worker."""
+
+    client: int
+    key: int
+    function: object
+    needs: Tuple[Tuple[str, float], ...]
+
+
+class JudgedWorker:
+    def __init__(self, hello: m.Hello) -> None:
+        self.own_slots = self.slots = hello.slots
+        self.capabilities = {each.name: each.amount for each in hello.capabilities}
+        self.tasks: Dict[int, AtWorker] = {}  # by instance
+        self.ending: Set[int] = set()  # instances that it was told to end
+        self.is_congested = False
+        self.is_leaving = False
+        self.request: Optional[int] = None
+
+    @property
+    def has_free_slot(self) -> bool:
+        return len(self.tasks) < self.slots and not (self.is_leaving or self.is_congested)
+
+    def fits(self, needs: Tuple[Tuple[str, float], ...]) -> bool:
+        for name, amount in needs:
+            used = sum(each for task in self.tasks.values() for other, each in task.needs if other == name)
+            if name not in self.capabilities or used + amount > self.capabilities[name]:
+                return False
+        return True
+
+
+class Overtaken(NamedTuple):
+    """A client that should have had its turn, unless the tick turns out to have ended its tasks."""
+
+    client: JudgedClient
+    task_class: TaskClass
+    by: int
+
+
+class PlacementJudge:
+    """Judges one scheduler.
+
+    Parameters:
+        bytes_limit: of large results of a client, above which its tasks are held; 0: none.
+    """
+
+    def __init__(
+        self, prefetch_seconds: float, bytes_limit: int, client_timeout_seconds: float, worker_timeout_seconds: float
+    ) -> None:
+        self._turn_microseconds = prefetch_seconds * 1e6 / 2
+        self._bytes_limit = bytes_limit
+        self._timeouts_seconds = {m.Role.CLIENT: client_timeout_seconds, m.Role.WORKER: worker_timeout_seconds}
+        self._hellos: Dict[bytes, m.Hello] = {}
+        self._clients: Dict[int, JudgedClient] = {}  # by session
+        self._clients_by_name: Dict[bytes, JudgedClient] = {}
+        self._workers: Dict[bytes, JudgedWorker] = {}
+        self._roles: Dict[bytes, m.Role] = {}
+        self._heard_at: Dict[bytes, float] = {}
+        self._sizes: Dict[int, int] = {}  # of workers' objects
+        self._shortest: Dict[object, float] = {}  # mean microseconds, by function
+        self._rivals: Dict[TaskClass, Set[TaskClass]] = {}  # served since this class was, which waited
+        self._served: Dict[TaskClass, None] = {}  # in this tick
+        self._served_slots: List[Tuple[TaskClass, Set[TaskClass]]] = []  # with those that fitted there, too
+        self._overtaken: List[Overtaken] = []
+        self._given_back: Dict[int, AtWorker] = {}  # by key, until they are at a worker again
+        self._ticked_at = self._timer_at = self._stood_still_until = 0.0
+        self._timers_due = 0
+
+    # What the scheduler receives ------------------------------------------------------------------------------------
+
+    def on_received(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
+        self._heard_at[name] = now
+        if isinstance(message, m.Hello):
+            self._hellos[name] = message
+        elif name in self._clients_by_name:
+            self._on_client(self._clients_by_name[name], message, payload)
+        elif name in self._workers:
+            self._on_worker(self._workers[name], message)
+
+    def _on_client(self, client: JudgedClient, message: Any, payload: bytes) -> None:
+        if isinstance(message, m.Task):
+            self._on_submitted(client, message, payload)
+        elif isinstance(message, m.GraphTask):
+            keys = _keys(message.payload_sizes, payload)
+            for position in message.targets:
+                client.keys[message.ids[position]] = keys[position]
+        elif isinstance(message, m.TaskCancel):
+            for task_id in message.ids:
+                if task_id in client.keys:
+                    client.drop(client.keys[task_id])
+        elif isinstance(message, m.ObjectInstruction):
+            if message.action == m.ObjectAction.DELETE:
+                for object_id in message.ids:
+                    client.large_bytes.pop(object_id, None)
+            elif message.action == m.ObjectAction.CLEAR:
+                client.large_bytes.clear()
+            client.lose_turns()
+
+    def _on_submitted(self, client: JudgedClient, message: m.Task, payload: bytes) -> None:
+        task_class = TaskClass.of(message)
+        needs_others = message.predecessor_counts or bytes(len(message.ids))
+        for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
+            client.keys[task_id] = key
+            if not count:
+                client.add(task_class, key)
+
+    def _on_worker(self, worker: JudgedWorker, message: Any) -> None:
+        if isinstance(message, m.TaskResult):
+            self._on_results(worker, message)
+        elif isinstance(message, m.BalanceResponse):
+            if message.request_id == worker.request:
+                worker.request = None
+            self._give_back([worker.tasks.pop(each) for each in message.ids if each in worker.tasks])
+        elif isinstance(message, m.TaskCancelConfirm):
+            for instance, outcome in zip(message.ids, message.outcomes):
+                if outcome == m.CancelOutcome.CANCELLED:
+                    worker.tasks.pop(instance, None)
+        elif isinstance(message, m.Heartbeat):
+            worker.slots = worker.own_slots + sum(each.suspended for each in message.processors)
+        elif isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
+            self._sizes.update(zip(message.ids, message.sizes))
+
+    def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
+        mean = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
+        objects = message.objects or bytes(len(message.ids))
+        for instance, object_id in zip(message.ids, objects):
+            task = worker.tasks.pop(instance, None)
+            if task is None:
+                continue
+            self._shortest[task.function] = min(mean, self._shortest.get(task.function, self._turn_microseconds))
+            client = self._clients.get(task.client)
+            if object_id and client is not None and task.key in client.keys.values():
+                client.large_bytes[object_id] = self._sizes.pop(object_id, 0)
+
+    def _give_back(self, tasks: Iterable[AtWorker]) -> None:
+        self._given_back.update((task.key, task) for task in tasks)
+
+    def on_congestion(self, name: bytes, is_congested: bool) -> None:
+        peer = self._clients_by_name.get(name) or self._workers.get(name)
+        if peer is not None:
+            peer.is_congested = is_congested
+        if isinstance(peer, JudgedClient):
+            peer.lose_turns()
+
+    # What the scheduler sends, in order -----------------------------------------------------------------------------
+
+    def on_sent(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
+        if isinstance(message, m.Welcome):
+            self._on_welcome(name, message)
+        elif isinstance(message, m.Refusal):
+            if message.message.startswith("no heartbeat"):
+                silence_seconds = now - self._heard_at[name]
+                most = self._timeouts_seconds[self._roles[name]]
+                assert silence_seconds > most, f"{name!r} is lost after {silence_seconds:.1f} s, which may be {most}"
+        elif name in self._workers:
+            self._on_sent_to_worker(self._workers[name], message, payload)
+        elif name in self._clients_by_name:
+            self._on_sent_to_client(self._clients_by_name[name], message)
+
+    def _on_welcome(self, name: bytes, welcome: m.Welcome) -> None:
+        hello = self._hellos.pop(name)
+        told_seconds = welcome.timeout_milliseconds / 1000
+        role = self._roles[name] = m.Role(hello.role)
+        assert told_seconds == self._timeouts_seconds[role], f"{role.name} is told of {told_seconds} s"
+        if role == m.Role.WORKER:
+            self._workers[name] = JudgedWorker(hello)
+        else:
+            self._clients_by_name[name] = self._clients[welcome.session] = JudgedClient(welcome.session)
+
+    def _on_sent_to_client(self, client: JudgedClient, message: Any) -> None:
+        if isinstance(message, m.TaskResult):
+            for task_id in message.ids:
+                client.drop(client.keys.pop(task_id))
+        elif isinstance(message, m.TaskCancelConfirm):
+            for task_id, outcome in zip(message.ids, message.outcomes):
+                is_open = task_id in client.keys
+                if outcome == m.CancelOutcome.CANCELLED:
+                    client.drop(client.keys.pop(task_id))
+                elif outcome == m.CancelOutcome.NOT_FOUND:
+                    assert not is_open, f"task {task_id} is not found, and has no outcome"
+                else:
+                    assert is_open, f"task {task_id} runs, they say, and has an outcome"
+
+    def _on_sent_to_worker(self, worker: JudgedWorker, message: Any, payload: bytes) -> None:
+        if isinstance(message, m.Task):
+            self._on_placed(worker, message, _keys(message.payload_sizes, payload))
+        elif isinstance(message, m.TaskCancel) and message.force:
+            worker.ending.update(message.ids)
+        elif isinstance(message, m.BalanceRequest):
+            assert message.count, "a worker is asked to give nothing back"
+            worker.request = message.request_id
+            self._timers_due = 0
+        elif isinstance(message, m.DisconnectRequest):
+            worker.is_leaving = True
+
+    def _on_placed(self, worker: JudgedWorker, message: m.Task, keys: List[int]) -> None:
+        task_class, taker = TaskClass.of(message), message.client
+        function = message.function or message.function_name
+        microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
+        for client in self._clients.values():
+            claim = client.claims.get(task_class)
+            if claim is None or client.session == taker:
+                continue
+            if not claim.keys or self._is_held(client):
+                claim.taken_microseconds.clear()
+                continue
+            taken = claim.taken_microseconds.get(taker, 0.0)
+            if taken >= self._turn_microseconds:
+                self._overtaken.append(Overtaken(client, task_class, taker))
+            claim.taken_microseconds[taker] = taken + microseconds
+        owner = self._clients.get(taker)
+        if owner is not None:
+            for key in keys:
+                owner.drop(key)
+            if task_class in owner.claims:
+                owner.claims[task_class].taken_microseconds.clear()
+        self._served[task_class] = None
+        if worker.has_free_slot:
+            self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each.needs)}))
+        for instance, key in zip(message.ids, keys):
+            self._given_back.pop(key, None)
+            worker.tasks[instance] = AtWorker(taker, key, function, task_class.needs)
+
+    def on_forgotten(self, name: bytes) -> None:
+        """A session has ended."""
+        client = self._clients_by_name.pop(name, None)
+        if client is not None:
+            del self._clients[client.session]
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            self._give_back(worker.tasks.values())
+
+    # What is so when a tick has ended -------------------------------------------------------------------------------
+
+    def on_tick(self, now: float) -> None:
+        """All messages of a tick are sent."""
+        for client, task_class, by in self._overtaken:
+            waits = self._clients.get(client.session) is client and client.claims[task_class].keys
+            assert not waits, f"client {client.session} waits, and {by} has a turn"
+        self._overtaken.clear()
+        if self._served:
+            self._check_classes(set(self._waiting_classes()))
+        if self._given_back:
+            self._renew_claims()
+        for client in self._clients.values():
+            for task_class, claim in list(client.claims.items()):
+                claim.keys |= claim.fresh_keys
+                claim.fresh_keys.clear()
+                if not claim.keys:
+                    del client.claims[task_class]
+        waiting = set(self._waiting_classes())
+        self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
+        for worker in self._workers.values() if waiting else ():
+            could_run = [each for each in waiting if worker.fits(each.needs)] if worker.has_free_slot else ()
+            assert not could_run, f"{could_run[0]} waits, and a slot is free"
+        if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
+            self._stood_still_until = now
+        self._ticked_at = now
+        if now >= self._timer_at + TIMER_SECONDS:
+            self._timer_at = now
+            self._check_balance()
+            self._check_silence(now)
+
+    def _renew_claims(self) -> None:
+        """Tasks that came back wait again, unless they have an outcome by now."""
+        for task in self._given_back.values():
+            owner = self._clients.get(task.client)
+            if owner is not None and task.key in owner.classes and task.key in owner.keys.values():
+                owner.add(owner.classes[task.key], task.key)
+        self._given_back.clear()
+
+    def _is_held(self, client: JudgedClient) -> bool:
+        return client.is_congested or 0 < self._bytes_limit <= sum(client.large_bytes.values())
+
+    def _waiting_classes(self) -> Iterator[TaskClass]:
+        for client in self._clients.values():
+            if client.claims and not self._is_held(client):
+                for task_class, claim in client.claims.items():
+                    if claim.keys:
+                        yield task_class
+
+    def _check_classes(self, waiting: Set[TaskClass]) -> None:
+        """
+        Parameters:
+            waiting: classes that have waited since before this tick.
+        """
+        for served, fitting in self._served_slots:
+            for each in waiting.intersection(fitting).difference(self._served):
+                is_passed_over = each.priority > served.priority or served in self._rivals[each]
+                assert not is_passed_over, f"{each} waits, and {served} gets a free slot once more"
+        for each, rivals in self._rivals.items():
+            if each in self._served:
+                rivals.clear()
+            else:
+                rivals.update(served for served in self._served if served.priority == each.priority)
+        self._served.clear()
+        self._served_slots.clear()
+
+    def _check_balance(self) -> None:
+        """Some worker is asked for tasks, if others could begin them and nothing else waits."""
+        idle = [worker for worker in self._workers.values() if worker.has_free_slot]
+        is_due = bool(idle) and not any(client.claims for client in self._clients.values()) and any(
+            len(donor.tasks.keys() - donor.ending) > donor.slots
+            and not (donor.is_leaving or donor.is_congested)
+            and donor.request is None
+            and any(worker.fits(task.needs) for task in donor.tasks.values() for worker in idle)
+            for donor in self._workers.values()
+        )  # fmt: skip
+        self._timers_due = self._timers_due + 1 if is_due else 0
+        assert self._timers_due <= TIMERS_UNTIL_ASKED, "a slot is free, tasks wait behind others, and none is asked for"
+
+    def _check_silence(self, now: float) -> None:
+        for name in (*self._workers, *self._clients_by_name):
+            silence_seconds = now - max(self._heard_at[name], self._stood_still_until)
+            most = self._timeouts_seconds[self._roles[name]] + TIMER_SECONDS
+            assert silence_seconds <= most, f"{name!r} is silent for {silence_seconds:.1f} s, and not lost"
+
+
+def _keys(sizes: Any, payload: bytes) -> List[int]:
+    """What the tasks of a message are."""
+    keys, offset = [], 0
+    for size in sizes:
+        keys.append(key_of(split(payload[offset : offset + size])[1]))
+        offset += size
+    return keys
