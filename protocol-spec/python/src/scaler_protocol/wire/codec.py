@@ -134,7 +134,7 @@ def decode(frame: Frame, maximum_elements: int = NO_LIMIT) -> Message:
     return _decode_any(data, maximum_elements)
 
 
-def _decode_any(data: bytes, maximum_elements: int) -> Message:
+def _decode_any(data: bytes, maximum_elements: int = NO_LIMIT) -> Message:
     """The general way: any layout, and the errors."""
     if len(data) >= _HEAD.size:
         last_segment, words, root, discriminant, pointer = _HEAD.unpack_from(data)
