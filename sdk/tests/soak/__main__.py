@@ -19,11 +19,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import FrozenSet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "protocol-spec/python/tests"))
 
-from soak.fault_plan import names_without, windows
+from soak.fault_plan import ON_DEMAND, names_without, windows
 from soak.machine_means import enter_namespaces
 from soak.soak_report import page_of, report_of
 from soak.soak_run import Settings, SoakRun
@@ -39,16 +40,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--report", type=Path, default=None, help="where to write it, .md and .json are appended")
     parser.add_argument("--plan", action="store_true", help="print all faults, and start nothing")
     parser.add_argument("--without", nargs="+", default=[], metavar="WORD", help="no faults with this in their names")
+    parser.add_argument("--starve", action="store_true", help="also leave the scheduler no address space for a while")
     parser.add_argument("--keep", action="store_true", help="keep the logs although all is well")
     return parser.parse_args()
 
 
 def _print_plan(options: argparse.Namespace) -> int:
     count = int(60 * options.minutes / SECONDS_OF_A_WINDOW) + 1
-    means, names = frozenset({"namespaces", "file systems"}), names_without(options.without)
+    means, names = frozenset({"namespaces", "file systems"}), _names(options)
     for window in itertools.islice(windows(options.seed, options.minutes, means, names), count):
         print(window, *window.faults, sep="\n    ")
     return 0
+
+
+def _names(options: argparse.Namespace) -> FrozenSet[str]:
+    """Of the faults that may happen."""
+    return names_without(options.without) - (frozenset() if options.starve else ON_DEMAND)
 
 
 def _say(text: str) -> None:
@@ -66,7 +73,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     report_path = options.report or folder.parent / f"soak-report-{options.seed}"
     _say(f"soak: {options.minutes:g} minutes, seed {options.seed}, in {folder}")
-    run = SoakRun(Settings(options.minutes, options.seed, folder, names_without(options.without)), _say)
+    run = SoakRun(Settings(options.minutes, options.seed, folder, _names(options)), _say)
 
     def stop(number: int, frame: object) -> None:
         run.is_stopped = True

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from soak.fault_plan import Fault
+from soak.machine_means import feed, starve
 from soak.soaked_cluster import SoakedCluster
 
 AFTERMATH_SECONDS = 12.0
@@ -40,6 +41,7 @@ class FaultInjector:
     def strike(self, fault: Fault, now: float) -> None:
         action, _, _ = fault.name.partition(" ")
         perform = {"kill": self._kill, "pause": self._pause, "unplug": self._unplug, "squeeze": self._squeeze}
+        perform["starve"] = self._starve
         if "link" in fault.name:
             victim = self._disturb_link(fault, now)
         elif action == "fill":
@@ -121,6 +123,11 @@ class FaultInjector:
         until = now + fault.seconds
         self._set("tight", until, lambda: machine.squeeze(True, pids), lambda: machine.squeeze(False, pids))
         return f"{len(pids)} processes"
+
+    def _starve(self, fault: Fault, now: float) -> str:
+        pid = self._cluster.scheduler.process.pid
+        self._set("starved", now + fault.seconds, lambda: starve(pid), lambda: feed(pid))
+        return f"process {pid}"
 
     def _set(self, state: str, until: float, begin: Callable[[], None], end: Callable[[], None]) -> None:
         """Begin a state of which there is only one, and end it when its last fault ends."""

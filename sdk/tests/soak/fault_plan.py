@@ -52,9 +52,12 @@ KINDS = (
     FaultKind("fill", "disk", 0.7, (1.0, 4.0), "file systems"),
     FaultKind("fill", "memory and disk", 0.5, (0.5, 2.0), "file systems"),
     FaultKind("squeeze", "tight worker", 0.7, (0.5, 2.0)),
+    FaultKind("starve", "scheduler", 0.7, (0.5, 2.0)),
 )
 SCHEDULER_KILL = FaultKind("kill", "scheduler", 0)
 ALL = frozenset(kind.name for kind in (*KINDS, SCHEDULER_KILL))
+ON_DEMAND = frozenset({"starve scheduler"})
+"""Faults that a run has only if it is told to: schedulers do not survive them yet."""
 
 
 class Fault(NamedTuple):
@@ -88,8 +91,7 @@ def scheduler_kill_interval_seconds(minutes: float) -> float:
 
 def names_without(words: Sequence[str]) -> FrozenSet[str]:
     """The names of the faults that contain none of these words."""
-    names = [kind.name for kind in (*KINDS, SCHEDULER_KILL)]
-    return frozenset(name for name in names if not any(word in name for word in words))
+    return frozenset(name for name in ALL if not any(word in name for word in words))
 
 
 def windows(seed: int, minutes: float, means: FrozenSet[str], names: FrozenSet[str] = ALL) -> Iterator[Window]:

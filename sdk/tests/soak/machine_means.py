@@ -146,7 +146,8 @@ class Machine:
         if self._cgroup is not None:
             (self._cgroup / "cgroup.procs").write_text(str(process_id))
         else:
-            resource.prlimit(process_id, resource.RLIMIT_AS, (TIGHT_ADDRESS_BYTES, TIGHT_ADDRESS_BYTES))
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(process_id, resource.RLIMIT_AS, (TIGHT_ADDRESS_BYTES, TIGHT_ADDRESS_BYTES))
 
     def squeeze(self, is_squeezed: bool, process_ids: Sequence[int]) -> None:
         """Leave the tight worker's processes next to no memory, or what they had."""
@@ -157,10 +158,10 @@ class Machine:
                 self._limit.write_text(str(used + SQUEEZED_ROOM_BYTES if is_squeezed else TIGHT_BYTES))
             return
         for process_id in process_ids:
-            with contextlib.suppress(ProcessLookupError, ValueError):
-                used = int(Path(f"/proc/{process_id}/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
-                soft = used + SQUEEZED_ROOM_BYTES if is_squeezed else TIGHT_ADDRESS_BYTES
-                resource.prlimit(process_id, resource.RLIMIT_AS, (min(soft, TIGHT_ADDRESS_BYTES), TIGHT_ADDRESS_BYTES))
+            if is_squeezed:
+                starve(process_id)
+            else:
+                feed(process_id)
 
     def close(self) -> None:
         if self._other is not None:
@@ -177,6 +178,30 @@ class Machine:
                     self._cgroup.rmdir()
                     break
                 time.sleep(0.05)
+
+
+def starve(process_id: int) -> None:
+    """Leave a process next to no new addresses: what it allocates fails with MemoryError."""
+    _limit_addresses(process_id, _address_bytes(process_id) + SQUEEZED_ROOM_BYTES)
+
+
+def feed(process_id: int) -> None:
+    """Undo `starve`."""
+    _limit_addresses(process_id, resource.RLIM_INFINITY)
+
+
+def _address_bytes(process_id: int) -> int:
+    try:
+        return int(Path(f"/proc/{process_id}/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, IndexError):
+        return TIGHT_ADDRESS_BYTES  # it has just ended
+
+
+def _limit_addresses(process_id: int, soft: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        hard = resource.prlimit(process_id, resource.RLIMIT_AS)[1]
+        limits = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+        resource.prlimit(process_id, resource.RLIMIT_AS, (min(limits, default=resource.RLIM_INFINITY), hard))
 
 
 def _mount(directory: Path, size: int) -> None:

@@ -15,7 +15,8 @@ from soak.soaked_cluster import SLOTS, SoakedCluster
 from scaler import Client
 from scaler_protocol.host.segments import is_lock_abandoned
 
-MORE_DESCRIPTORS = 4
+MORE_DESCRIPTORS = 8
+"""A worker opens its lock and private directories when it first needs them, and has one for each spare processor."""
 MORE_THREADS = 2
 MORE_FILES = 4
 INFO_TIMEOUT_SECONDS = 10.0

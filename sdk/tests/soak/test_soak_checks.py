@@ -12,7 +12,7 @@ from typing import Iterator, List, Tuple
 
 import pytest
 from soak import stalling_forwarder
-from soak.fault_plan import Window, scheduler_kill_interval_seconds, windows
+from soak.fault_plan import Window, names_without, scheduler_kill_interval_seconds, windows
 from soak.log_watch import BadLine, LogWatch
 from soak.rest_levels import Levels, differences
 from soak.soak_verdict import Verdict
@@ -48,6 +48,13 @@ def test_a_scheduler_lives_long_enough_to_watch_its_memory() -> None:
         began += window.seconds
     lives = [after - before for before, after in zip(kills, kills[1:])]
     assert len(lives) > 2 and all(life >= scheduler_kill_interval_seconds(10.0) for life in lives)
+
+
+def test_some_faults_are_left_out() -> None:
+    assert "kill scheduler" not in names_without(["scheduler"]) and "kill agent" in names_without(["scheduler"])
+    only = frozenset({"pause monitor"})
+    planned = [fault.name for window in itertools.islice(windows(7, 10.0, MEANS, only), 20) for fault in window.faults]
+    assert planned and set(planned) == only
 
 
 # The forwarder --------------------------------------------------------------------------------------------------------
