@@ -181,8 +181,8 @@ class Machine:
 
 
 def starve(process_id: int) -> None:
-    """Leave a process next to no new addresses: what it allocates fails with MemoryError."""
-    _limit_addresses(process_id, _address_bytes(process_id) + SQUEEZED_ROOM_BYTES)
+    """Leave a process no new addresses: what does not fit in what it has freed fails with MemoryError."""
+    _limit_addresses(process_id, _address_bytes(process_id))
 
 
 def feed(process_id: int) -> None:

@@ -18,9 +18,9 @@ MOST_VIOLATIONS = 100
 Explains = Callable[[float, float, Tuple[str, ...]], bool]
 
 EXCUSES: Dict[str, Tuple[str, ...]] = {
-    "WorkerDiedError": ("kill", "pause", "link", "unplug", "squeeze"),
+    "WorkerDiedError": ("kill", "pause", "link", "unplug", "squeeze", "starve"),
     "ProcessorDiedError": ("kill", "pause", "squeeze"),
-    "DisconnectedError": ("kill", "pause", "link", "unplug"),
+    "DisconnectedError": ("kill", "pause", "link", "unplug", "starve"),
     "ObjectStorageFullError": ("disk",),  # what has no room in memory goes there
     "MemoryError": ("squeeze",),
     "MissingObjects": ("disk",),  # of an object that a scheduler without room was to fetch from another host
