@@ -19,6 +19,9 @@ MORE_DESCRIPTORS = 8
 """A worker opens its lock and private directories when it first needs them, and has one for each spare processor."""
 MORE_THREADS = 2
 MORE_FILES = 4
+MORE_SHARED_FILES = 2 * len(SLOTS)
+"""A token and a link in the private directory of each worker that needed one. That of a killed worker is removed by the
+next worker that needs one."""
 INFO_TIMEOUT_SECONDS = 10.0
 NOT_OBJECTS = {"token", "spill", "filler"}
 
@@ -79,9 +82,10 @@ def differences(levels: Levels, first: Optional[Levels]) -> List[str]:
         found.append(f"{levels.workers} workers are connected, not {len(SLOTS)}")
     if first is None:
         return found
-    for name in ("run_files", "temporary_files", "shared_memory_files"):
+    allowed = {"run_files": MORE_FILES, "temporary_files": MORE_FILES, "shared_memory_files": MORE_SHARED_FILES}
+    for name, more in allowed.items():
         now, then = getattr(levels, name), getattr(first, name)
-        if now > then + MORE_FILES:
+        if now > then + more:
             found.append(f"{now} {name.replace('_', ' ')}, {then} at the first rest")
     for what, more in (("descriptors", MORE_DESCRIPTORS), ("threads", MORE_THREADS)):
         before, after = getattr(first, what), getattr(levels, what)

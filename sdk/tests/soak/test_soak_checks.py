@@ -253,7 +253,7 @@ def test_levels_that_are_back_differ_in_nothing() -> None:
         {"abandoned_directories": 1},
         {"run_files": 10},
         {"temporary_files": 10},
-        {"shared_memory_files": 10},
+        {"shared_memory_files": 20},
         {"descriptors": {"scheduler": 30}},
         {"threads": {"scheduler": 9}},
     ],
