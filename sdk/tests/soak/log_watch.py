@@ -79,6 +79,8 @@ class LogWatch:
             self._templates_in_minute[program, template_of(text)] += 1
         if level in BAD_LEVELS or line.startswith("Traceback (most recent call last)"):
             words = tuple(word for pattern, names in EXPLAINED if re.search(pattern, text) for word in names)
+            if program == "worker-tight":
+                words += ("squeeze",)  # without memory, anything may fail
             return [BadLine(program, line, words)]
         return []
 
