@@ -12,14 +12,17 @@ import sys
 import time
 
 from scaler_appliance.feed.status_feed import Feed
+from scaler_appliance.feed.task_history import TaskHistory
 from scaler_appliance.shell.monitor_address import monitor_address_of
 
 INTERVAL_SECONDS = 1.0
+HISTORY_BYTES = 1 << 20  # soon full: after that, its memory stays as it is
 
 
 def main(address: str) -> None:
     logging.basicConfig(format="[%(levelname)s]%(asctime)s: %(message)s", level=logging.WARNING)
     feed = Feed(monitor_address_of(address))
+    feed.task_log = TaskHistory(HISTORY_BYTES)
     next_report = time.monotonic()
     while not select.select([0], [], [], 0)[0]:
         feed.poll(0.1)
