@@ -13,7 +13,8 @@ from typing import Counter, Dict, List, NamedTuple, Tuple
 LOG_LINE = re.compile(r"^\[(?P<level>[A-Z]+)\]\S+ \S+: (?P<text>.*)$")
 BAD_LEVELS = {"ERROR", "CRITICAL"}
 MOST_REPEATS_A_MINUTE = 6
-"""Of the same text by one program."""
+FAULTS_PER_REPEAT = 10
+"""Of the same text by one program: a few, and one more for each ten faults of that minute."""
 MINUTE_SECONDS = 60.0
 SHOWN_TEMPLATES = 8
 
@@ -48,10 +49,12 @@ class LogWatch:
         self._templates_in_minute: Counter[Tuple[str, str]] = collections.Counter()
         self._most_of_template: Dict[Tuple[str, str], int] = {}
         self.lines = 0
-        self.most_in_a_minute: Dict[Tuple[str, str], int] = {}
+        self._repeated: Dict[Tuple[str, str], int] = {}  # too often: the most in a minute
+        self._fault_count = self._faults_before = 0
 
-    def read(self, now: float) -> List[BadLine]:
-        """The new lines that report an error."""
+    def read(self, now: float, fault_count: int = 0) -> List[BadLine]:
+        """The new lines that report an error. `fault_count`: since the start."""
+        self._fault_count = fault_count
         if int(now / MINUTE_SECONDS) != self._minute:
             self._minute = int(now / MINUTE_SECONDS)
             self._end_minute()
@@ -85,9 +88,11 @@ class LogWatch:
         return []
 
     def _end_minute(self) -> None:
+        allowed = MOST_REPEATS_A_MINUTE + (self._fault_count - self._faults_before) // FAULTS_PER_REPEAT
+        self._faults_before = self._fault_count
         for key, count in self._in_minute.items():
-            if count > MOST_REPEATS_A_MINUTE // 2:
-                self.most_in_a_minute[key] = max(count, self.most_in_a_minute.get(key, 0))
+            if count > allowed:
+                self._repeated[key] = max(count, self._repeated.get(key, 0))
         self._in_minute.clear()
         for key, count in self._templates_in_minute.items():
             self._most_of_template[key] = max(count, self._most_of_template.get(key, 0))
@@ -96,8 +101,7 @@ class LogWatch:
     def repeated(self) -> List[Tuple[str, str, int]]:
         """Lines that were written too often within a minute: program, text, how often."""
         self._end_minute()
-        found = [(*key, count) for key, count in self.most_in_a_minute.items() if count > MOST_REPEATS_A_MINUTE]
-        return sorted(found, key=lambda each: -each[2])
+        return sorted(((*key, count) for key, count in self._repeated.items()), key=lambda each: -each[2])
 
     def most_common(self) -> List[Tuple[str, str, int, int]]:
         """The most frequent kinds of lines, whatever numbers they have: program, text, how often, most in a minute."""

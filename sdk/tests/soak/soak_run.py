@@ -231,7 +231,7 @@ class SoakRun:
         return self.cluster.comer is None and all(pid in self._rested for pid in clients)
 
     def _judge(self, now: float) -> None:
-        for line in self.logs.read(now):
+        for line in self.logs.read(now, len(self.injector.struck)):
             self.verdict.on_bad_line(line, now)
         self.verdict.read_ledgers(self.settings.folder / "ledgers")
         self.verdict.judge_ends(self.cluster.ends)

@@ -36,13 +36,15 @@ def fibonacci(number: int) -> int:
         return sum(client.options(retries=1000).map(fibonacci, [number - 1, number - 2]))
 
 
-def append_once(path: str, number: int) -> int:
-    """Leaves a line for each run, which no other process can tear apart."""
+def append_once(path: str, number: int, nap_seconds: float) -> int:
+    """Leaves a line for each run, which no other process can tear apart, and may be lost after that."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, b"%d\n" % number)
     finally:
         os.close(file)
+    if nap_seconds:
+        time.sleep(nap_seconds)
     return number
 
 

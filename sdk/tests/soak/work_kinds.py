@@ -145,7 +145,7 @@ class WorkSource:
 
     def _at_most_once(self, number: int) -> List[Work]:
         self._numbers += 1
-        future = self._once.submit(append_once, self._ledger, self._numbers)
+        future = self._once.submit(append_once, self._ledger, self._numbers, self._random.choice((0.0, 0.3)))
         return [Work("at most once", future, _is(self._numbers), LOST, self._numbers)]
 
     def _deadly(self, number: int) -> List[Work]:
