@@ -97,6 +97,10 @@ simulate: .venv/.tools  ## simulate histories of a scheduler and of whole system
 		echo "to go on from here: make simulate FIRST=$$first"; \
 	done
 
+.PHONY: soak
+soak: .venv/.tools  ## load a real cluster, with faults, for ten minutes, and check that nothing is lost (ARGS='--minutes 120 --seed 7')
+	@$(IN_VENV) sdk/tests/soak $(ARGS)
+
 .PHONY: planted-bugs
 planted-bugs: .venv/.tools  ## plant bugs in the cores, one by one, and count the seeds until the simulation catches each
 	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system.planted $(ARGS)

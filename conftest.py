@@ -34,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["SCALER_RUN_DIRECTORY"] = folder
     os.environ.pop("SCALER_ADDRESS", None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So starts a shell what it runs in the background (`make test &`), and every program that a test starts and
+        # interrupts would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

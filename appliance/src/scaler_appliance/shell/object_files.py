@@ -16,8 +16,23 @@ from typing import Callable, Dict, List, Optional, Set
 
 from scaler_appliance.core.effects import StoreChunk
 from scaler_appliance.shell.spilling import Copied, Spiller
-from scaler_protocol.host.segments import ObjectDirectory, read_chunk, sweep_abandoned, temporary_name, write_chunk
-from scaler_protocol.host.spill import is_on_disk, make_room, remove_orphans, replace_by_link
+from scaler_protocol.host.segments import (
+    SPILL_NAME,
+    ObjectDirectory,
+    read_chunk,
+    sweep_abandoned,
+    temporary_name,
+    write_chunk,
+)
+from scaler_protocol.host.spill import (
+    copy_file,
+    is_about_room,
+    is_on_disk,
+    make_room,
+    remove_orphans,
+    replace_by_link,
+    unique_name,
+)
 from scaler_protocol.session.ids import session_of
 
 logger = logging.getLogger("scaler")
@@ -52,14 +67,27 @@ class ObjectFiles:
                 path = self._receiving[object_id] = os.path.join(self.directory.path, temporary_name())
                 make_room(path, chunk.size, chunk.on_disk)
             path = self._receiving[object_id]
+            try:
+                write_chunk(path, chunk.offset, chunk.chunk)
+            except OSError as error:  # others have used the room since
+                if is_on_disk(path) or self.directory.spill is None or not is_about_room(error):
+                    raise
+                self._move_to_disk(path)
+                write_chunk(path, chunk.offset, chunk.chunk)
             on_disk = is_on_disk(path)
-            write_chunk(path, chunk.offset, chunk.chunk)
             if chunk.is_last:
                 os.rename(self._receiving.pop(object_id), self.directory.object_path(object_id))
         except OSError:
             self.remove(object_id)
             raise
         return on_disk
+
+    @staticmethod
+    def _move_to_disk(path: str) -> None:
+        """Go on with a file on disk that was begun in memory. Raises OSError if it has no room there."""
+        name = unique_name()
+        copy_file(path, os.path.join(os.path.dirname(path), SPILL_NAME, name), lambda: True)
+        replace_by_link(path, name)
 
     def read_chunk(self, object_id: int, offset: int, length: int) -> Optional[bytes]:
         """A part of an object, or None when it cannot be read."""

@@ -315,11 +315,9 @@ class Server:
     def _store_chunk(self, effect: StoreChunk) -> None:
         try:
             on_disk = self._files.store_chunk(effect)
-            if effect.offset:
-                return
             if on_disk and not effect.on_disk:
                 self._inputs.call(InputKind.OBJECT_SPILLED, self._loop.time(), effect.object_id)
-            elif effect.on_disk and not on_disk:
+            elif effect.on_disk and not on_disk and not effect.offset:
                 why = os.strerror(errno.ENOSPC)
                 self._inputs.call(InputKind.OBJECT_SPILL_FAILED, self._loop.time(), effect.object_id, why)
         except OSError as error:

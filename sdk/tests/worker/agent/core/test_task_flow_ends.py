@@ -451,6 +451,20 @@ def test_a_new_session_forgets_everything() -> None:
     assert bench.dealt_ids() == [[10]]
 
 
+def test_what_a_processor_gave_back_and_finished_before_a_new_session_is_ignored() -> None:
+    bench, number, chunk = short_tasks_on_one_processor([10, 11, 12])
+    bench.flow.reset()
+    bench.flow.on_given_back(number, [(chunk.first_position + 1, 2)])  # these were on their way
+    bench.finish(number, chunk, 0, 1)
+    bench.turn()
+
+    assert bench.killed == [number]
+    bench.die(number)
+    assert bench.outcomes() == {} and bench.flow.is_empty
+    bench.send_tasks([10])
+    assert bench.dealt_ids() == [[10]]
+
+
 def test_printed_text_is_sent_with_the_id_of_its_task() -> None:
     bench, number, chunk = short_tasks_on_one_processor([10, 11], options={"stream_output": True})
     bench.flow.on_log(number, chunk.first_position + 1, 2, "oops\n")

@@ -218,6 +218,8 @@ class TaskFlow(ObjectListener):
     def on_results(self, number: int, results: Results) -> None:
         """Outcomes of consecutive tasks. Raises FrameError when they are not those that come next."""
         state = self.pool.get(number)
+        if state is not None and state.killed and not state.chunks:
+            return  # it was killed with its tasks of an old session, and had given some of them back
         if state is None or not state.chunks:
             raise frames.FrameError("outcomes came from a processor that has no task")
         chunk, count = state.chunks[0], len(results.sizes)
