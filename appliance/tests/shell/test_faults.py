@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from scheduler_harness import hello, task
-from shell.simulated_system import Call, Fault, SimulatedLoop, SimulatedStream, SimulatedSystem
+from shell.faulty_system import Call, Fault, SimulatedLoop, SimulatedStream, SimulatedSystem
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings

@@ -16,7 +16,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from fault_injection.played_processors import LARGE_BYTES, PlayedForkServer
 from fault_injection.played_scheduler import CHUNK_BYTES, URL, PeerOfScheduler, PlayedScheduler
 from fault_injection.simulated_loop import SimulatedLoop
-from fault_injection.simulated_system import FakeSocket, Fault, SimulatedSystem, StuckError, installed
+from fault_injection.simulated_sockets import FakeSocket
+from fault_injection.simulated_system import Fault, SimulatedSystem, StuckError, installed
 
 from scaler.values import payload as payloads
 from scaler.worker import frame_reader, resident_memory
@@ -241,10 +242,10 @@ def run_agent(folder: Path, fault: Optional[Fault] = None, is_shared: bool = Tru
             page = ProgressPage()
             control = FakeSocket(system)
             fork_server = PlayedForkServer(system, control, page.entry)
-            client = ForkServerClient(control)  # type: ignore[arg-type]
+            client = ForkServerClient(control)  # type: ignore[arg-type]  # as far as it is used
             settings = WorkerSettings(address=URL, slots=2, names=("one", "two"))
             with contextlib.closing(client):
-                agent = Agent(settings, client, page, SimulatedLoop(system))  # type: ignore[arg-type]
+                agent = Agent(settings, client, page, SimulatedLoop(system))  # type: ignore[arg-type]  # as far as it is used
                 exit_code = agent.run()
             del agent
             for pattern in fork_server.patterns:

@@ -13,7 +13,8 @@ import pickle
 import signal
 from typing import Any, Callable, Dict, List
 
-from fault_injection.simulated_system import FakeSocket, SimulatedSystem
+from fault_injection.simulated_sockets import FakeSocket
+from fault_injection.simulated_system import SimulatedSystem
 
 from scaler.worker import frames
 from scaler.worker.fork_server.fork_server_client import ORDER, REPORT, OrderKind, ReportKind

@@ -7,7 +7,8 @@ import pickle
 from array import array
 from typing import Any, Dict, List, Optional, Tuple
 
-from fault_injection.simulated_system import FakeSocket, SimulatedSystem
+from fault_injection.simulated_sockets import FakeSocket
+from fault_injection.simulated_system import SimulatedSystem
 
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m

@@ -35,7 +35,7 @@ class SimulatedLoop:
         return False
 
     def create_future(self) -> Any:
-        return asyncio.Future(loop=self)  # type: ignore[arg-type]
+        return asyncio.Future(loop=self)  # type: ignore[arg-type]  # as far as it is used
 
     def set_exception_handler(self, handler: Callable[[Any, Dict[str, Any]], None]) -> None:
         self._on_exception = handler

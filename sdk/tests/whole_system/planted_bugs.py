@@ -251,22 +251,25 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "a task that may run once runs again after a polite leave": PlantedBug(
         "scheduler",
         f"{_SCHEDULER}.tasks.requeue:Requeue.requeue_all",
-        "if is_fault or batch.options.at_most_once:",
-        "if is_fault:",
+        "is_counted = is_fault or batch.options.at_most_once",
+        "is_counted = is_fault",
     ),
     "a task gets one attempt too many when workers are lost": PlantedBug(
-        "scheduler", f"{_SCHEDULER}.tasks.requeue:Requeue._count_losses", "losses >= limit", "losses > limit"
+        "scheduler",
+        f"{_SCHEDULER}.tasks.requeue:Requeue._count_losses",
+        "batch.count_loss(index, what) < limit",
+        "batch.count_loss(index, what) <= limit",
     ),
     "a waiting node that ends keeps its objects": PlantedBug(
         "scheduler",
         f"{_SCHEDULER}.graphs.graph_reactions:GraphReactions._end_waiting",
-        "for object_id in graph.dependencies_of(node):",
+        "for object_id in needed:",
         "for object_id in ():",
     ),
     "the failure of a node is not passed on": PlantedBug(
         "scheduler",
-        f"{_SCHEDULER}.graphs.graph_reactions:GraphReactions._advance",
-        "self._pass_on(client, graph, node)",
+        f"{_SCHEDULER}.graphs.graph_reactions:GraphReactions._pass_some_on",
+        "done += self._pass_failure_on(client, graph, node, graph.successors[start:end])",
         "pass",
     ),
     "an answer without tasks leaves the request to rebalance open": PlantedBug(
@@ -305,7 +308,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "the objects of a lost worker are kept": PlantedBug(
         "scheduler",
         f"{_SCHEDULER}.objects.object_reactions:ObjectReactions.on_session_gone",
-        "self.drop_all(session)",
+        "yield from self.drop_all(session)",
         "pass",
     ),
     "a worker is not told that an object is gone": PlantedBug(

@@ -219,7 +219,7 @@ def test_a_message_that_cannot_be_sent_ends_the_stream_for_both(
     shake_hands(dealer, router)
     dealer.send([b"before"])
     router.send([b"on its way"])
-    dealer._stream = FailingStream(dealer._stream, call, error)  # type: ignore[assignment]
+    dealer._stream = FailingStream(dealer._stream, call, error)  # type: ignore[assignment]  # as far as it is used
     with pytest.raises(type(error)):
         dealer.send(frames)
     assert not dealer.has_unsent and dealer.unsent_bytes == 0
@@ -241,7 +241,7 @@ def test_messages_that_were_read_are_delivered_although_the_answer_cannot_be_sen
     router.send([b"one"])
     router.send_encoded(b"\x04" + bytes([len(ping)]) + ping)
     router.send([b"two"])
-    dealer._stream = FailingStream(dealer._stream, "send", error)  # type: ignore[assignment]
+    dealer._stream = FailingStream(dealer._stream, "send", error)  # type: ignore[assignment]  # as far as it is used
     assert dealer.receive() == [[b"one"], [b"two"]]
     with pytest.raises(PeerGoneError):
         dealer.receive()

@@ -43,9 +43,9 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     ),
     "the index of tasks forgets its first 64 batches": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.sessions:ClientSession.remove_batch",
-        "self._starts = [start for start in self._starts if start in self._batches]",
-        "self._starts = self._starts[64:]",
+        f"{SCHEDULER}.tasks.first_ids:FirstIds.remove",
+        "if not self._counts[place]:",
+        "if len(self._chunks) > 1:",
     ),
     "the offered and the free capabilities of a worker are one table": PlantedBug(
         "scheduler",
@@ -105,8 +105,8 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     ),
     "who waits for an object whose source is gone waits for ever": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.objects.object_table:ObjectTable.on_peer_gone",
-        "self.give_up(record)",
+        f"{SCHEDULER}.objects.object_reactions:ObjectReactions.on_session_gone",
+        "self._state.objects.give_up(record)",
         "pass",
     ),
     "spilling is tried again at once when the disk is full": PlantedBug(

@@ -62,13 +62,13 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
     "a compacted batch keeps the places of its former payloads": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.tasks.batches:TaskBatch.compact",
-        "self.sizes, self._kept, self._offsets = sizes, len(kept), None",
-        "self.sizes, self._kept = sizes, len(kept)",
+        "self.sizes, self.kept, self._offsets = sizes, len(kept), None",
+        "self.sizes, self.kept = sizes, len(kept)",
     ),
-    "batches of graphs join the index of tasks after 64 batches": PlantedBug(
+    "batches of graphs leave the index of tasks, too": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.peers.sessions:ClientSession.remove_batch",
-        "self._starts = [start for start in self._starts if start in self._batches]",
-        "self._starts = sorted(self._batches)",
+        "elif not isinstance(batch, GraphBatch):",
+        "else:",
     ),
 }

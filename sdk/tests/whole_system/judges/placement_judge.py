@@ -248,7 +248,7 @@ class PlacementJudge:
         hello = self._hellos.pop(name)
         told_seconds = welcome.timeout_milliseconds / 1000
         role = self._roles[name] = m.Role(hello.role)
-        assert told_seconds == self._timeouts_seconds[role], f"{role.name} is told of {told_seconds} s"
+        assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
             self._workers[name] = JudgedWorker(hello)
         else:
