@@ -112,7 +112,8 @@ class Future:
         if kind == kinds.REJECTED:
             return system.scheduler.may_reject
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
-            return system.has_lost_bytes or task.is_given_up
+            has_no_room = kind == kinds.FUNCTION_NOT_LOADED and failure.message == "no space left on device"
+            return system.has_lost_bytes or task.is_given_up or has_no_room
         return False
 
     def _check_error(self, error: Exception) -> None:

@@ -313,8 +313,10 @@ class WorkerHost(Peer):
     def on_processor_ended(self, processor: Processor, description: str) -> None:
         if self.processors.get(processor.number) is processor:
             del self.processors[processor.number]
-            is_early = not (processor.page[0] or processor.is_dismissed)
             before = len(self.core.effects)
+            kills = (each for each in self.core.effects if isinstance(each, (KillProcessor, StopProcessor)))
+            is_dismissed = processor.is_dismissed or processor.number in {each.number for each in kills}
+            is_early = not (processor.page[0] or is_dismissed)
             self.core.on_processor_died(processor.number, description, self.now)
             for effect in self.core.effects[before:]:
                 is_at_once = isinstance(effect, SpawnProcessor) and not effect.delay_seconds

@@ -215,6 +215,7 @@ class SchedulerCore:
             is_fault = not (session.leaving or loses_nothing)
             if isinstance(session, WorkerSession) and self._work.is_awaited(session):
                 session.leaving = True  # it gets no more tasks, and what it has reported still counts
+                self.state.touch_session(session)
                 self._placement.remove_worker(session)
                 self._work.add_message(session, ConnectionLost(is_fault), b"")
             else:
@@ -329,6 +330,8 @@ class SchedulerCore:
             return
         self.state.log("INFO", f"Scheduler: shutting down: {why}")
         for session in list(self.state.sessions.values()):
+            if session.is_gone:
+                continue  # with it went the order of its client to shut down, too
             request = m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message=why)
             self.state.send(session.peer, request)
             if isinstance(session, ClientSession):
@@ -414,6 +417,7 @@ class SchedulerCore:
         else:
             assert isinstance(session, WorkerSession)
             session.leaving = True
+            state.touch_session(session)
             self._placement.remove_worker(session)
             state.over_committed.pop(session.number, None)
             state.total_slots -= session.hello.slots

@@ -269,7 +269,7 @@ class SchedulerState:
         for client in self.clients.values():
             nodes_waiting += len(client.dependants.waiting)
             for graph in client.graphs.values():
-                graph.check_invariants()
+                graph.check_invariants(client.is_gone)
                 nodes_waiting += graph.states.count(TaskState.WAITING)
                 is_settled = graph.unfinished and not graph.has_consequences
                 assert is_settled or graph in client.advancing or graph.checked < len(graph) or client.is_gone
