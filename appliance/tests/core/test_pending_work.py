@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, task
+from status_model import StatusModel
 
 from scaler_appliance.core.effects import Stop
 from scaler_appliance.core.tasks import function_durations
@@ -291,6 +292,32 @@ def test_orders_of_a_client_that_is_lost_behind_its_graph_still_hold(client: Cli
     client.post(m.ClientShutdown())
     client.vanish()
     assert harness.take_effect() == Stop("all peers have left")
+
+
+def test_an_order_to_shut_down_that_waits_behind_a_graph_meets_another_shutdown() -> None:
+    harness = Harness(work_per_call=WORK, protected=False)
+    client, other = harness.client(), harness.client()
+    client.create(1, b"function")
+    begin_large_graph(harness, client)
+    client.post(m.ClientShutdown())
+    harness.core.shut_down(harness.now, "the operator asks for it")
+    harness.tick()
+    other.take(m.DisconnectRequest)
+    assert not harness.state.sessions and harness.take_effect() == Stop("all peers have left")
+
+
+def test_monitors_see_at_once_that_a_worker_leaves(harness: Harness, client: Client) -> None:
+    worker, model = harness.worker(slots=SIZE), StatusModel()
+    harness.core.watch(has_status=True, has_runs=False)
+    needed = [client.create(number, b"value") for number in range(2, SIZE)]
+    client.send(*task([1], function=client.object_id(1), dependency_counts=[len(needed)], dependencies=needed))
+    worker.finish(worker.take_all_tasks())
+    model.apply(harness.core.take_status(harness.now, is_snapshot=True))
+    harness.core.on_peer_gone(harness.now, worker.name)
+    harness.step()
+    assert harness.state.departing, "the objects that it knows are forgotten in parts"
+    model.apply(harness.core.take_status(harness.now, is_snapshot=False))
+    model.assert_is_true(harness.core)
 
 
 def test_what_a_worker_reported_before_its_connection_ended_counts(harness: Harness, client: Client) -> None:

@@ -53,7 +53,6 @@ _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCanc
 _AT_ONCE = frozenset((m.Heartbeat, m.HeartbeatEcho))
 """Messages that do not wait for earlier ones of their session."""
 
-
 _ORDERS = (m.ClientShutdown, m.WorkerShutdown)
 """Messages of a client that still hold when it is gone."""
 
@@ -378,7 +377,6 @@ class SchedulerCore:
         self.state.log("INFO", f"{session.label} connected, session {number}")
 
     def _refuse(self, peer: bytes, reason: m.RefusalReason, text: str) -> None:
-        # SCL-SES-002
         self.state.send(peer, refusal(self.state.settings, reason, text))
 
     # SCL-SES-012

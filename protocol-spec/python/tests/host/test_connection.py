@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 import sys
-import tracemalloc
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -122,6 +121,8 @@ def test_small_messages_that_wait_can_be_dropped_but_for_the_one_in_part(pair: T
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="PyPy does not trace memory")
 def test_what_waits_takes_as_much_memory_as_is_counted(pair: Tuple[Connection, Connection]) -> None:
+    import tracemalloc
+
     dealer, router = pair
     shake_hands(dealer, router)
     while not dealer.has_unsent:
