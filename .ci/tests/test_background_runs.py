@@ -15,8 +15,8 @@ import signal, subprocess, sys
 
 PROGRAM = '''
 import time
-print("here", flush=True)
 try:
+    print("here", flush=True)
     time.sleep(60)
     print("slept")
 except KeyboardInterrupt:
