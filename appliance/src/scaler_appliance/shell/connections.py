@@ -11,9 +11,9 @@ Rules:
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
 - What waits is bounded, for one peer and for all. A peer that leaves CONGESTED_BYTES unread is reported, and again when
-  it has read most of them. From STOP_READING_BYTES on its messages wait, and it is not read; if it reads nothing for
-  STALLED_SECONDS it is disconnected. Beyond `maximum_waiting_bytes` of all peers together, messages that have arrived
-  in part included, those peers that hold most are disconnected.
+  it has read most of them. From STOP_READING_BYTES on its messages wait, and it is not read: if that lasts, its session
+  times out. Beyond `maximum_waiting_bytes` of all peers together, messages that have arrived in part included, those
+  peers that hold most are disconnected.
 - A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
@@ -28,7 +28,7 @@ import select
 import socket
 import time
 from contextlib import suppress
-from typing import Callable, Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, List, Optional, Set
 
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
@@ -47,7 +47,6 @@ MAXIMUM_UNREGISTERED = 4096  # connections without a session
 CONGESTED_BYTES = 8 * 1024 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
 STOP_READING_BYTES = 32 * 1024 * 1024
-STALLED_SECONDS = 5.0
 MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
 
 STOOD_STILL_SECONDS = 3.0
@@ -66,7 +65,6 @@ class PeerConnection:
 
     __slots__ = (
         "name", "label", "connection", "hello_deadline", "events", "is_congested", "is_paused", "counted_bytes",
-        "stalled",
     )  # fmt: skip
 
     def __init__(self, name: bytes, label: str, connection: Connection, hello_deadline: float) -> None:
@@ -78,7 +76,6 @@ class PeerConnection:
         self.is_congested = False
         self.is_paused = False  # it is not read for a while
         self.counted_bytes = 0  # of messages that have been sent or received in part
-        self.stalled: Optional[Tuple[int, float]] = None  # its unsent bytes while it is not read, and since when
 
 
 class Connections:
@@ -255,18 +252,15 @@ class Connections:
                 self._lose(peer, error)
 
     def sweep(self, now: float) -> None:
-        """Close connections without a Hello in time, and those that read nothing.
+        """Close connections without a Hello in time.
 
         To be called about once a second, with the time before reading.
         """
         before, self._last_sweep = self._last_sweep, now
         if before is not None and now - before > STOOD_STILL_SECONDS:
-            for peer in self._peers.values():
-                peer.stalled = None
             for peer in self._unregistered.values():
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
-        self._sweep_stalled(now)
         self._restore_spares()
 
     # SCL-SEC-009
@@ -274,15 +268,6 @@ class Connections:
         for peer in list(self._unregistered.values()):
             if peer.hello_deadline is not None and now > peer.hello_deadline and peer.name not in self.turns:
                 self._lose(peer, TimeoutError("it has not said Hello in time"))
-
-    # SCL-SEC-011
-    def _sweep_stalled(self, now: float) -> None:
-        for peer in list(self._not_read.values()):
-            unsent_bytes = peer.connection.unsent_bytes
-            if peer.stalled is None or unsent_bytes < peer.stalled[0]:  # more may have come, without its asking
-                peer.stalled = unsent_bytes, now
-            elif now > peer.stalled[1] + STALLED_SECONDS:
-                self._lose(peer, TimeoutError(f"it does not read, and {unsent_bytes >> 20} MiB wait for it"))
 
     # Output ---------------------------------------------------------------------------------------------------------
 
@@ -328,6 +313,7 @@ class Connections:
         if self._waiting_bytes > self._maximum_waiting_bytes:
             self._make_room()
 
+    # SCL-SEC-011
     def _make_room(self) -> None:
         """Disconnect those peers that hold most, until the rest holds no more than may wait."""
         while self._waiting_bytes > self._maximum_waiting_bytes:

@@ -64,14 +64,14 @@ def messages_with_too_many_elements_are_malformed(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SEC-011"])
 def connections_with_too_much_unread_are_closed(bench: RoleBench) -> None:
-    """The connection of a client that requests more than 1 GiB and reads none of it is closed; others are served."""
+    """The connection of a client that requests more than 1 GiB and reads none of it is closed, or not read."""
     most = FEW_UNREAD_BYTES if bench.variant("little-unread") else UNREAD_BYTES
     other, deaf = bench.client(), bench.raw_client()
     chunk = deaf.greet().limits.chunkBytes
     deaf.raw.is_reading = deaf.beats = False
     value = deaf.create(bytes(chunk))
     request = SCHEMA.encode("ObjectRequest", {"id": value, "offset": 0, "length": chunk})
-    heartbeat = SCHEMA.encode("Heartbeat", {"sequence": 1})
+    heartbeat = SCHEMA.encode("Heartbeat", {"sequence": 1, "processors": [{"processId": 1}] * 2048})
     # A scheduler may stop reading from this client, so that no more replies queue up.
     with contextlib.suppress(socket.timeout):
         for number in range(most // chunk * 5 // 4):
