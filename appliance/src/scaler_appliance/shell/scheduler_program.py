@@ -22,7 +22,7 @@ from typing import Iterator, List, Optional
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
-from scaler_appliance.shell.connections import Connections
+from scaler_appliance.shell.connections import MAXIMUM_WAITING_BYTES, Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
 from scaler_appliance.shell.monitor_address import monitor_address_of
 from scaler_appliance.shell.object_files import ObjectFiles
@@ -33,6 +33,7 @@ from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_protocol import messages as m
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
+from scaler_protocol.host.memory import memory_limit_bytes
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
@@ -76,6 +77,13 @@ def _use_event_loop(name: str) -> None:
     logger.info("use event loop: %s", name)
 
 
+def _maximum_waiting_bytes(maximum_message_bytes: int) -> int:
+    """How much may wait that was sent or received in part: a quarter of the memory, but room for two messages."""
+    memory_bytes = memory_limit_bytes()
+    share_bytes = MAXIMUM_WAITING_BYTES if memory_bytes is None else min(MAXIMUM_WAITING_BYTES, memory_bytes // 4)
+    return max(share_bytes, 2 * maximum_message_bytes)
+
+
 def tune_garbage_collection() -> None:
     """Keep pauses for finding cycles short, however much the scheduler holds.
 
@@ -115,6 +123,7 @@ async def _serve(options: argparse.Namespace) -> None:
             options.maximum_message_bytes,
             lambda peer: servers[0].peer_gone(peer),
             lambda peer, is_congested: servers[0].congestion(peer, is_congested),
+            _maximum_waiting_bytes(options.maximum_message_bytes),
             maximum_connections=maximum_peers + CONNECTIONS_FOR_REFUSALS if maximum_peers else 0,
         )
         closing.callback(peers.close)
