@@ -307,15 +307,12 @@ def test_an_order_to_shut_down_that_waits_behind_a_graph_meets_another_shutdown(
 
 
 def test_monitors_see_at_once_that_a_worker_leaves(harness: Harness, client: Client) -> None:
-    worker, model = harness.worker(slots=SIZE), StatusModel()
+    worker, model = harness.worker(), StatusModel()
     harness.core.watch(has_status=True, has_runs=False)
-    needed = [client.create(number, b"value") for number in range(2, SIZE)]
-    client.send(*task([1], function=client.object_id(1), dependency_counts=[len(needed)], dependencies=needed))
-    worker.finish(worker.take_all_tasks())
     model.apply(harness.core.take_status(harness.now, is_snapshot=True))
+    client.post(*graph(client, SHAPES["independent"]))
     harness.core.on_peer_gone(harness.now, worker.name)
-    harness.step()
-    assert harness.state.departing, "the objects that it knows are forgotten in parts"
+    assert harness.state.departing, "the graph takes the time of this call"
     model.apply(harness.core.take_status(harness.now, is_snapshot=False))
     model.assert_is_true(harness.core)
 

@@ -45,7 +45,7 @@ WORK = frozenset(
 """Messages that are about tasks and objects; what else a peer sends is no reason to keep others waiting."""
 
 MAXIMUM_ELEMENTS = 16_384
-"""In the lists of structs and of texts of one message (SCL-SEC-014): decoding takes some 50 ms at most."""
+"""In the lists of structs and of texts of one message (SCL-SEC-014): decoding them takes CPython 3.11 some 6 ms."""
 
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
