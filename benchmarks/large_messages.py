@@ -217,34 +217,6 @@ def failing_root(parts: Parts) -> Callable[[int], Driver]:
     return measure
 
 
-def cancelled_graph(parts: Parts) -> Callable[[int], Driver]:
-    """All nodes of a graph are cancelled."""
-
-    def measure(size: int) -> Driver:
-        driver = accepted(parts)(size)
-        driver.seconds.clear()
-        driver.send(b"client", m.TaskCancel(ids=array("Q", range(1, size + 1))))
-        driver.settle()
-        assert not driver.client.graphs
-        return driver
-
-    return measure
-
-
-def left_graph(parts: Parts) -> Callable[[int], Driver]:
-    """The client of a graph leaves."""
-
-    def measure(size: int) -> Driver:
-        driver = accepted(parts)(size)
-        driver.seconds.clear()
-        driver.leave(b"client")
-        driver.settle()
-        assert not driver.core.state.clients
-        return driver
-
-    return measure
-
-
 def submit(driver: Driver, size: int, batch: int, **fields: Any) -> None:
     """Tasks arrive, in batches."""
     for start in range(1, size + 1, batch):
@@ -296,25 +268,25 @@ def tasks_that_wait(size: int) -> Driver:
     return driver
 
 
-def cancelled_tasks(batch: int) -> Callable[[int], Driver]:
-    """All tasks are cancelled at once."""
+def cancelled(begin: Callable[[int], Driver]) -> Callable[[int], Driver]:
+    """All nodes or tasks are cancelled at once."""
 
     def measure(size: int) -> Driver:
-        driver = tasks(batch)(size)
+        driver = begin(size)
         driver.seconds.clear()
         driver.send(b"client", m.TaskCancel(ids=array("Q", range(1, size + 1))))
         driver.settle()
-        assert not any(driver.client.batches())
+        assert not driver.client.graphs and not any(driver.client.batches())
         return driver
 
     return measure
 
 
-def left_tasks(batch: int) -> Callable[[int], Driver]:
-    """The client of waiting tasks leaves."""
+def left(begin: Callable[[int], Driver]) -> Callable[[int], Driver]:
+    """The client of a graph, or of waiting tasks, leaves."""
 
     def measure(size: int) -> Driver:
-        driver = tasks(batch)(size)
+        driver = begin(size)
         driver.seconds.clear()
         driver.leave(b"client")
         driver.settle()
@@ -382,18 +354,18 @@ SHAPES: Dict[str, Callable[[int], Driver]] = {
     "reduction_executed": executed(reduction),
     "failing_root_of_a_fan": failing_root(fan),
     "failing_root_of_a_chain": failing_root(chain),
-    "cancelled_tree": cancelled_graph(tree),
-    "cancelled_independent": cancelled_graph(independent),
-    "cancelled_reduction": cancelled_graph(reduction),
-    "left_tree": left_graph(tree),
-    "left_independent": left_graph(independent),
+    "cancelled_tree": cancelled(accepted(tree)),
+    "cancelled_independent": cancelled(accepted(independent)),
+    "cancelled_reduction": cancelled(accepted(reduction)),
+    "left_tree": left(accepted(tree)),
+    "left_independent": left(accepted(independent)),
     "tasks_in_one": tasks(0),
     "tasks_with_objects": tasks_with_objects,
     "tasks_that_wait": tasks_that_wait,
-    "cancelled_tasks_of_one_batch": cancelled_tasks(0),
-    "cancelled_tasks_one_by_one": cancelled_tasks(1),
-    "left_tasks_of_one_batch": left_tasks(0),
-    "left_tasks_one_by_one": left_tasks(1),
+    "cancelled_tasks_of_one_batch": cancelled(tasks(0)),
+    "cancelled_tasks_one_by_one": cancelled(tasks(1)),
+    "left_tasks_of_one_batch": left(tasks(0)),
+    "left_tasks_one_by_one": left(tasks(1)),
     "lost_worker_thousands": lost_worker(1000),
     "lost_worker_one_by_one": lost_worker(1),
     "objects_created": objects("created"),
