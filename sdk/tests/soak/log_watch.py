@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Counter, Dict, List, NamedTuple, Tuple
 
 LOG_LINE = re.compile(r"^\[(?P<level>[A-Z]+)\]\S+ \S+: (?P<text>.*)$")
+REPETITIONS = re.compile(r"^\.\.\. and \d+ more like it in (?P<seconds>\d+) seconds: (?P<text>.*)$")
 BAD_LEVELS = {"ERROR", "CRITICAL"}
 MOST_REPEATS_A_MINUTE = 6
 FAULTS_PER_REPEAT = 10
@@ -36,6 +37,7 @@ class BadLine(NamedTuple):
     program: str
     text: str
     explained_by: Tuple[str, ...]  # words of faults; nothing explains it if there are none
+    seconds: float = 0.0  # it was first written so long ago: it stands for lines that were left out
 
 
 class LogWatch:
@@ -81,10 +83,13 @@ class LogWatch:
             self._templates[program, template_of(text)] += 1
             self._templates_in_minute[program, template_of(text)] += 1
         if level in BAD_LEVELS or line.startswith("Traceback (most recent call last)"):
+            repetitions = REPETITIONS.match(text)
+            seconds = float(repetitions["seconds"]) if repetitions else 0.0
+            text = repetitions["text"] if repetitions else text
             words = tuple(word for pattern, names in EXPLAINED if re.search(pattern, text) for word in names)
             if program == "worker-tight":
                 words += ("squeeze",)  # without memory, anything may fail
-            return [BadLine(program, line, words)]
+            return [BadLine(program, line, words, seconds)]
         return []
 
     def _end_minute(self) -> None:

@@ -138,7 +138,7 @@ class Verdict:
         self._judged_ends = len(ends)
 
     def on_bad_line(self, line: BadLine, now: float) -> None:
-        if line.explained_by and self._explains(now, now, line.explained_by):
+        if line.explained_by and self._explains(now - line.seconds, now, line.explained_by):
             self.excused[f"log of {line.program}: {line.text.partition(': ')[2][:80]}"] += 1
         else:
             self.violate(f"log of {line.program}: {line.text[:300]}")

@@ -191,6 +191,16 @@ def test_an_error_line_is_explained_by_the_fault_that_causes_it() -> None:
     assert len(verdict.violations) == 1
 
 
+def test_an_error_line_that_stands_for_others_is_explained_by_what_was_up_to_then(tmp_path: Path) -> None:
+    text = "Scheduler: object 2f cannot be stored: no room for it"
+    (tmp_path / "scheduler.log").write_text(line(f"... and 2 more like it in 60 seconds: {text}", "ERROR"))
+    [found] = LogWatch(tmp_path).read(0.0)
+    assert found.explained_by == ("disk",) and found.seconds == 60.0
+    verdict = verdict_when("fill disk")
+    verdict.on_bad_line(found, 60.0)
+    assert verdict.violations == []
+
+
 def test_a_line_that_is_repeated_within_a_minute_is_found(tmp_path: Path) -> None:
     logs = LogWatch(tmp_path)
     few = "".join(line(f"client {number} connected") for number in range(100))
