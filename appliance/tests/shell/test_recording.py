@@ -181,7 +181,7 @@ def test_a_core_that_decides_otherwise_is_found(monkeypatch: pytest.MonkeyPatch,
     recorded.work()
     recorded.recorder.close()
 
-    monkeypatch.setattr(Acceptance, "_text_of_full", lambda self: "full")
+    monkeypatch.setattr(Acceptance, "_text_of_full", lambda self, has_memory: "full")
     monkeypatch.setattr(Acceptance, "_room", lambda self, wanted: 0)
     with pytest.raises(DivergedError, match="effects instead of"):
         SchedulerReplay(read(path)).run()
@@ -193,9 +193,9 @@ def test_a_broken_invariant_breaks_at_the_same_input_again(
 ) -> None:
     accept = Acceptance._accept
 
-    def fail(self: Acceptance, client: Any, message: m.Task, payload: bytes) -> None:
+    def fail(self: Acceptance, client: Any, message: m.Task, payload: bytes, has_memory: bool = True) -> None:
         assert message.ids[0] != 7, "broken"
-        accept(self, client, message, payload)
+        accept(self, client, message, payload, has_memory)
 
     recorded = Recorded(path)
     recorded.work()

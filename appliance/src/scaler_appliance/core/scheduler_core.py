@@ -155,8 +155,7 @@ class SchedulerCore:
             return reaction(session, message, payload)
         # SCL-SES-024, SCL-VER-001
         if not isinstance(message, m.UnknownMessage):  # which is of a newer minor version
-            text = f"a {session.kind} does not send {type(message).__name__}"
-            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"{session.kind}s do not send {type(message).__name__}")
         return None
 
     def _on_late_error(self, session: Session, error: PeerError) -> None:
@@ -228,16 +227,9 @@ class SchedulerCore:
             self._flow.on_congestion(session, is_congested)
 
     def on_object_unreadable(self, now: float, object_id: int) -> None:
-        """The bytes of an object could not be stored: requests for them are answered as missing."""
+        """The bytes of an object could not be stored."""
         self._now = now
-        record = self.state.objects.find(object_id)
-        if record is None:
-            return
-        source = None if record.source is None else self.state.sessions.get(record.source)
-        if isinstance(source, WorkerSession):
-            self.state.objects.discard(record)
-        else:
-            self.state.objects.give_up(record)
+        self._objects.on_unreadable(object_id)
 
     def on_object_spilled(self, now: float, object_id: int) -> None:
         """The file of an object is on disk: it was spilled, or memory had no room for it."""
@@ -247,9 +239,16 @@ class SchedulerCore:
     def on_object_spill_failed(self, now: float, object_id: int, why: str) -> None:
         """The file of an object could not be spilled, and is still in memory."""
         self._now = now
-        record = self.state.objects.find(object_id)
-        if record is not None:
-            self.state.objects.memory.on_spill_failed(now, record, why)
+        self._objects.on_spill_failed(now, object_id, why)
+
+    def on_memory_used(self, now: float, heap_bytes: int) -> None:
+        """This process uses so much memory, besides the files of objects."""
+        self._now = now
+        client = self._flow.on_memory_used(now, heap_bytes)
+        if client is not None:
+            text = f"it holds most, and {self.state.budget.text_of_full()}"
+            self._remove(client, text, is_fault=True)
+            self._refuse(client.peer, m.RefusalReason.LIMIT_EXCEEDED, text)
 
     def on_stood_still(self, now: float) -> None:
         """This process was stopped, and heard no peer meanwhile: they all get a fresh term."""
@@ -365,6 +364,7 @@ class SchedulerCore:
             client = ClientSession(number, peer, hello, self._now, state.touched, flow, state.advancing)
             session = self.state.clients[number] = client
             self.state.changes.clients.add(number, client)
+            self._flow.grant(client)
         else:
             queue_limit = self.state.settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, queue_limit)

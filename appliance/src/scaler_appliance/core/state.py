@@ -11,6 +11,7 @@ from typing import Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
+from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.monitoring.counters import FunctionCounters
 from scaler_appliance.core.monitoring.run_entries import RunEntries
 from scaler_appliance.core.monitoring.status_changes import StatusChanges
@@ -41,6 +42,7 @@ class Settings(NamedTuple):
     client_bytes_in_flight: int = 256 * 1024 * 1024
     maximum_message_bytes: int = 512 * 1024 * 1024
     maximum_object_bytes: int = 1 << 40
+    memory_limit_bytes: int = 0  # of the heap and of object files in memory; 0: no limit
     object_memory_limit_bytes: int = 0  # of object files in memory; 0: no limit
     object_spill_directory: str = ""  # where they are spilled to above it
     chunk_bytes: int = 1024 * 1024
@@ -72,7 +74,8 @@ class SchedulerState:
         self.runs = RunEntries()
         directory = settings.object_spill_directory
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
-        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes.objects)
+        self.budget = MemoryBudget(settings.memory_limit_bytes)
+        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget)
         self.ready = ReadyQueues()
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
         self.departing: Dict[int, Session] = {}  # that are gone, and still hold something

@@ -22,6 +22,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -53,6 +54,8 @@ STOOD_STILL_SECONDS = 3.0
 """After a longer time between two sweeps this process was stopped, and heard no peer."""
 
 SPARE_DESCRIPTORS = 8
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOSPC)
+"""Errors by which the operating system says that it is short of something."""
 LOG_INTERVAL_SECONDS = 60.0
 
 _NAME_BYTES = 5
@@ -184,7 +187,10 @@ class Connections:
                 self._add(stream, f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self.address, now)
             except Exception as error:
                 stream.close()
-                self._log_rejected(str(error) or type(error).__name__, now)
+                if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NO_ROOM:
+                    self._log_rejected(str(error) or type(error).__name__, now)
+                elif not isinstance(error, OSError):  # it may have gone already
+                    logger.error("Scheduler: what ended a connection is a bug of the scheduler", exc_info=error)
         while len(self._unregistered) > MAXIMUM_UNREGISTERED:
             oldest = next(iter(self._unregistered.values()))
             self._lose(oldest, TimeoutError("others, too, have not said Hello"))

@@ -36,6 +36,7 @@ class InputKind(IntEnum):
     TAKE_RUNS = 11  # Unix time in microseconds
     EFFECTS = 12  # the effects are taken, without a tick before
     STOOD_STILL = 13  # this process was stopped for a while
+    MEMORY_USED = 14  # bytes of this process's heap
 
 
 WORK = frozenset(
@@ -85,6 +86,7 @@ class CoreInputs:
             InputKind.OBJECT_SPILL_FAILED: core.on_object_spill_failed,
             InputKind.SHUT_DOWN: core.shut_down,
             InputKind.STOOD_STILL: core.on_stood_still,
+            InputKind.MEMORY_USED: core.on_memory_used,
             InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
             InputKind.TAKE_STATUS: core.take_status,
             InputKind.TAKE_RUNS: core.take_runs,

@@ -166,6 +166,17 @@ _OBJECTS = [
     ),
 ]
 
+_MEMORY = [
+    Option(
+        "--memory-limit",
+        Bytes(0),
+        "memory of the scheduler, files of objects included: near it, clients are slowed, objects go to disk, and then"
+        " new tasks are rejected; 0: no limit",
+        default_text="three quarters of the host's or the control group's",
+        group="memory",
+    ),
+]
+
 _NETWORK = [
     Option(
         "-ma --monitor-address",
@@ -186,7 +197,7 @@ _NETWORK = [
         "--maximum-message-bytes",
         Bytes(1),
         "disconnect peers that send larger messages",
-        default=512 * 1024 * 1024,
+        default_text="512M, or an eighth of the memory limit if that is less",
         group="network",
     ),
     Option(
@@ -232,6 +243,7 @@ SCHEDULER = Program(
         ),
         *_TASKS,
         *_PEERS,
+        *_MEMORY,
         *_OBJECTS,
         *_NETWORK,
         *recording_options("scheduler"),

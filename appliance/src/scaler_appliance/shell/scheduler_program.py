@@ -17,13 +17,19 @@ import platform
 import resource
 import sys
 import time
-from typing import Iterator, List, Optional
+from typing import Iterator, List, NamedTuple, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.connections import MAXIMUM_WAITING_BYTES, Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
+from scaler_appliance.shell.memory_use import (
+    MESSAGE_SHARE,
+    OBJECTS_SHARE,
+    WAITING_SHARE,
+    MemoryUse,
+)
 from scaler_appliance.shell.monitor_address import monitor_address_of
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.scheduler_options import SCHEDULER
@@ -33,12 +39,12 @@ from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_protocol import messages as m
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
-from scaler_protocol.host.memory import memory_limit_bytes
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
 
 DESCRIPTORS_FOR_OTHERS = 64  # the log, monitors, files of objects, and connections that are refused
+MAXIMUM_MESSAGE_BYTES = 512 << 20
 CONNECTIONS_FOR_REFUSALS = 16  # so that peers beyond the maximum learn why they are refused
 
 logger = logging.getLogger("scaler")
@@ -77,11 +83,29 @@ def _use_event_loop(name: str) -> None:
     logger.info("use event loop: %s", name)
 
 
-def _maximum_waiting_bytes(maximum_message_bytes: int) -> int:
-    """How much may wait that was sent or received in part: a quarter of the memory, but room for two messages."""
-    memory_bytes = memory_limit_bytes()
-    share_bytes = MAXIMUM_WAITING_BYTES if memory_bytes is None else min(MAXIMUM_WAITING_BYTES, memory_bytes // 4)
-    return max(share_bytes, 2 * maximum_message_bytes)
+class _Bounds(NamedTuple):
+    """What follows from the memory limit, in bytes."""
+
+    memory: int  # 0: no limit
+    message: int
+    waiting: int  # of messages that were sent or received in part: room for two at least
+    objects: int  # of their files in memory; 0: no limit
+
+
+def _bounds(options: argparse.Namespace, memory: MemoryUse, directory: ObjectDirectory) -> _Bounds:
+    memory.choose_limit(options.memory_limit)
+    limit_bytes = memory.limit_bytes
+    message_bytes, waiting_bytes = MAXIMUM_MESSAGE_BYTES, MAXIMUM_WAITING_BYTES
+    objects_bytes = _objects_bytes(directory)
+    if limit_bytes:
+        message_bytes = min(message_bytes, int(limit_bytes * MESSAGE_SHARE))
+        waiting_bytes = min(waiting_bytes, int(limit_bytes * WAITING_SHARE))
+        objects_bytes = min(objects_bytes, int(limit_bytes * OBJECTS_SHARE))
+    if options.maximum_message_bytes is not None:
+        message_bytes = options.maximum_message_bytes
+    if options.object_memory_limit is not None and directory.spill is not None:
+        objects_bytes = options.object_memory_limit
+    return _Bounds(limit_bytes, message_bytes, max(waiting_bytes, 2 * message_bytes), objects_bytes)
 
 
 def tune_garbage_collection() -> None:
@@ -118,26 +142,29 @@ async def _serve(options: argparse.Namespace) -> None:
     servers: List[Server] = []  # one server, which is created after the transport
     maximum_peers = _maximum_peers(options.maximum_peers)
     with contextlib.ExitStack() as closing:
+        with _at("--object-directory", options.object_directory):
+            directory = ObjectDirectory(options.object_directory)
+        closing.callback(directory.remove)
+        _open_spill(options, directory)
+        memory = MemoryUse()
+        closing.callback(memory.close)
+        bounds = _bounds(options, memory, directory)
         peers = Connections(
             options.address,
-            options.maximum_message_bytes,
+            bounds.message,
             lambda peer: servers[0].peer_gone(peer),
             lambda peer, is_congested: servers[0].congestion(peer, is_congested),
-            _maximum_waiting_bytes(options.maximum_message_bytes),
+            bounds.waiting,
             maximum_connections=maximum_peers + CONNECTIONS_FOR_REFUSALS if maximum_peers else 0,
         )
         closing.callback(peers.close)
         monitor = StatusPublisher(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
         closing.callback(monitor.close)
-        with _at("--object-directory", options.object_directory):
-            directory = ObjectDirectory(options.object_directory)
-        closing.callback(directory.remove)
-        _open_spill(options, directory)
         files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
         closing.callback(files.close)
-        settings = _settings(options, maximum_peers, monitor, files)
+        settings = _settings(options, maximum_peers, bounds, monitor, files)
         recorder = _recorder(options, settings)
-        server = Server(SchedulerCore(settings), peers, monitor, files, recorder)
+        server = Server(SchedulerCore(settings), peers, monitor, files, recorder, memory)
         servers.append(server)
         server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
@@ -220,11 +247,10 @@ def _open_spill(options: argparse.Namespace, directory: ObjectDirectory) -> None
         logger.warning("Scheduler: objects stay in memory, their directory on disk cannot be created: %s", error)
 
 
-def _object_memory_limit_bytes(options: argparse.Namespace, directory: ObjectDirectory) -> int:
+def _objects_bytes(directory: ObjectDirectory) -> int:
+    """How much the files of objects may use, for their file system's sake; 0: no limit."""
     if directory.spill is None:
         return 0
-    if options.object_memory_limit is not None:
-        return int(options.object_memory_limit)
     if os.stat(directory.path).st_dev == os.stat(directory.spill.path).st_dev:
         return 0  # both are the same disk
     system = os.statvfs(directory.path)
@@ -232,7 +258,7 @@ def _object_memory_limit_bytes(options: argparse.Namespace, directory: ObjectDir
 
 
 def _settings(
-    options: argparse.Namespace, maximum_peers: int, monitor: StatusPublisher, files: ObjectFiles
+    options: argparse.Namespace, maximum_peers: int, bounds: _Bounds, monitor: StatusPublisher, files: ObjectFiles
 ) -> Settings:
     language = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return Settings(
@@ -246,9 +272,10 @@ def _settings(
         protected=options.protected,
         maximum_attempts=options.maximum_attempts,
         maximum_peers=maximum_peers,
-        maximum_message_bytes=options.maximum_message_bytes,
+        maximum_message_bytes=bounds.message,
         maximum_object_bytes=options.maximum_object_bytes,
-        object_memory_limit_bytes=_object_memory_limit_bytes(options, files.directory),
+        memory_limit_bytes=bounds.memory,
+        object_memory_limit_bytes=bounds.objects,
         object_spill_directory=files.directory.spill.path if files.directory.spill is not None else "",
         implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language),
         scheduler_id=os.urandom(16),

@@ -42,6 +42,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
+from scaler_appliance.shell.memory_use import MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
@@ -72,8 +73,10 @@ class Server:
         monitor: StatusPublisher,
         files: ObjectFiles,
         recorder: Optional[Recorder] = None,
+        memory: Optional[MemoryUse] = None,
     ) -> None:
-        self._objects = core.state.objects
+        self._objects, self._budget = core.state.objects, core.state.budget
+        self._memory = memory
         self._peers = peers
         self._files = files
         self._loop = asyncio.get_running_loop()
@@ -145,6 +148,8 @@ class Server:
             if now > self._awake + STOOD_STILL_SECONDS:
                 self._inputs.call(InputKind.STOOD_STILL, now)
             self._awake = now
+            if self._memory is not None and self._memory.is_due(now):
+                self._measure_memory(self._memory, now)
             if turns:
                 self._take_turns(now)
             self._settle(now)
@@ -160,6 +165,13 @@ class Server:
             is_ready = self._peers.receive(now, 0.0 if has_work else IDLE_WAIT_SECONDS)
             if not (is_ready or has_work or self._congestion or self._gone):
                 return
+
+    def _measure_memory(self, memory: MemoryUse, now: float) -> None:
+        heap_bytes = memory.measure(now)
+        if heap_bytes is not None:
+            self._inputs.call(InputKind.MEMORY_USED, now, heap_bytes)
+        if self._budget.is_short:
+            memory.give_back(now)
 
     def _take_turns(self, now: float) -> None:
         """Handle messages, of those peers first that have cost least, for as long as a round lasts.

@@ -36,6 +36,7 @@ from scaler_appliance.core.graphs.graph_nodes import (
     Unlinking,
     consecutive_parts,
 )
+from scaler_appliance.core.graphs.graph_rejection import needed_bytes, reject_graph, text_of_too_large
 from scaler_appliance.core.graphs.missing_objects import MissingObjectFailures
 from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
@@ -63,6 +64,9 @@ class GraphReactions:
     def on_graph_task(self, client: ClientSession, message: m.GraphTask, payload: bytes) -> Steps:
         """A client submits a graph: it is accepted as a whole, or rejected."""
         if not message.ids:
+            return
+        if not self._state.budget.has_room_for(needed_bytes(message)):
+            yield from reject_graph(client, message, self._state.budget.text_of_full(), self._state.part)
             return
         graph = yield from build_graph(client, message, payload, self._state.part)
         client.last_task_id = graph.ids[-1]
@@ -93,11 +97,7 @@ class GraphReactions:
                 unusable.add(function)
             if position % part == part - 1:
                 yield part
-        text = (
-            f"a graph of {count} tasks exceeds the tasks that may wait at the scheduler"
-            f" ({self._state.settings.max_number_of_tasks_waiting} in all, with those that wait for others): submit"
-            " smaller ones, add workers, or raise --max-number-of-tasks-waiting"
-        )
+        text = text_of_too_large(count, self._state.settings.max_number_of_tasks_waiting)
         texts = MissingObjectFailures()
         while graph.checked < count:
             start = graph.checked

@@ -21,19 +21,20 @@ MAXIMUM_OBJECTS = 0xFFFF  # of one task
 def keep_result(
     state: SchedulerState, client: ClientSession, content: bytes, codec: str, dependants: int, references: int = 0
 ) -> Union[bytes, int]:
-    """The form in which to keep a small result: its bytes; or an object that tasks refer to, if many need it.
+    """The form in which to keep a small result: its bytes; or an object that tasks refer to, if many need it, or if it
+    should be on disk.
 
     Parameters:
         references: to such an object, at first; 0: one for each dependant.
     """
     size = len(content)
-    if size < SHARED_RESULT_BYTES or size * dependants < FAN_OUT_BYTES:
+    if size < SHARED_RESULT_BYTES or (size * dependants < FAN_OUT_BYTES and not state.budget.is_short):
         return content
     client.objects_made += 1
     object_id = object_id_of(client.number, FIRST_SCHEDULER_NUMBER | client.objects_made)
     record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
-    record.content = content
     record.held = False
     record.references = references or dependants
     state.objects.add(record)
+    state.objects.keep_content(record, content)
     return object_id

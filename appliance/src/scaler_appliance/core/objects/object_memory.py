@@ -9,6 +9,7 @@ Rules:
 - Each file is in one place. Resident and arriving files count against the limit, files that are being spilled do not.
 - Above the limit, the files that were least recently created or used are spilled; one that is larger than the limit is
   spilled at once, without evicting others.
+- While the scheduler's memory is short, files may use what is left of it; new small contents become files on disk.
 - A file that cannot be spilled stays in memory, and is not lost. Then spilling pauses for a while, and one log line
   says why.
 - A burst of spilled objects is logged in one line.
@@ -40,7 +41,7 @@ class ObjectMemory:
         self._effects = effects
         self._changes = changes
         self._directory = directory
-        self.limit_bytes = limit_bytes
+        self.most_bytes = self.limit_bytes = limit_bytes
         self.resident: OrderedDict[int, ObjectRecord] = OrderedDict()  # least recently used first
         self.spilling: Dict[int, ObjectRecord] = {}
         self.bytes = dict.fromkeys(ObjectPlace, 0)
@@ -53,6 +54,27 @@ class ObjectMemory:
     def bytes_to_stay(self) -> int:
         """Bytes in memory that are not being spilled."""
         return self.bytes[ObjectPlace.RESIDENT] + self.bytes[ObjectPlace.ARRIVING]
+
+    @property
+    def leaving_bytes(self) -> int:
+        """Bytes in memory that are being spilled."""
+        return self.bytes[ObjectPlace.SPILLING]
+
+    @property
+    def can_spill(self) -> bool:
+        """Whether there is a disk, which has had room."""
+        return self.most_bytes > 0 and not self.failure
+
+    def set_limit(self, limit_bytes: int) -> None:
+        """From now on, files in memory may use this much; to be called only where there is a limit."""
+        self.limit_bytes = limit_bytes
+        self._relieve()
+
+    def enter_on_disk(self, record: ObjectRecord) -> None:
+        """The content of an object is about to become a file on disk."""
+        self._move(record, ObjectPlace.ON_DISK)
+        self._unlogged_objects += 1
+        self._unlogged_bytes += record.size
 
     def enter(self, record: ObjectRecord) -> None:
         """The whole file of an object is in memory."""

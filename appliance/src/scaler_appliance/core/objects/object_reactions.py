@@ -53,7 +53,7 @@ class ObjectReactions:
                 objects.add(record)
                 session.hold_object(record)
                 if storage == m.ObjectStorage.INLINE or size == 0:
-                    record.content = payload[offset : offset + size]
+                    objects.keep_content(record, payload[offset : offset + size])
                     offset += size
                 elif storage == m.ObjectStorage.SHARED:
                     objects.memory.enter(record)
@@ -136,6 +136,21 @@ class ObjectReactions:
             if maker is not None:
                 maker.spilled_objects.append(object_id)
                 maker.touch()
+
+    def on_unreadable(self, object_id: int) -> None:
+        """The bytes of an object could not be stored: requests for them are answered as missing."""
+        objects = self._state.objects
+        record = objects.find(object_id)
+        if record is None:
+            return
+        source = None if record.source is None else self._state.sessions.get(record.source)
+        objects.discard(record) if isinstance(source, WorkerSession) else objects.give_up(record)
+
+    def on_spill_failed(self, now: float, object_id: int, why: str) -> None:
+        """The file of an object could not be spilled, and is still in memory."""
+        record = self._state.objects.find(object_id)
+        if record is not None:
+            self._state.objects.memory.on_spill_failed(now, record, why)
 
     def on_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
         """A peer requests bytes of an object."""

@@ -2,8 +2,8 @@
 
 Rules:
 - An object lives exactly as long as its owner holds it or an unfinished task needs it.
-- Only small objects (mostly functions) have their bytes in the core; the others are files in the object directory, of
-  which the core knows the size and the received part.
+- Only small objects (mostly functions) have their bytes in the core, unless memory is short; others are files in the
+  object directory, of which the core knows the size and the received part.
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
 """
@@ -14,11 +14,15 @@ from array import array
 from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 from scaler_protocol.session.ids import session_of
+
+SMALLEST_FILE_BYTES = 1024
+"""A file, whose name is kept in memory, takes about as much there as a content of this size."""
 
 
 class ObjectTable:
@@ -27,10 +31,19 @@ class ObjectTable:
     Parameters:
         memory: keeps the places of all files.
         changes: records what monitors are to get.
+        budget: says when memory is short.
     """
 
-    def __init__(self, effects: List[Effect], chunk_bytes: int, memory: ObjectMemory, changes: ObjectChanges) -> None:
+    def __init__(
+        self,
+        effects: List[Effect],
+        chunk_bytes: int,
+        memory: ObjectMemory,
+        changes: ObjectChanges,
+        budget: MemoryBudget,
+    ) -> None:
         self._effects = effects
+        self._budget = budget
         self._changes = changes
         self.memory = memory
         self._chunk_bytes = chunk_bytes
@@ -68,6 +81,14 @@ class ObjectTable:
         self.total_bytes += record.size
         if self._changes.is_large(record):
             self._changes.add(record.object_id, record)
+
+    def keep_content(self, record: ObjectRecord, content: bytes) -> None:
+        """Keep the bytes of a small object that was added: here, or on disk while memory is short."""
+        if self._budget.is_short and record.size >= SMALLEST_FILE_BYTES and self.memory.can_spill:
+            self.memory.enter_on_disk(record)
+            self._effects.append(StoreChunk(record.object_id, 0, content, True, record.size, True))
+        else:
+            record.content = content
 
     def start_transfer(self, record: ObjectRecord, source: bytes) -> None:
         """Fetch an object whose bytes are with a peer on another host."""

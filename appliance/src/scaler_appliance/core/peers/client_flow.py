@@ -7,6 +7,7 @@ Rules:
   batches that have any, and objects that are the arguments of one task. What is charged is released once.
 - A client that keeps to its limits gets a renewal before it would have to stop, and not more often than once for each
   RENEWALS_PER_LIMIT-th part of a limit.
+- What is granted may be less than the limit for a while. What a client sent before it could know is accepted.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ class ClientFlow:
 
     __slots__ = (
         "tasks_limit", "bytes_limit", "tasks_submitted", "bytes_submitted", "tasks_released", "bytes_released",
-        "_tasks_published", "_bytes_published",
+        "tasks_granted", "bytes_granted", "_is_granted_anew", "_tasks_published", "_bytes_published",
     )  # fmt: skip
 
     def __init__(self, tasks_limit: int, bytes_limit: int) -> None:
         self.tasks_limit = tasks_limit
         self.bytes_limit = bytes_limit
+        self.tasks_granted, self.bytes_granted = tasks_limit, bytes_limit
+        self._is_granted_anew = False  # and the client does not know
         self.tasks_submitted = self.bytes_submitted = 0
         self.tasks_released = self.bytes_released = 0
         self._tasks_published = self._bytes_published = 0
@@ -69,19 +72,29 @@ class ClientFlow:
         self.tasks_released += tasks
         self.bytes_released += size
 
+    def grant(self, tasks: int, size: int) -> bool:
+        """From now on the client should have no more than this in flight; returns whether that is new."""
+        if (tasks, size) == (self.tasks_granted, self.bytes_granted):
+            return False
+        self.tasks_granted, self.bytes_granted = tasks, size
+        self._is_granted_anew = True
+        return True
+
     # SCL-SCH-026
     def renewal(self, accepted_up_to: int) -> Optional[m.TaskEcho]:
         """The message that renews the client's credit, if enough was released."""
         tasks, size = self.tasks_released - self._tasks_published, self.bytes_released - self._bytes_published
-        if not (
-            0 < self.tasks_limit <= tasks * RENEWALS_PER_LIMIT or 0 < self.bytes_limit <= size * RENEWALS_PER_LIMIT
-        ):
+        is_due = (
+            0 < self.tasks_granted <= tasks * RENEWALS_PER_LIMIT or 0 < self.bytes_granted <= size * RENEWALS_PER_LIMIT
+        )
+        if not (is_due or self._is_granted_anew):
             return None
+        self._is_granted_anew = False
         self._tasks_published, self._bytes_published = self.tasks_released, self.bytes_released
         return m.TaskEcho(
             accepted_up_to=max(0, accepted_up_to),
-            tasks_in_flight=self.tasks_limit,
-            bytes_in_flight=self.bytes_limit,
+            tasks_in_flight=self.tasks_granted,
+            bytes_in_flight=self.bytes_granted,
             tasks_released=self.tasks_released,
             bytes_released=self.bytes_released,
         )

@@ -31,6 +31,9 @@ MAXIMUM_BATCH_TASKS = 1 << 14
 
 UNITS_OF_A_BATCH = 16
 
+DEPENDANT_BYTES = 700
+"""About what a task that waits for others takes in memory."""
+
 _TEXT_OF_TOO_MANY = (
     "the client has more in flight than the scheduler granted it (Limits and TaskEcho say how much): it should wait for"
     " outcomes before it submits more"
@@ -53,6 +56,8 @@ class Acceptance:
         if not message.ids:
             return None
         needs = len(message.dependencies) + len(message.predecessors)
+        if message.predecessors and not self._state.budget.has_room_for(DEPENDANT_BYTES * len(message.ids)):
+            return self._reject_dependants(client, message, payload)
         if len(message.ids) > MAXIMUM_BATCH_TASKS or needs > self._state.part:
             return self._accept_large(client, message, payload)
         _check_batch(client, message, payload)
@@ -61,6 +66,12 @@ class Acceptance:
             return self._accept_by_parts(client, message, payload)
         self._accept(client, message, payload)
         return None
+
+    def _reject_dependants(self, client: ClientSession, message: m.Task, payload: bytes) -> Steps:
+        """There is no memory for these tasks, of which some need others."""
+        yield from _check_large_batch(client, message, payload, self._state.part)
+        client.last_task_id = message.ids[-1]
+        yield from self._accept_in_batches(client, message, memoryview(payload), has_memory=False)
 
     def _accept_large(self, client: ClientSession, message: m.Task, payload: bytes) -> Steps:
         """Accept a batch as several, after checking it as a whole."""
@@ -71,8 +82,15 @@ class Acceptance:
         else:
             yield from self._accept_in_batches(client, message, memoryview(payload))
 
-    def _accept_in_batches(self, client: ClientSession, message: m.Task, payload: memoryview) -> Steps:
-        """Accept a batch without predecessors as several, each of which costs little."""
+    def _accept_in_batches(
+        self, client: ClientSession, message: m.Task, payload: memoryview, has_memory: bool = True
+    ) -> Steps:
+        """Accept a batch as several, each of which costs little.
+
+        Parameters:
+            message: without predecessors, unless all of its tasks are to be rejected.
+            has_memory: whether they may be queued.
+        """
         count, offset, first_object = len(message.ids), 0, 0
         most = min(MAXIMUM_BATCH_TASKS, self._state.part) if message.dependency_counts else MAXIMUM_BATCH_TASKS
         start = 0
@@ -84,9 +102,9 @@ class Acceptance:
                 objects = ends[stop - start - 1]
             size = sum(message.payload_sizes[start:stop])
             part = message
-            if stop - start < count:
+            if stop - start < count or message.predecessors:
                 part = _part_of(message, start, stop, first_object, objects)
-            self._accept(client, part, payload[offset : offset + size])
+            self._accept(client, part, payload[offset : offset + size], has_memory)
             start, offset, first_object = stop, offset + size, first_object + objects
             yield UNITS_OF_A_BATCH + objects + (stop - start) // COLUMN_ENTRIES_PER_UNIT
 
@@ -101,12 +119,14 @@ class Acceptance:
         if others.ids:
             yield from self._accept_in_batches(client, others, memoryview(content))
         for dependant in dependants:
-            waiting_room, allowed = self._room(1), 1 if is_granted else client.flow.allowed(1, 0)
-            text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+            has_memory = not self._state.budget.is_full
+            waiting_room = self._room(1) if has_memory else 0
+            allowed = 1 if is_granted else client.flow.allowed(1, 0)
+            text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
             self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
             yield UNITS_OF_A_BATCH + len(dependant.predecessors) + len(dependant.dependencies)
 
-    def _accept(self, client: ClientSession, message: m.Task, payload: Buffer) -> None:
+    def _accept(self, client: ClientSession, message: m.Task, payload: Buffer, has_memory: bool = True) -> None:
         batch = TaskBatch(client.number, message, payload)
         count = len(batch)
         client.add_batch(batch)
@@ -125,7 +145,7 @@ class Acceptance:
         # SCL-SCH-007
         for first, end, object_id in _runs_alike(missing):
             self._outcomes.lose(TaskSpan(batch, first, end), m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
-        self._queue(batch, allowed)
+        self._queue(batch, allowed, has_memory and not self._state.budget.is_full)
 
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
         """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
@@ -150,11 +170,11 @@ class Acceptance:
             return m.FailureKind.OBJECT_MISSING, text
         return None
 
-    def _queue(self, batch: TaskBatch, allowed: int) -> None:
+    def _queue(self, batch: TaskBatch, allowed: int, has_memory: bool) -> None:
         """Queue the tasks that have no outcome yet, as many as may wait and as their client may have in flight."""
         count = len(batch)
         queued = runs(batch.states, 0, count, TaskState.QUEUED)
-        waiting_room = self._room(count)
+        waiting_room = self._room(count) if has_memory else 0
         room = waiting_room if waiting_room < allowed else allowed
         for start, stop in queued:
             accepted = stop if stop - start < room else start + room
@@ -163,10 +183,12 @@ class Acceptance:
                 self._state.ready.add(TaskSpan(batch, start, accepted))
             # SCL-SCH-008
             if accepted < stop:
-                text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+                text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
                 self._outcomes.lose(TaskSpan(batch, accepted, stop), m.FailureKind.REJECTED, text)
 
-    def _text_of_full(self) -> str:
+    def _text_of_full(self, has_memory: bool) -> str:
+        if not has_memory:
+            return self._state.budget.text_of_full()
         limit = self._state.settings.max_number_of_tasks_waiting
         return (
             f"the scheduler has reached its limit of waiting tasks ({limit}): submit fewer at a time, add"
