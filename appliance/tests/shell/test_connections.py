@@ -259,6 +259,23 @@ def test_without_free_descriptors_callers_are_turned_away(bench: Bench, caplog: 
     assert [frames for _, frames in bench.wait_for(1)] == [[b"still here"]]
 
 
+def test_a_caller_that_has_gone_already_is_no_news(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: Connection) -> None:
+        raise BrokenPipeError("Broken pipe")
+
+    stream = bench.stream()
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "start", start)
+        assert bench.receive(1.0) == []
+    assert stream.recv(100) == b"" and not caplog.records
+    stream.close()
+    other = bench.caller()
+    other.send([b"hello"])
+    assert [frames for _, frames in bench.wait_for(1)] == [[b"hello"]]
+
+
 def test_callers_on_this_host_may_use_the_local_socket(bench: Bench) -> None:
     stream = connect_to_local_socket(parse_address(bench.peers.address))
     if stream is None:
@@ -314,6 +331,25 @@ def test_a_peer_that_leaves_much_unread_is_reported_until_it_has_read_most_of_it
         bench.receive(0)
     assert bench.congestion == [(name, True), (name, False)]
     assert not bench.gone
+
+
+def test_a_little_unread_is_much_when_much_of_others_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.peers, "_maximum_waiting_bytes", CONGESTED_BYTES)
+    callers = bench.caller(), bench.caller()
+    for caller in callers:
+        caller.send([b"hello"])
+    (first, _), (second, _) = bench.wait_for(2)
+    content = os.urandom(1 << 20)
+    while not bench.congestion:
+        bench.peers.send(first, [b"", content])
+    assert bench.congestion == [(first, True)]
+    while len(bench.congestion) == 1:
+        bench.peers.send(second, [b"", content])
+    assert bench.congestion == [(first, True), (second, True)] and not bench.gone
+    while any(dict(bench.congestion).values()):  # the last that was said of each
+        for caller in callers:
+            caller.receive()
+        bench.receive(0.0)
 
 
 def test_a_peer_that_reads_again_is_read_again(bench: Bench) -> None:

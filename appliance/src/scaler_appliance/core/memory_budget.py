@@ -65,6 +65,12 @@ class MemoryBudget:
         """Whether nothing new is taken in."""
         return self.level >= MemoryLevel.FULL
 
+    @property
+    def alarming_heap_bytes(self) -> int:
+        """With so much in use besides the files, memory would be exhausted."""
+        files_bytes = self._used_bytes - self.heap_bytes
+        return int(BEGINS_AT[MemoryLevel.EXHAUSTED] * self.limit_bytes) - files_bytes
+
     def measure(self, heap_bytes: int, files_bytes: int, leaving_bytes: int) -> bool:
         """Note what is in use; returns whether the level has changed.
 

@@ -172,7 +172,7 @@ class SchedulerCore:
     @property
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
-        return bool(self._work) or bool(self.state.advancing) or self.state.ready.has_dropped
+        return bool(self._work or self.state.advancing or self.state.ready.has_dropped or self._placement.is_cut_short)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""

@@ -11,9 +11,10 @@ Rules:
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
 - What waits is bounded, for one peer and for all. A peer that leaves CONGESTED_BYTES unread is reported, and again when
-  it has read most of them. From STOP_READING_BYTES on its messages wait, and it is not read: if that lasts, its session
-  times out. Beyond `maximum_waiting_bytes` of all peers together, messages that have arrived in part included, those
-  peers that hold most are disconnected.
+  it has read most of them; when half of what may wait of all peers does, FEW_BYTES are enough for that. From
+  STOP_READING_BYTES on its messages wait, and it is not read: if that lasts, its session times out. Beyond
+  `maximum_waiting_bytes` of all peers together, messages that have arrived in part included, those peers that hold most
+  are disconnected.
 - A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
@@ -46,6 +47,7 @@ HELLO_TIMEOUT_SECONDS = 5.0
 MAXIMUM_UNREGISTERED = 4096  # connections without a session
 
 CONGESTED_BYTES = 8 * 1024 * 1024
+FEW_BYTES = 64 * 1024
 RELIEVED_BYTES = 2 * 1024 * 1024
 STOP_READING_BYTES = 32 * 1024 * 1024
 MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
@@ -309,7 +311,8 @@ class Connections:
                 self._not_read[peer.name] = peer
             elif self._not_read.pop(peer.name, None) is not None and not peer.is_paused:
                 self.turns.resume(peer.name)
-        is_congested = unsent_bytes > (RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES)
+        many = RELIEVED_BYTES if peer.is_congested else CONGESTED_BYTES
+        is_congested = unsent_bytes > (many if self._waiting_bytes * 2 < self._maximum_waiting_bytes else FEW_BYTES)
         if is_congested != peer.is_congested:
             peer.is_congested = is_congested
             self._on_congestion(peer.name, is_congested)

@@ -15,6 +15,7 @@ import gc
 import logging
 import os
 import resource
+import time
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
@@ -37,7 +38,11 @@ RESERVED_ADDRESSES_BYTES = 96 << 20
 
 SMALLEST_USEFUL_BYTES = 32 << 20  # beyond what the process uses at its start
 
-SHARE_OF_TIME = 0.05  # for giving memory back
+SHARE_OF_TIME = 0.025  # for giving memory back; twice as much at each level
+MOST_OF_THE_TIME = 0.5
+STEP_INTERVAL_SECONDS = 0.01
+
+IS_PYPY = hasattr(gc, "collect_step")
 
 logger = logging.getLogger("scaler")
 
@@ -58,7 +63,7 @@ class MemoryUse:
         with suppress(OSError):
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._reported_bytes = 0
-        self._next_measurement = self._next_report = self._next_return = 0.0
+        self._next_measurement = self._next_report = self._next_return = self._next_collection = 0.0
         self._trim = _trimmer()
 
     def close(self) -> None:
@@ -88,10 +93,19 @@ class MemoryUse:
         """Whether it is time to measure again."""
         return now >= self._next_measurement and self.limit_bytes > 0
 
-    def measure(self, now: float) -> Optional[int]:
-        """The heap in bytes; None if it has hardly changed."""
+    def measure(self, now: float, alarming_bytes: int) -> Optional[int]:
+        """The heap in bytes; None if it has hardly changed.
+
+        Parameters:
+            alarming_bytes: if so much is in use, what is free is given back first.
+        """
         self._next_measurement = now + INTERVAL_SECONDS
         heap_bytes = self.read().heap
+        if heap_bytes >= alarming_bytes and now >= self._next_collection:
+            begin = time.thread_time()
+            gc.collect() if IS_PYPY else self._trim()
+            self._next_collection = now + 2 * (time.thread_time() - begin)
+            heap_bytes = self.read().heap
         if abs(heap_bytes - self._reported_bytes) < self.limit_bytes * NOTICED_SHARE and now < self._next_report:
             return None
         self._next_report = now + REPORT_INTERVAL_SECONDS
@@ -105,24 +119,27 @@ class MemoryUse:
         size, resident, shared = os.pread(self._statm, 256, 0).split()[:3]
         return _Use(int(size) * _PAGE_BYTES, (int(resident) - int(shared)) * _PAGE_BYTES)
 
-    def give_back(self, now: float) -> None:
-        """Give free memory back to the operating system, in a small share of the time."""
+    def give_back(self, now: float, level: int) -> bool:
+        """Give free memory back to the operating system, in a share of the time that follows the level.
+
+        Returns whether there may be more, after STEP_INTERVAL_SECONDS.
+        """
         if now < self._next_return:
-            return
-        begin = resource.getrusage(resource.RUSAGE_SELF)
-        self._trim()
-        end = resource.getrusage(resource.RUSAGE_SELF)
-        seconds = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
-        self._next_return = now + max(INTERVAL_SECONDS, seconds / SHARE_OF_TIME)
+            return False
+        begin = time.thread_time()
+        is_done = self._trim()
+        share = min(MOST_OF_THE_TIME, SHARE_OF_TIME * 2**level)
+        self._next_return = now + (time.thread_time() - begin) / share + (STEP_INTERVAL_SECONDS if is_done else 0.0)
+        return not is_done
 
 
-def _trimmer() -> Callable[[], None]:
-    """What gives free memory back: a step of PyPy's collector, or glibc's `malloc_trim`."""
-    collect_step = getattr(gc, "collect_step", None)
-    if collect_step is not None:
-        return lambda: collect_step() and None
+def _trimmer() -> Callable[[], bool]:
+    """What gives free memory back, and returns whether that is all: a step of PyPy's collector, or `malloc_trim`."""
+    if IS_PYPY:
+        collect_step = gc.collect_step  # type: ignore[attr-defined]  # PyPy has it
+        return lambda: bool(collect_step().major_is_done)
     with suppress(OSError, AttributeError):
         malloc_trim = ctypes.CDLL(None).malloc_trim
         malloc_trim.argtypes, malloc_trim.restype = (ctypes.c_size_t,), ctypes.c_int
-        return lambda: malloc_trim(0) and None
-    return lambda: None
+        return lambda: malloc_trim(0) >= 0
+    return lambda: True

@@ -147,7 +147,7 @@ _OBJECTS = [
         "--object-memory-limit",
         Bytes(0),
         "size of the objects there above which the least recently used ones are spilled to disk; 0: no limit",
-        default_text="half of the size of that file system",
+        default_text="half of the size of that file system, or of the memory limit if that is less",
         group="objects",
     ),
     Option(
@@ -197,7 +197,7 @@ _NETWORK = [
         "--maximum-message-bytes",
         Bytes(1),
         "disconnect peers that send larger messages",
-        default_text="512M, or an eighth of the memory limit if that is less",
+        default_text="512 MiB, or an eighth of the memory limit if that is less",
         group="network",
     ),
     Option(

@@ -42,7 +42,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
-from scaler_appliance.shell.memory_use import MemoryUse
+from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
@@ -167,11 +167,11 @@ class Server:
                 return
 
     def _measure_memory(self, memory: MemoryUse, now: float) -> None:
-        heap_bytes = memory.measure(now)
+        heap_bytes = memory.measure(now, self._budget.alarming_heap_bytes)
         if heap_bytes is not None:
             self._inputs.call(InputKind.MEMORY_USED, now, heap_bytes)
-        if self._budget.is_short:
-            memory.give_back(now)
+        if self._budget.is_short and memory.give_back(now, self._budget.level):
+            self._loop.call_later(STEP_INTERVAL_SECONDS, self._drain)
 
     def _take_turns(self, now: float) -> None:
         """Handle messages, of those peers first that have cost least, for as long as a round lasts.

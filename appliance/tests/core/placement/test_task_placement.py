@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, List
 
-from scheduler_harness import Client, Harness, Worker, options
+from scheduler_harness import Client, Harness, Worker, options, task
 
+from scaler_appliance.core.placement.task_placement import BURST_BYTES
 from scaler_protocol import messages as m
 
 
@@ -88,6 +89,19 @@ def test_the_schedulers_own_limit_holds_too() -> None:
     measure(client, worker, 1)
     client.submit(range(1, 100))
     assert len(worker.take_all_tasks()) == 3
+    harness.nothing_else_was_sent()
+
+
+def test_a_tick_dispatches_no_more_bytes_than_can_be_noticed_to_be_unread(harness: Harness) -> None:
+    client, workers = harness.client(), [harness.worker(slots=10) for _ in range(2)]
+    size = BURST_BYTES // 4
+    client.post(*task(range(12), [bytes(size)] * 12))
+    harness.step()
+    assert sum(len(worker.take_all_tasks()) for worker in workers) <= 4
+    assert harness.core.has_work
+    harness.core.on_congestion(harness.now, workers[0].name, True)
+    harness.tick()
+    assert workers[0].take_all_tasks() == [] and len(workers[1].take_all_tasks()) >= 8
     harness.nothing_else_was_sent()
 
 

@@ -46,6 +46,7 @@ class SchedulerOptions(CommonOptions):
     client_timeout_seconds: Duration = 60
     worker_timeout_seconds: Duration = 60
     object_directory: Optional[str] = None
+    memory_limit: Optional[Size] = None
     object_memory_limit: Optional[Size] = None
     object_spill_directory: Optional[str] = None
     protected: bool = True

@@ -9,6 +9,7 @@ Rules:
   worked off some of its tasks, it has credit. So a client's turn waits at most for the prefetched work.
 - A worker with at least half of its prefetch target gets nothing: few large messages are better than many small ones.
   For the same reason a message has LEAST_MESSAGE_MICROSECONDS of work, if available, even when other workers are idle.
+- A tick dispatches a bounded number of bytes, so that what workers do not read is noticed before there is much of it.
 - Only workers that may have room are considered; the cost follows the changes, not the number of workers.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
@@ -34,6 +35,7 @@ from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol import messages as m
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
+BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 LOSSES_OF_A_SUSPECT = 2
@@ -47,6 +49,7 @@ class Placement:
         self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
         self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
+        self._burst_bytes = 0  # dispatched since the tick began
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
 
@@ -59,6 +62,11 @@ class Placement:
         self._idle.pop(worker.number, None)
         self._below_prefetch_target.pop(worker.number, None)
         self._blocked.pop(worker.number, None)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the last tick has dispatched as many bytes as it may, so that tasks may still wait for free slots."""
+        return self._burst_bytes >= BURST_BYTES
 
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
@@ -93,18 +101,21 @@ class Placement:
             self._state.over_committed[worker.number] = worker
 
     def place(self) -> None:
-        """Dispatch waiting tasks as far as workers have room."""
+        """Dispatch waiting tasks as far as workers have room, and BURST_BYTES suffice."""
+        self._burst_bytes = 0
         blocked = dict(self._blocked)
         # SCL-SCH-012
         for ready_class in self._state.ready.waiting():
             waiting = ready_class.count
             for candidates in (self._idle, self._below_prefetch_target):
-                while ready_class.count and self._place_round(ready_class, candidates):
+                while ready_class.count and not self.is_cut_short and self._place_round(ready_class, candidates):
                     pass
-            if blocked and ready_class.count:
+            if blocked and ready_class.count and not self.is_cut_short:
                 self._place_urgent(ready_class, blocked)
             if ready_class.count < waiting:
                 self._state.ready.count_served(ready_class)
+            if self.is_cut_short:
+                return
 
     def _able(self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
         """The candidates that can take a task of the class now."""
@@ -140,10 +151,10 @@ class Placement:
                 if worker.assigned >= worker.slots:
                     del self._idle[worker.number]
                     self._below_prefetch_target[worker.number] = worker
-            elif taken < share:
+            elif taken < share and not self.is_cut_short:
                 del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
-            if not ready_class.count:
+            if not ready_class.count or self.is_cut_short:
                 break
         return is_changed
 
@@ -166,7 +177,7 @@ class Placement:
             urgent: how many it may have in any case, unless they are suspects.
         """
         placed = 0
-        while placed < share:
+        while placed < share and self._burst_bytes < BURST_BYTES:
             room = worker.room_for(ready_class.requirement.needs.capabilities)
             span = ready_class.take(room) if room else None
             if span is None:
@@ -234,7 +245,9 @@ class Placement:
             attempt=batch.losses_of(start) + 1,
             client=batch.client,
         )
-        state.send(worker.peer, message, (batch.payload_of(start, stop),))
+        payload = batch.payload_of(start, stop)
+        self._burst_bytes += len(payload)
+        state.send(worker.peer, message, (payload,))
 
     def _announce_objects(self, worker: WorkerSession, span: TaskSpan) -> None:
         """Announce to the worker all objects that the tasks need and that it does not know."""
@@ -255,6 +268,7 @@ class Placement:
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():
             instruction, payload = announcement(records)
+            self._burst_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)
 
 
