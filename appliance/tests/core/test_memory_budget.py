@@ -10,12 +10,12 @@ from scheduler_harness import Client, Harness, task
 
 from scaler_appliance.core.effects import RemoveObject, StoreChunk
 from scaler_appliance.core.memory_budget import BEGINS_AT, MemoryBudget, MemoryLevel
-from scaler_appliance.core.objects.object_table import SMALLEST_FILE_BYTES
 from scaler_appliance.core.peers.flow_control import LEAST_TASKS, SECONDS_BETWEEN_DISCONNECTIONS
+from scaler_appliance.core.state import Settings
 from scaler_protocol import messages as m
 
 LIMIT_BYTES = 100 << 20
-CONTENT = b"x" * SMALLEST_FILE_BYTES
+CONTENT = b"x" * Settings().smallest_file_bytes
 SHARED = m.ObjectStorage.SHARED
 
 

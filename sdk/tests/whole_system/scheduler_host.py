@@ -6,6 +6,7 @@ Rules:
   checks them after each message.
 - A monitor comes and goes, and compares what it is told with what is so; it draws from a chance of its own.
 - No peer here is malicious: a peer that is accused of breaking the protocol has found a bug.
+- What the heap is said to use is drawn; in the end it is little.
 - A new scheduler knows nothing, has another object directory, may grant less, and begins with sessions above those of
   the old one.
 """
@@ -41,6 +42,10 @@ from scaler_protocol.session.ids import SESSION_SHIFT
 
 WORK_PER_CALL = (4000,) * 6 + (1, 4, 30)
 TIMEOUTS_SECONDS = (4.0, 5.0, 12.0)
+LIMITED_SHARE = 0.3  # of the seeds: their scheduler's memory is short at times
+MEMORY_LIMIT_BYTES = 1 << 30
+SMALLEST_FILE_BYTES = 1
+MEMORY_USED = (0.0, 0.3, 0.72, 0.78, 0.85, 0.9)  # of the limit
 DOWN_SECONDS = (0.0, 0.5, 4.0)
 LONG_DOWN_SECONDS = 30.0
 PREFETCH_SECONDS = (0.01, 0.15, 0.15, 0.6)
@@ -80,8 +85,14 @@ class SchedulerHost(Process):
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
             work_per_call=Random(f"work in parts: {world.plan.seed}").choice(WORK_PER_CALL),
         )
+        self._memory = Random(f"memory: {world.plan.seed}")
+        if self._memory.random() < LIMITED_SHARE:
+            self._settings = self._settings._replace(
+                memory_limit_bytes=MEMORY_LIMIT_BYTES, smallest_file_bytes=SMALLEST_FILE_BYTES
+            )
         self.maximum_attempts = self._settings.maximum_attempts
-        self.may_reject = self._settings.max_number_of_tasks_waiting >= 0
+        self._has_waiting_limit = self._settings.max_number_of_tasks_waiting >= 0
+        self.may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
         self._start()
         world.every(1.0, self._on_second)
@@ -150,7 +161,7 @@ class SchedulerHost(Process):
             self._dialogues.on_received(name, message)
             if self._is_judged:
                 self._judge.on_received(self.now, name, message, payload)
-            if self.may_reject and isinstance(message, m.Task):
+            if self._has_waiting_limit and isinstance(message, m.Task):
                 self._accept(name, message, payload)
             else:
                 self.core.on_message(self.now, name, message, payload)
@@ -207,6 +218,9 @@ class SchedulerHost(Process):
             self._monitor.look(self.core, self.now)
 
     def _on_timer(self) -> None:
+        if self._settings.memory_limit_bytes:
+            used = 0.0 if self.world.is_calm else self._memory.choice(MEMORY_USED)
+            self.core.on_memory_used(self.now, int(used * MEMORY_LIMIT_BYTES))
         self._settle()
         self._look()
         sessions, self._ended_sessions = self._ended_sessions, set()

@@ -44,6 +44,7 @@ class Settings(NamedTuple):
     maximum_object_bytes: int = 1 << 40
     memory_limit_bytes: int = 0  # of the heap and of object files in memory; 0: no limit
     object_memory_limit_bytes: int = 0  # of object files in memory; 0: no limit
+    smallest_file_bytes: int = 1024  # whose name, which is kept in memory, takes about as much there as a content
     object_spill_directory: str = ""  # where they are spilled to above it
     chunk_bytes: int = 1024 * 1024
     inline_bytes: int = 64 * 1024
@@ -75,7 +76,9 @@ class SchedulerState:
         directory = settings.object_spill_directory
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
         self.budget = MemoryBudget(settings.memory_limit_bytes)
-        self.objects = ObjectTable(self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget)
+        self.objects = ObjectTable(
+            self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget, settings.smallest_file_bytes
+        )
         self.ready = ReadyQueues()
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
         self.departing: Dict[int, Session] = {}  # that are gone, and still hold something

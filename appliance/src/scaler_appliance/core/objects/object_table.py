@@ -21,9 +21,6 @@ from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 from scaler_protocol.session.ids import session_of
 
-SMALLEST_FILE_BYTES = 1024
-"""A file, whose name is kept in memory, takes about as much there as a content of this size."""
-
 
 class ObjectTable:
     """All objects by id, with the effects of creating and deleting them.
@@ -32,6 +29,7 @@ class ObjectTable:
         memory: keeps the places of all files.
         changes: records what monitors are to get.
         budget: says when memory is short.
+        smallest_file_bytes: of a content that is then kept on disk.
     """
 
     def __init__(
@@ -41,7 +39,9 @@ class ObjectTable:
         memory: ObjectMemory,
         changes: ObjectChanges,
         budget: MemoryBudget,
+        smallest_file_bytes: int,
     ) -> None:
+        self._smallest_file_bytes = smallest_file_bytes
         self._effects = effects
         self._budget = budget
         self._changes = changes
@@ -84,7 +84,7 @@ class ObjectTable:
 
     def keep_content(self, record: ObjectRecord, content: bytes) -> None:
         """Keep the bytes of a small object that was added: here, or on disk while memory is short."""
-        if self._budget.is_short and record.size >= SMALLEST_FILE_BYTES and self.memory.can_spill:
+        if self._budget.is_short and record.size >= self._smallest_file_bytes and self.memory.can_spill:
             self.memory.enter_on_disk(record)
             self._effects.append(StoreChunk(record.object_id, 0, content, True, record.size, True))
         else:

@@ -28,14 +28,14 @@ class ClientFlow:
 
     __slots__ = (
         "tasks_limit", "bytes_limit", "tasks_submitted", "bytes_submitted", "tasks_released", "bytes_released",
-        "tasks_granted", "bytes_granted", "_is_granted_anew", "_tasks_published", "_bytes_published",
+        "tasks_granted", "bytes_granted", "_is_news", "_tasks_published", "_bytes_published",
     )  # fmt: skip
 
     def __init__(self, tasks_limit: int, bytes_limit: int) -> None:
         self.tasks_limit = tasks_limit
         self.bytes_limit = bytes_limit
         self.tasks_granted, self.bytes_granted = tasks_limit, bytes_limit
-        self._is_granted_anew = False  # and the client does not know
+        self._is_news = False  # and the client does not know
         self.tasks_submitted = self.bytes_submitted = 0
         self.tasks_released = self.bytes_released = 0
         self._tasks_published = self._bytes_published = 0
@@ -77,7 +77,7 @@ class ClientFlow:
         if (tasks, size) == (self.tasks_granted, self.bytes_granted):
             return False
         self.tasks_granted, self.bytes_granted = tasks, size
-        self._is_granted_anew = True
+        self._is_news = True
         return True
 
     # SCL-SCH-026
@@ -87,9 +87,9 @@ class ClientFlow:
         is_due = (
             0 < self.tasks_granted <= tasks * RENEWALS_PER_LIMIT or 0 < self.bytes_granted <= size * RENEWALS_PER_LIMIT
         )
-        if not (is_due or self._is_granted_anew):
+        if not (is_due or self._is_news):
             return None
-        self._is_granted_anew = False
+        self._is_news = False
         self._tasks_published, self._bytes_published = self.tasks_released, self.bytes_released
         return m.TaskEcho(
             accepted_up_to=max(0, accepted_up_to),
