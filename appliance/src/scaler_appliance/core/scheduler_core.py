@@ -227,17 +227,15 @@ class SchedulerCore:
         if session is not None:
             self._flow.on_congestion(session, is_congested)
 
-    def on_object_unreadable(self, now: float, object_id: int) -> None:
-        """The bytes of an object could not be stored: requests for them are answered as missing."""
+    def on_object_unreadable(self, now: float, object_id: int, why: str = "", lacks_room: bool = False) -> None:
+        """The bytes of an object are lost, or could not be stored: requests for them are answered as missing.
+
+        Parameters:
+            why: for the log; empty if it is there already.
+            lacks_room: memory and disk are full.
+        """
         self._now = now
-        record = self.state.objects.find(object_id)
-        if record is None:
-            return
-        source = None if record.source is None else self.state.sessions.get(record.source)
-        if isinstance(source, WorkerSession):
-            self.state.objects.discard(record)
-        else:
-            self.state.objects.give_up(record)
+        self._objects.on_unreadable(now, object_id, why, lacks_room)
 
     def on_object_spilled(self, now: float, object_id: int) -> None:
         """The file of an object is on disk: it was spilled, or memory had no room for it."""

@@ -171,6 +171,17 @@ def test_a_large_result_that_is_lost_while_it_is_fetched_fails() -> None:
     assert isinstance(failed, Failed) and failed.futures == [future] and isinstance(failed.error, MissingObjects)
 
 
+def test_a_large_result_that_the_scheduler_had_no_room_for_fails_with_that_reason() -> None:
+    core = make_core()
+    future = fetching(core)
+    missing = m.ObjectResponseStatus.MISSING
+    lost = m.ObjectResponse(id=RESULT_ID, status=missing, missing_reason=m.MissingReason.NO_ROOM)
+    deletion, failed = effects_of_message(core, lost)
+    assert is_deletion(deletion, RESULT_ID)
+    assert isinstance(failed, Failed) and failed.futures == [future]
+    assert isinstance(failed.error, ObjectStorageFullError) and "the scheduler had no room" in str(failed.error)
+
+
 def test_a_large_result_that_does_not_fit_in_memory_fails() -> None:
     core = make_core()
     future = fetching(core)

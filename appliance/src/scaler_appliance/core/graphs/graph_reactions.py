@@ -98,7 +98,7 @@ class GraphReactions:
             f" ({self._state.settings.max_number_of_tasks_waiting} in all, with those that wait for others): submit"
             " smaller ones, add workers, or raise --max-number-of-tasks-waiting"
         )
-        texts = MissingObjectFailures()
+        texts = MissingObjectFailures(self._state.objects)
         while graph.checked < count:
             start = graph.checked
             stop = min(count, start + part)

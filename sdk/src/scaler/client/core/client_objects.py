@@ -24,6 +24,11 @@ from scaler_protocol.wire import messages as m
 
 Emit = Callable[[Effect], None]
 
+NO_ROOM_FOR_RESULT = (
+    "the task ran, but the scheduler had no room for its result: free memory or disk space there, delete objects (del,"
+    " client.clear()), or start the scheduler with another --object-directory or --object-spill-directory"
+)
+
 
 class _Fetch:
     def __init__(self, outcome: Outcome, chunk_bytes: int) -> None:
@@ -206,6 +211,8 @@ class ClientObjects:
             return None
         if response.status != m.ObjectResponseStatus.OK or (not chunk and response.size):
             del self._fetching[response.id]
+            if response.missing_reason == m.MissingReason.NO_ROOM:
+                return Fetched(fetch.outcome, ObjectStorageFullError(NO_ROOM_FOR_RESULT))
             return Fetched(fetch.outcome, MissingObjects("the task's large result was lost before it was fetched"))
         fetch.window.accept(response.offset, len(chunk), response.size)
         if fetch.content is None:

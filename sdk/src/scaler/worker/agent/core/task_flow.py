@@ -132,8 +132,9 @@ class TaskFlow(ObjectListener):
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
         for batch in self.waiting.lost(object_id):
-            text = f"object {object_id:x}, which the task needs, cannot be stored on this host: {why}"
-            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
+            # SCL-OBJ-020
+            text = f"object {object_id:x}, which the task needs, {why}"
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text, missing_reason=m.MissingReason.NO_ROOM)
 
     def on_object_deleted(self, object_ids: Set[int]) -> None:
         """The scheduler deleted objects: processors need not keep them."""
@@ -309,9 +310,17 @@ class TaskFlow(ObjectListener):
         self._cancellations.take_out(batch)
         self.queue.put_back(batch)
 
-    def _lose(self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
+    def _lose(
+        self,
+        tasks: HeldTasks,
+        kind: m.FailureKind,
+        text: str,
+        stack: str = "",
+        ran: Ran = NOT_RUN,
+        missing_reason: m.MissingReason = m.MissingReason.UNKNOWN,
+    ) -> None:
         self._cancellations.finished(tasks.ids[tasks.start :])
-        self._outcomes.lose(tasks, kind, text, stack, ran)
+        self._outcomes.lose(tasks, kind, text, stack, ran, missing_reason)
 
     def _end_chunks(self, state: ProcessorState) -> None:
         """Forget chunks that have all their outcomes."""

@@ -41,6 +41,10 @@ from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
 
 DEFAULT_CHUNK_BYTES = 1024 * 1024
+NO_ROOM_AT_SCHEDULER = (
+    "could not be stored by the scheduler: free memory or disk space there, delete objects (del, client.clear()), or"
+    " start it with another --object-directory or --object-spill-directory"
+)
 _NAMED_FUNCTION_IDS = object_id_of(MAXIMUM_SESSION, 0)  # no session has this number
 
 
@@ -248,7 +252,8 @@ class WorkerObjects(ObjectSource):
         if fetch is None:
             return  # forgotten in the meantime
         if message.status != m.ObjectResponseStatus.OK:
-            self._give_up(object_id)
+            has_room = message.missing_reason != m.MissingReason.NO_ROOM
+            self._give_up(object_id, "" if has_room else NO_ROOM_AT_SCHEDULER)
             return
         is_first = not fetch.window.received_bytes
         try:
@@ -284,9 +289,12 @@ class WorkerObjects(ObjectSource):
         self._effects.append(
             Log(ERROR, f"object {object_id:x} ({fetch.window.size or 0} bytes) cannot be stored: {why}")
         )
-        self._give_up(object_id, why if is_full else "")
+        self._give_up(object_id, f"cannot be stored on this host: {why}" if is_full else "")
 
     def _give_up(self, object_id: int, why: str = "") -> None:
+        """Parameters:
+        why: it has no room here or at the scheduler; empty: it is missing for another reason.
+        """
         fetch = self._fetches.pop(object_id)
         if fetch.path:
             self._remove([fetch.path])
