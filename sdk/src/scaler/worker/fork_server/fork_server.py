@@ -157,8 +157,13 @@ class _ForkServer:
         elif order == OrderKind.IMPORT:
             self._import(text.decode())
         elif order == OrderKind.REMOVE:
-            self._patterns.append(os.fsdecode(text))
+            self._add_pattern(os.fsdecode(text))
         return True
+
+    def _add_pattern(self, pattern: str) -> None:
+        """A worker has one for each session; those in directories that are gone, with their schedulers, are dropped."""
+        living = [each for each in self._patterns if each != pattern and glob.glob(os.path.dirname(each))]
+        self._patterns = [*living, pattern]
 
     def _end_child(self, process_id: int, at_once: bool) -> None:
         if at_once:

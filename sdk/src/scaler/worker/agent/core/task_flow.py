@@ -463,13 +463,16 @@ class TaskFlow(ObjectListener):
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(unused))))
             if not state.killed:
                 self.effects.append(Deliver(state.number, frames.collect_garbage_frame(trim_threshold_bytes)))
-        self._objects.forget_unused(now, retention_seconds, self._needed_objects)
+        self._objects.forget_unused(now, retention_seconds, self._used_objects)
 
-    def _needed_objects(self) -> Set[int]:
-        """The objects that tasks here wait for or will need, and those that processors have."""
+    def needed_objects(self) -> Set[int]:
+        """The objects that tasks here wait for or will need."""
         needed = self.queue.needed_objects() | self.waiting.needed_objects()
         for state in self.pool.states():
-            needed.update(state.defined)
             for chunk in state.chunks:
                 needed |= chunk.batch.needed_objects()
         return needed
+
+    def _used_objects(self) -> Set[int]:
+        """The same, and those that processors have."""
+        return self.needed_objects().union(*(state.defined for state in self.pool.states()))
