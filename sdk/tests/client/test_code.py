@@ -195,22 +195,6 @@ def test_objects_that_pass_themselves_off_as_modules_are_no_modules(monkeypatch:
     SourceVersions().start()
 
 
-def test_nothing_is_kept_of_modules_that_are_gone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    known = SourceVersions()
-    known.start()
-    for number in range(5):
-        name = f"passing_{number}"
-        file = write(project / f"{name}.py", "def word(): return 1")
-        importlib.import_module(name)
-        known.refresh()
-        assert known.named_in(name.encode()) == {name} and str(file) in known._words
-        del sys.modules[name]
-        known.pending.append(name)
-        known.refresh()
-        assert str(file) not in known._words and known.get(name) is None
-
-
 class Shell:
     """IPython's, with its extension."""
 
