@@ -57,6 +57,12 @@ enum FailureKind {
   predecessorGone @12;  # the outcome of a task that this one needs left the scheduler before: submit it with the result
 }
 
+enum MissingReason {
+  # Why an object cannot be had.
+  unknown @0;  # it does not exist (any more), or another reason
+  noRoom @1;  # who should have stored its bytes had no room for them
+}
+
 struct Failure {
   # Payload of a task that failed or was lost: readable in any language, with the exception itself
   # in the codec's own form for those who understand it.
@@ -68,4 +74,5 @@ struct Failure {
   exception @5 :Data;
   worker @6 :Text;
   attempts @7 :UInt32;
+  missingReason @8 :MissingReason;  # of objectMissing
 }

@@ -2,6 +2,7 @@
 # Objects: functions, large arguments, large results, whatever is sent once and used often.
 
 using Columns = import "columns.capnp";
+using Common = import "common.capnp";
 
 enum ObjectKind {
   value @0;
@@ -54,4 +55,5 @@ struct ObjectResponse {
   offset @1 :UInt64;
   status @2 :ObjectResponseStatus;
   size @3 :UInt64;  # of the whole object
+  missingReason @4 :Common.MissingReason;  # of the status missing
 }

@@ -46,7 +46,7 @@ class Shell:
         """Where it should be there may be no room, and nowhere else either."""
         core, now, values = self._harness.core, self._harness.now, self._values
         if values.chance(0.1):
-            core.on_object_unreadable(now, chunk.object_id)
+            core.on_object_unreadable(now, chunk.object_id, WHY, values.chance(0.5))
         elif not chunk.offset and values.chance(0.2):
             if chunk.on_disk:
                 core.on_object_spill_failed(now, chunk.object_id, WHY)

@@ -166,7 +166,7 @@ def test_a_content_that_finds_no_room_on_disk_or_in_memory_is_missing(harness: H
     take_grant(client)
     object_id = client.create(1, CONTENT)
     take_stored(harness)
-    harness.core.on_object_unreadable(harness.now, object_id)
+    harness.core.on_object_unreadable(harness.now, object_id, "no room", True)
     harness.state.check_invariants()
     client.submit([1], dependency_counts=[1], dependencies=[object_id])
     assert client.take_losses()[1].kind == m.FailureKind.OBJECT_MISSING

@@ -224,7 +224,7 @@ def test_a_disk_that_is_full_costs_the_object_and_nothing_else(scheduler: Schedu
         reader.send(m.ObjectRequest(id=object_id, length=5))
         source.send(m.ObjectResponse(id=object_id), b"bytes")
         assert reader.take(m.ObjectResponse)[0].status == m.ObjectResponseStatus.MISSING
-        scheduler.wait_for_output("cannot be stored")
+        scheduler.wait_for_output("an object of 5 bytes could not be stored")
     finally:
         if os.geteuid() == 0:
             os.rename(f"{directory}-away", directory)

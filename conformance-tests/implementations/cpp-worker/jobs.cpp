@@ -74,6 +74,7 @@ void Job::fail(const Failed& failed) {
   failure.setMessage(valid_text(failed.message));
   failure.setWorker(batch->worker_name);  // SCL-WRK-031
   failure.setAttempts(batch->attempt);
+  failure.setMissingReason(failed.missing_reason);
   const auto words = capnp::messageToFlatArray(builder);
   payload.assign(words.asChars().begin(), words.asChars().size());
   const bool has_run = failed.kind != FailureKind::TIME_LIMIT && failed.kind != FailureKind::OBJECT_MISSING;

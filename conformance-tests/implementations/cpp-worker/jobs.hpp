@@ -36,6 +36,7 @@ Functions served_functions();
 struct Failed {
   FailureKind kind;
   std::string message, type_name = {};
+  MissingReason missing_reason = MissingReason::UNKNOWN;
 };
 
 struct Batch {  // what all tasks of one Task message share

@@ -252,7 +252,9 @@ class Session {
       if (!job->arguments) {
         const auto found = announced_.find(job->arguments_object);
         if (found == announced_.end()) {  // SCL-WRK-014
-          job->fail({FailureKind::OBJECT_MISSING, "its arguments are not there any more"});
+          const auto reason = reasons_.find(job->arguments_object);  // SCL-OBJ-020
+          const auto why = reason == reasons_.end() ? MissingReason::UNKNOWN : reason->second;
+          job->fail({FailureKind::OBJECT_MISSING, "its arguments are not there (any more)", {}, why});
           report(job);
           continue;
         }
@@ -269,8 +271,8 @@ class Session {
     const auto ids = instruction.getIds(), sizes = instruction.getSizes();
     const auto storages = instruction.getStorages();
     if (instruction.getAction() == ObjectAction::DELETE)  // SCL-OBJ-018
-      for (const auto id : ids) announced_.erase(id);
-    if (instruction.getAction() == ObjectAction::CLEAR) announced_.clear();
+      for (const auto id : ids) announced_.erase(id), reasons_.erase(id);
+    if (instruction.getAction() == ObjectAction::CLEAR) announced_.clear(), reasons_.clear();
     if (instruction.getAction() != ObjectAction::CREATE) return;  // SCL-OBJ-016
     for (unsigned entry = 0; entry < std::min({ids.size(), sizes.size(), storages.size()}); ++entry) {
       const bool is_inline = storages[entry] == static_cast<std::uint8_t>(ObjectStorage::INLINE);
@@ -297,6 +299,7 @@ class Session {
     if (!is_fetched || response.getOffset() != content->size()) return;  // it was not asked for
     *content += piece.substr(0, size - content->size());
     if (response.getStatus() != ObjectResponseStatus::OK || piece.empty()) {
+      reasons_[response.getId()] = response.getMissingReason();
       announced_.erase(found);
     } else if (content->size() < size) {
       request(found->first, size, content->size());
@@ -468,5 +471,6 @@ class Session {
   std::vector<JobPointer> unsettled_;                   // of these, those without arguments
   std::map<std::tuple<std::string, bool, bool>, std::vector<JobPointer>> reports_;  // to be sent
   std::unordered_map<std::uint64_t, Announced> announced_;  // the scheduler's objects
+  std::unordered_map<std::uint64_t, MissingReason> reasons_;  // why those are gone that it did not have
   std::unordered_map<std::uint64_t, JobPointer> offered_;   // by the objects that have their results
 };

@@ -173,10 +173,16 @@ class SendsAllThatIsAsked(ReferenceScheduler):
 class AnswersBeforeTheBytesCome(ReferenceScheduler):
     def on_object_request(self, peer: Peer, message: Message) -> None:
         kept: Optional[Object] = self.objects.get(message.id)
-        if kept is not None and not kept.is_complete:
+        if kept is not None and not kept.is_complete and not kept.lacks_room:
             self.answer_missing(peer, message)
         else:
             super().on_object_request(peer, message)
+
+
+@mutant(breaks="SCL-OBJ-019", caught_by="scheduler/objects/objects-without-room-are-called-so")
+class SaysMissingWithoutRoom(ReferenceScheduler):
+    def answer_no_room(self, peer: Peer, id_: int, offset: int) -> None:
+        self.answer(peer, id_, offset, "missing")
 
 
 @mutant(breaks="SCL-OBJ-011", caught_by="scheduler/objects/at-most-four-requests-are-unanswered")

@@ -14,6 +14,7 @@ from scaler_conformance.codec.schema_codec import Message
 INLINE, SHARED, REMOTE = 0, 1, 2
 MOST_REQUESTS = 4
 OK, MISSING = "ok", "missing"
+ROOM_BYTES = 1 << 30
 
 
 class ObjectKeeper:
@@ -167,6 +168,8 @@ class ObjectKeeper:
         kept = self.objects.get(message.id)
         if kept is None or message.offset > kept.size:
             self.answer_missing(peer, message)
+        elif kept.lacks_room:
+            self.answer_no_room(peer, kept.id, message.offset)
         elif message.offset < len(kept.content) or kept.is_complete:
             self.answer_with(peer, kept, message.offset, message.length)
         else:
@@ -174,6 +177,9 @@ class ObjectKeeper:
 
     def answer_missing(self, peer: Peer, message: Message) -> None:
         self.answer(peer, message.id, message.offset, MISSING)
+
+    def answer_no_room(self, peer: Peer, id_: int, offset: int) -> None:
+        self.send(peer, "ObjectResponse", b"", id=id_, offset=offset, status=MISSING, missingReason="noRoom")
 
     def answer_with(self, peer: Peer, kept: Object, offset: int, length: int) -> None:
         part = bytes(kept.content[offset : offset + self.most_bytes(length)])
@@ -198,10 +204,16 @@ class ObjectKeeper:
 
     def on_object_response(self, peer: Peer, message: Message) -> None:
         kept = self.objects.get(message.id)
-        if kept is None or kept.source is not peer or kept.is_complete:
+        if kept is None or kept.source is not peer or kept.is_complete or kept.lacks_room:
             return
         if message.status != OK or message.offset != len(kept.content):
             self.on_content_missing(kept)
+            return
+        if kept.size > ROOM_BYTES:
+            kept.lacks_room = True
+            for reader, offset, _ in kept.readers:
+                self.answer_no_room(reader, kept.id, offset)
+            kept.readers.clear()
             return
         kept.open_requests -= 1
         kept.content += message.payload

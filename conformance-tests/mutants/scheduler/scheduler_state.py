@@ -69,6 +69,7 @@ class Object:
         self.open_requests = 0
         self.needs = 0  # unfinished tasks that need it
         self.readers: List[Tuple[Peer, int, int]] = []
+        self.lacks_room = False
 
     @property
     def is_complete(self) -> bool:

@@ -102,7 +102,11 @@ class ReferenceWorker(WorkerLoop):
         return sorted(self.held, key=lambda task: -task.options.priority)
 
     def object_missing(self, task: Task, object_id: int) -> Tuple[int, bytes]:
-        return LOST, self.failure(task, "objectMissing", f"there is no object {object_id:x}")
+        text, reason = f"there is no object {object_id:x}", self.objects.reasons.get(object_id, "unknown")
+        if reason == "unknown":
+            return LOST, self.failure(task, "objectMissing", text)
+        fields = {"worker": self.name, "attempts": task.attempt, "missingReason": reason}
+        return LOST, SCHEMA.encode_failure(kind="objectMissing", message=text, **fields)
 
     def start(self, task: Task) -> None:
         execution = task.execution = Execution(lambda stream, text: self.on_output(task, execution, stream, text))

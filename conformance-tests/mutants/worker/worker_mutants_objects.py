@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, List, Sequence, Type
+from typing import Any, Callable, List, Sequence, Tuple, Type
 
 from mutants import mutant
-from mutants.worker.reference_worker import NOT_FOUND, SUCCESS, ReferenceWorker
+from mutants.worker.reference_worker import LOST, NOT_FOUND, SUCCESS, ReferenceWorker
 from mutants.worker.worker_objects import SHARED, WorkerObjects
 from mutants.worker.worker_tasks import Outcome, Task
 from scaler_conformance.codec.schema_codec import Message
@@ -75,6 +75,12 @@ class LosesObjectFunctions(ReferenceWorker):
     def take(self, task: Task) -> None:
         if not task.function:
             super().take(task)
+
+
+@mutant(breaks="SCL-OBJ-020", caught_by="worker/objects/failure-has-the-reason-of-the-answer")
+class KeepsReasonsToItself(ReferenceWorker):
+    def object_missing(self, task: Task, object_id: int) -> Tuple[int, bytes]:
+        return LOST, self.failure(task, "objectMissing", "an object is missing")
 
 
 @object_mutant(breaks="SCL-OBJ-018", caught_by="worker/objects/deleted-object-is-freed")

@@ -33,6 +33,7 @@ class WorkerObjects:
         self.contents: Dict[int, bytes] = {}
         self.announced: Set[int] = set()
         self.missing: Set[int] = set()
+        self.reasons: Dict[int, str] = {}  # that the scheduler gave for them
         self.fetches: Dict[int, _Fetch] = {}
         self.mine: Dict[int, bytes] = {}
         self.number = 0
@@ -128,6 +129,8 @@ class WorkerObjects:
         if message.status != "ok":
             del self.fetches[message.id]
             self.missing.add(message.id)
+            if message.missingReason == "noRoom":
+                self.reasons[message.id] = message.missingReason
             return
         fetch.size = message.size
         fetch.content += message.payload

@@ -38,10 +38,10 @@ def problems(run: ClientRun, fault: Fault) -> List[str]:
 def _is_explained(name: str, outcome: Any, fault: Fault, call: str) -> bool:
     if fault.kind in ("stop", "short"):
         return False
-    if name == "client":  # it was never connected: its user gets the error
-        return isinstance(outcome, (OSError, MemoryError))
     if call in WITHOUT_LOSS:
         return False
+    if name == "client":  # it was never connected: its user gets the error
+        return isinstance(outcome, (OSError, MemoryError))
     return name == "object" and isinstance(outcome, (OSError, MemoryError, ObjectStorageFullError))
 
 

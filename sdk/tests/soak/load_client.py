@@ -30,7 +30,7 @@ from typing import Counter, Dict, List, NamedTuple, Set
 from soak.work_kinds import HOARDING, MIXED, Work, WorkSource
 
 from scaler import Client
-from scaler.exceptions import NotASchedulerError, SchedulerUnreachableError
+from scaler.exceptions import SchedulerUnreachableError
 
 MOST_IN_FLIGHT = 200
 MOST_HOARDED = 400
@@ -196,7 +196,7 @@ def _connect(address: str) -> Client:
     while True:
         try:
             return Client(address=address, timeout_seconds=CLIENT_TIMEOUT_SECONDS)
-        except (SchedulerUnreachableError, NotASchedulerError):  # a forwarder resets what it cannot forward
+        except SchedulerUnreachableError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)

@@ -22,7 +22,7 @@ SHOWN_TEMPLATES = 8
 EXPLAINED: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     (r"^Worker: the fork server, which forks and watches processors, has ended", ("kill fork server", "squeeze")),
     (r"^Scheduler: objects stay in memory, .* No space left on device", ("disk",)),
-    (r"^Scheduler: object [0-9a-f]+ cannot be stored: .*(no room|No space left|earlier parts)", ("disk",)),
+    (r"^Scheduler: (an object|\d+ objects) of \d+ bytes could not be stored: .*(no room|No space left)", ("disk",)),
     (r"(?i)^Scheduler: .*\bmemory\b", ("starve",)),
 )
 """Patterns of error lines, and words of the names of faults that explain them."""

@@ -23,7 +23,6 @@ EXCUSES: Dict[str, Tuple[str, ...]] = {
     "DisconnectedError": ("kill", "pause", "link", "unplug", "starve"),
     "ObjectStorageFullError": ("disk",),  # what has no room in memory goes there
     "MemoryError": ("squeeze",),
-    "MissingObjects": ("disk",),  # of an object that a scheduler without room was to fetch from another host
 }
 """Words of the names of faults that may cause an error, which work of some kinds may end with then."""
 

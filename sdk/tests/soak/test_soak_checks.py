@@ -192,7 +192,7 @@ def test_an_error_line_is_explained_by_the_fault_that_causes_it() -> None:
 
 
 def test_an_error_line_that_stands_for_others_is_explained_by_what_was_up_to_then(tmp_path: Path) -> None:
-    text = "Scheduler: object 2f cannot be stored: no room for it"
+    text = "Scheduler: 2 objects of 70 bytes could not be stored: no room for it"
     (tmp_path / "scheduler.log").write_text(line(f"... and 2 more like it in 60 seconds: {text}", "ERROR"))
     [found] = LogWatch(tmp_path).read(0.0)
     assert found.explained_by == ("disk",) and found.seconds == 60.0

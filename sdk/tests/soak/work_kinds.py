@@ -21,7 +21,7 @@ from scaler import Client
 RETRIES = 1000
 GREEDY_BYTES = 1 << 30  # more than the tight worker has
 LOST = frozenset({"WorkerDiedError", "ProcessorDiedError", "DisconnectedError"})
-NO_ROOM = frozenset({"ObjectStorageFullError", "MissingObjects"})
+NO_ROOM = frozenset({"ObjectStorageFullError"})
 FIBONACCI = (0, 1, 1, 2, 3, 5, 8)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 from whole_system.user_tasks import Task
 
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
-from scaler.exceptions import DisconnectedError, MissingObjects
+from scaler.exceptions import DisconnectedError, MissingObjects, ObjectStorageFullError
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -118,7 +118,7 @@ class Future:
 
     def _check_error(self, error: Exception) -> None:
         host = self.user.host
-        if isinstance(error, MissingObjects):
+        if isinstance(error, (MissingObjects, ObjectStorageFullError)):
             assert self.user.system.has_lost_bytes, f"the result of task {self.task.key} is lost"
             return
         assert isinstance(error, DisconnectedError), error

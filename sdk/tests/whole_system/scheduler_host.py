@@ -331,10 +331,10 @@ class SchedulerHost(Process):
             self.world.say("storage lost", hex(object_id))
             self.storage_losses += 1
             self._remove_file(object_id)
-            core.on_object_unreadable(now, object_id)
+            core.on_object_unreadable(now, object_id, "no room", True)
             return
         if effect.offset and object_id not in self._receiving:
-            core.on_object_unreadable(now, object_id)  # its earlier parts could not be stored
+            core.on_object_unreadable(now, object_id, "its earlier parts could not be stored")
             return
         if not effect.offset and effect.on_disk:
             if self.world.fault("disk_full"):

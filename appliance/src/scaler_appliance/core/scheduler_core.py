@@ -226,10 +226,10 @@ class SchedulerCore:
         if session is not None:
             self._flow.on_congestion(session, is_congested)
 
-    def on_object_unreadable(self, now: float, object_id: int) -> None:
-        """The bytes of an object could not be stored."""
+    def on_object_unreadable(self, now: float, object_id: int, why: str = "", lacks_room: bool = False) -> None:
+        """The bytes of an object are lost, or could not be stored; see `ObjectReactions.on_unreadable`."""
         self._now = now
-        self._objects.on_unreadable(object_id)
+        self._objects.on_unreadable(now, object_id, why, lacks_room)
 
     def on_object_spilled(self, now: float, object_id: int) -> None:
         """The file of an object is on disk: it was spilled, or memory had no room for it."""

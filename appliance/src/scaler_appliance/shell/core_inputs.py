@@ -27,7 +27,7 @@ class InputKind(IntEnum):
     TICK = 2  # a burst has been read
     PEER_GONE = 3  # peer
     CONGESTION = 4  # peer, whether it leaves much unread
-    OBJECT_UNREADABLE = 5  # object id
+    OBJECT_UNREADABLE = 5  # object id; if it could not be stored: why, whether there was no room
     OBJECT_SPILLED = 6  # object id
     OBJECT_SPILL_FAILED = 7  # object id, why
     SHUT_DOWN = 8  # why

@@ -50,6 +50,7 @@ from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_appliance.shell.status_reporter import StatusReporter
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.host.spill import is_about_room
 from scaler_protocol.programs.repeated_lines import report_repetitions
 
 TICK_INTERVAL_SECONDS = 1.0
@@ -333,8 +334,10 @@ class Server:
                 why = os.strerror(errno.ENOSPC)
                 self._inputs.call(InputKind.OBJECT_SPILL_FAILED, self._loop.time(), effect.object_id, why)
         except OSError as error:
-            logger.error("Scheduler: object %016x cannot be stored: %s", effect.object_id, error)
-            self._inputs.call(InputKind.OBJECT_UNREADABLE, self._loop.time(), effect.object_id)
+            why = error.strerror or str(error)
+            self._inputs.call(
+                InputKind.OBJECT_UNREADABLE, self._loop.time(), effect.object_id, why, is_about_room(error)
+            )
 
     def _spill(self, effect: SpillObject) -> None:
         if self._files.is_on_disk(effect.object_id):  # its creator had no room for it in memory

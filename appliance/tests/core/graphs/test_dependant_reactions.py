@@ -108,9 +108,11 @@ def test_nothing_stays_of_a_large_result_that_was_lost_before_its_dependant_had_
     large = worker.announce(1, 5, m.ObjectStorage.REMOTE)
     worker.take(m.ObjectRequest)
     worker.send(m.ObjectResponse(id=large, size=5), b"large")
-    harness.core.on_object_unreadable(harness.now, large)
+    harness.core.on_object_unreadable(harness.now, large, "no room", True)
     worker.finish(instances, [b""], objects=[large])
     assert list(client.take(m.TaskResult).ids) == [0, 1], "the second one is lost"
+    failure = decode_struct(m.Failure, client.payload)
+    assert failure.missing_reason == m.MissingReason.NO_ROOM and "no room for object" in failure.message
     client.delete(large)
     assert harness.state.objects.find(large) is None
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import List
 
+import pytest
 from scheduler_harness import Client, Harness, options
 
+from scaler_appliance.core.monitoring import explanations
 from scaler_protocol import messages as m
 
 
@@ -163,3 +165,22 @@ def test_a_suspect_is_said_to_be_one(harness: Harness) -> None:
         worker.take_all_tasks()
         worker.vanish()
     assert "lost with its worker 2 times" in ask(client, 0)
+
+
+def test_what_clients_were_told_is_forgotten_beyond_a_maximum_and_when_they_leave(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explanations, "MAXIMUM_TOLD", 3)
+    client = harness.client()
+    harness.worker()
+    told = harness.core._explanations
+    for task_id in range(10):
+        client.submit([task_id], options=options(**{f"thing-{task_id}": 1}))
+        wait(harness, 2)
+        assert len(take_warnings(client)) == 1
+        assert 1 <= len(told._told) <= 3
+        client.cancel(task_id)
+        client.inbox.clear()
+    client.vanish()
+    harness.tick()
+    assert not told._told

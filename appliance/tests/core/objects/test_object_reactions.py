@@ -9,6 +9,7 @@ import pytest
 from scheduler_harness import Harness, Peer, Status, hello
 
 from scaler_appliance.core.effects import RemoveObject, SendChunk, StoreChunk
+from scaler_appliance.core.objects.object_memory import COMPLAINT_INTERVAL_SECONDS
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER
@@ -30,9 +31,10 @@ def respond(peer: Peer, asked: m.ObjectRequest) -> None:
     peer.send(m.ObjectResponse(id=asked.id, offset=asked.offset), b"x" * asked.length)
 
 
-def take_missing(peer: Peer, object_id: int) -> None:
+def take_missing(peer: Peer, object_id: int, reason: m.MissingReason = m.MissingReason.UNKNOWN) -> None:
     response = peer.take(m.ObjectResponse)
     assert (response.id, response.status) == (object_id, m.ObjectResponseStatus.MISSING)
+    assert response.missing_reason == reason
 
 
 def test_an_inline_object_is_served_from_memory_in_chunks(harness: Harness) -> None:
@@ -194,6 +196,61 @@ def test_who_waits_is_told_when_the_bytes_cannot_be_kept(harness: Harness) -> No
     take_missing(worker, object_id)
     assert harness.take_effect() == RemoveObject(object_id)
     harness.nothing_else_was_sent()
+
+
+def fill_disk(harness: Harness, object_id: int) -> None:
+    """The bytes that have just arrived find no room."""
+    assert isinstance(harness.take_effect(), StoreChunk)
+    harness.core.on_object_unreadable(harness.now, object_id, "no room", True)
+    harness.tick()
+    assert harness.take_effect() == RemoveObject(object_id)
+
+
+def test_an_object_without_room_is_called_so_to_all_who_need_it(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    object_id = client.announce(1, 20, REMOTE)
+    asked = client.take(m.ObjectRequest)
+    client.inbox.clear()
+    request(worker, object_id, 10)
+    respond(client, asked)
+    fill_disk(harness, object_id)
+    take_missing(worker, object_id, m.MissingReason.NO_ROOM)
+    request(worker, object_id)
+    take_missing(worker, object_id, m.MissingReason.NO_ROOM)
+    client.submit([0], dependency_counts=[1], dependencies=[object_id])
+    (failure,) = client.take_losses().values()
+    assert (failure.kind, failure.missing_reason) == (m.FailureKind.OBJECT_MISSING, m.MissingReason.NO_ROOM)
+    assert "no room for object" in failure.message and "--object-spill-directory" in failure.message
+    client.delete(object_id)
+    request(worker, object_id)
+    take_missing(worker, object_id)
+    harness.nothing_else_was_sent()
+
+
+def test_a_result_without_room_is_called_so(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    client.submit([0])
+    (instance,) = worker.take_tasks()
+    object_id = worker.announce(1, 10, REMOTE)
+    respond(worker, worker.take(m.ObjectRequest))
+    fill_disk(harness, object_id)
+    worker.finish([instance], [b""], objects=[object_id])
+    client.take(m.TaskResult)
+    request(client, object_id)
+    take_missing(client, object_id, m.MissingReason.NO_ROOM)
+
+
+def test_objects_without_room_have_one_line_of_log_a_minute(harness: Harness) -> None:
+    client = harness.client()
+    harness.logs.clear()
+    for object_id in [client.announce(number, 10, REMOTE) for number in range(1, 6)]:
+        respond(client, client.take(m.ObjectRequest))
+        fill_disk(harness, object_id)
+        harness.core.on_object_unreadable(harness.now, object_id, "its earlier parts could not be stored", False)
+    harness.tick()
+    assert harness.logs == ["Scheduler: an object of 10 bytes could not be stored: no room"]
+    harness.wait(COMPLAINT_INTERVAL_SECONDS)
+    assert harness.logs[1:] == ["Scheduler: 4 objects of 40 bytes could not be stored: no room"]
 
 
 def test_a_result_that_cannot_be_kept_is_fetched_to_its_end_for_its_outcome_to_come(harness: Harness) -> None:

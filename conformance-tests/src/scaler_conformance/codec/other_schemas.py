@@ -20,7 +20,16 @@ from scaler_conformance.judging.register import SPECIFICATION
 UNHEARD_OF = "UnheardOf"
 _BLOCK = re.compile(r"(?ms)^(struct|enum) (\w+) ((?:\$[^\n{]*)?)\{(\}|.*?^\})")
 _STATEMENT = re.compile(r"[^;{}]+;")
-_FIELDS_OF_YESTERDAY = {"Welcome": 9, "Task": 6, "TaskOptions": 4, "Heartbeat": 1, "Limits": 3, "ObjectInstruction": 4}
+_FIELDS_OF_YESTERDAY = {
+    "Welcome": 9,
+    "Task": 6,
+    "TaskOptions": 4,
+    "Heartbeat": 1,
+    "Limits": 3,
+    "ObjectInstruction": 4,
+    "ObjectResponse": 4,
+    "Failure": 8,
+}
 
 Rewrite = Callable[[str, str, List[str]], List[str]]
 

@@ -18,6 +18,7 @@ from scaler_protocol.wire.zmtp import (
     MalformedFrameError,
     PeerGoneError,
     RefusedError,
+    UnfinishedHandshakeError,
     Zmtp,
     ZmtpError,
     encode,
@@ -300,7 +301,7 @@ def test_commands_may_stand_between_frames() -> None:
 def test_the_end_of_the_stream_is_told_by_when_it_came() -> None:
     with pytest.raises(PeerGoneError):
         ready_protocol().feed(b"")
-    with pytest.raises(RefusedError, match="handshake"):
+    with pytest.raises(UnfinishedHandshakeError, match="handshake"):
         Zmtp("DEALER", 10).feed(b"")
 
 

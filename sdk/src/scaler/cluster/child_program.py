@@ -28,6 +28,7 @@ from scaler.exceptions import AlreadyStartedError, ProgramStartError
 from scaler.restarts import Restarts
 
 STOP_TIMEOUT_SECONDS = 10.0
+RETRY_SECONDS = 2.0  # while the system has no room for another process
 
 logger = logging.getLogger("scaler")
 
@@ -170,10 +171,20 @@ class _Child:
                 if not is_replaced or self._is_ending.is_set():
                     return
                 logger.warning("Cluster: process %d ended with code %d, starting a replacement", self.process.pid, code)
-                if self._is_ending.wait(pause_seconds) or not self._replace():
+                if self._is_ending.wait(pause_seconds) or not self._replace_patiently():
                     return
         finally:
             self._has_ended.set()
+
+    def _replace_patiently(self) -> bool:
+        """Replace the process as soon as the system has room for another; False if it is to end."""
+        while True:
+            try:
+                return self._replace()
+            except (OSError, MemoryError) as error:
+                logger.error("Cluster: no replacement can be started: %s; trying again", str(error) or "out of memory")
+            if self._is_ending.wait(RETRY_SECONDS):
+                return False
 
     def _replace(self) -> bool:
         with self._lock:

@@ -149,6 +149,8 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
     if exception is None:
         # SCL-VER-003
         known = _ERRORS.get(int(failure.kind))
+        if known is exceptions.MissingObjects and failure.missing_reason == m.MissingReason.NO_ROOM:
+            known = exceptions.ObjectStorageFullError
         if known is None:
             known = exceptions.TaskExceptionNotSerializableError
             message = message or f"the task raised {failure.type_name}"

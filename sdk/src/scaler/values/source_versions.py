@@ -95,6 +95,8 @@ class SourceVersions:
                 found = _imported(name, known)
                 if found is None:
                     self._modules.pop(name, None)
+                    if known is not None:
+                        self._words.pop(known.path, None)
                 else:
                     self._modules[name] = found
                 if found is not known:

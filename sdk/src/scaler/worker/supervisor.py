@@ -51,6 +51,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_writer)
         for number in _FORWARDED:
             signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, agents would leave no exit code
         restarts = Restarts()
         while True:
             began = time.monotonic()
@@ -62,22 +63,42 @@ class Supervisor:
                 return code if code >= 0 else 128 - code  # the convention of shells
 
     def _run_agent(self) -> int:
-        """The code with which an agent ended; the negative number of a signal when that killed it."""
-        life_line, held = os.pipe()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until it is clear which process handles them
-        self._agent = os.fork()
-        if not self._agent:
+        """The code with which an agent ended; the negative number of a signal when that killed it.
+
+        If the system has no room for another process, it is as if an agent had been killed: it is tried again.
+        """
+        try:
+            life_line, held = os.pipe()
+        except (OSError, MemoryError) as error:
+            return self._cannot_start(error)
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until it is clear which process handles them
+            try:
+                self._agent = os.fork()
+                if not self._agent:
+                    os.close(held)
+                    self._become_agent(life_line)
+            finally:
+                os.close(life_line)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+            status = os.waitpid(self._agent, 0)[1]
+        except ChildProcessError:  # another part of this process has waited for it
+            status = EXIT_ERROR << 8
+        except (OSError, MemoryError) as error:
+            return self._cannot_start(error)
+        finally:
             os.close(held)
-            self._become_agent(life_line)
-        os.close(life_line)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-        status = os.waitpid(self._agent, 0)[1]
-        os.close(held)
         process_id, self._agent = self._agent, 0
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         self._note = f"ClusterProcess: process {process_id} {ended}, this process replaces it"
         return code
+
+    def _cannot_start(self, error: Exception) -> int:
+        why = getattr(error, "strerror", None) or "out of memory"
+        with contextlib.suppress(OSError, MemoryError):
+            print(f"ClusterProcess: no process can be started for the worker: {why}; trying again", file=sys.stderr)
+        return -signal.SIGKILL
 
     def _become_agent(self, life_line: int) -> None:
         """Never returns."""
@@ -107,7 +128,7 @@ class Supervisor:
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
         self._is_ending = True
         if self._agent:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
+            with contextlib.suppress(OSError):  # it has just ended, or runs as another user
                 os.kill(self._agent, number)
 
 

@@ -18,7 +18,7 @@ import time
 from typing import Dict, Optional, Sequence
 
 from scaler.values.texts import counted
-from scaler.worker.exit_codes import EXIT_USAGE
+from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server import ForkServerSettings, start_fork_server
 from scaler.worker.fork_server.fork_server_client import ForkServerClient
 from scaler.worker.progress_page import ProgressPage
@@ -93,7 +93,13 @@ def run(options: argparse.Namespace, note: str = "") -> int:
     logger.info("ClusterProcess: the scheduler is at %s", settings.address)
     _raise_descriptor_limit()
     page = ProgressPage()
-    fork_server, fork_server_process_id = start_fork_server(page, ForkServerSettings(settings.address, options.preload))
+    try:
+        fork_server, fork_server_process_id = start_fork_server(
+            page, ForkServerSettings(settings.address, options.preload)
+        )
+    except (OSError, MemoryError) as error:
+        logger.error("ClusterProcess: the fork server cannot be started: %s", str(error) or "out of memory")
+        return EXIT_ERROR
     try:
         return _run_agent(settings, fork_server, page, logger)
     finally:

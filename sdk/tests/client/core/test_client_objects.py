@@ -171,6 +171,17 @@ def test_a_large_result_that_is_lost_while_it_is_fetched_fails() -> None:
     assert isinstance(failed, Failed) and failed.futures == [future] and isinstance(failed.error, MissingObjects)
 
 
+def test_a_large_result_that_the_scheduler_had_no_room_for_fails_with_that_reason() -> None:
+    core = make_core()
+    future = fetching(core)
+    missing = m.ObjectResponseStatus.MISSING
+    lost = m.ObjectResponse(id=RESULT_ID, status=missing, missing_reason=m.MissingReason.NO_ROOM)
+    deletion, failed = effects_of_message(core, lost)
+    assert is_deletion(deletion, RESULT_ID)
+    assert isinstance(failed, Failed) and failed.futures == [future]
+    assert isinstance(failed.error, ObjectStorageFullError) and "the scheduler had no room" in str(failed.error)
+
+
 def test_a_large_result_that_does_not_fit_in_memory_fails() -> None:
     core = make_core()
     future = fetching(core)
@@ -196,3 +207,22 @@ def test_a_large_result_of_a_task_that_has_ended_meanwhile_is_let_go() -> None:
     core.on_result_opened(opened.object_id, opened.outcome, b"content")
     (deletion,) = core.take_effects()
     assert is_deletion(deletion, RESULT_ID)
+
+
+def test_former_sessions_are_known_as_long_as_there_are_objects_of_them() -> None:
+    core = make_core()
+    kept = held(core)
+    for session in range(2, 12):
+        core.on_lost()
+        core.on_welcome(m.Welcome(session=session))
+    assert core.objects.find(kept.object_id) is kept and core.objects.wire_id(kept.object_id) == 11 << 40 | 7
+    assert core.objects._sessions == {1, 11}
+    core.apply([c.LetGo([kept.object_id])])
+    core.take_effects()
+    del kept
+    late = KeptObject(8, 11 << 40 | 8, "late", m.ObjectKind.VALUE, 3, "cloudpickle", b"abc")
+    core.on_lost()
+    core.on_welcome(m.Welcome(session=12))
+    assert core.objects._sessions == {12}
+    core.apply([c.HoldObject(late)])
+    assert core.objects.find(late.object_id) is late and core.objects.wire_id(late.object_id) == 12 << 40 | 8

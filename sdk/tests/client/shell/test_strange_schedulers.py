@@ -11,9 +11,10 @@ import threading
 import warnings
 from array import array
 from pathlib import Path
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import pytest
+from handshake_ends import ENDS, end_connection
 from quiet_addresses import quiet_address
 
 from scaler import Client, NamedFunction
@@ -35,10 +36,15 @@ TIMEOUT_SECONDS = 30.0
 
 
 class Script:
-    """A scheduler that does what a test says, to one client after the other."""
+    """A scheduler that does what a test says, to one client after the other.
 
-    def __init__(self, *parts: Callable[[Script], None]) -> None:
+    Parameters:
+        first: what it does with its first connections, before anything is sent; then it closes them.
+    """
+
+    def __init__(self, *parts: Callable[[Script], None], first: Sequence[Callable[[socket.socket], None]] = ()) -> None:
         self._parts = parts
+        self._first = first
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -51,6 +57,13 @@ class Script:
         self._listener.close()
 
     def _run(self) -> None:
+        for handle in self._first:
+            try:
+                stream, _ = self._listener.accept()
+            except OSError:
+                return  # the test has ended
+            with stream:
+                handle(stream)
         for part in self._parts:
             stream, _ = self._listener.accept()
             with stream:
@@ -162,6 +175,33 @@ def test_profiles_may_lack_columns() -> None:
         future = client.submit(ECHO, 1)
         assert future.result(TIMEOUT_SECONDS) == 7
         assert future.profiling_info().duration_us == 5
+
+
+# Connections that end in the handshake --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "closed"])
+@pytest.mark.parametrize("where", ENDS)
+def test_a_client_whose_connection_ends_in_the_handshake_connects_again(where: str, is_reset: bool) -> None:
+    """As when a scheduler is killed just then, or a forwarder does not reach it."""
+
+    def part(script: Script) -> None:
+        script.send(m.Welcome(session=1))
+        script.serve()
+
+    ends = [lambda stream: end_connection(stream, where, is_reset)] * 2
+    with Script(part, first=ends) as script, Client(script.address, connect_timeout_seconds=TIMEOUT_SECONDS) as client:
+        assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
+
+
+@pytest.mark.parametrize("where", ENDS)
+def test_connections_that_always_end_in_the_handshake_are_an_error_after_the_timeout(where: str) -> None:
+    with Script(first=[lambda stream: end_connection(stream, where, True)] * 1000) as script:
+        with pytest.raises(SchedulerUnreachableError) as raised:
+            Client(script.address, connect_timeout_seconds=0.3)
+    assert str(raised.value).startswith(
+        f"the program at {script.address} accepted the connection and closed it before it answered: a scheduler that"
+    )
 
 
 # No Welcome -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.graphs.dependants import Dependant, Ending, Passing
 from scaler_appliance.core.graphs.graph_nodes import IS_OBJECT, RESULTS_MARK
 from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
-from scaler_appliance.core.objects.object_records import text_of_missing
+from scaler_appliance.core.objects.object_records import failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
@@ -56,7 +56,8 @@ class DependantReactions:
         client.dependants.add(dependant)
         gone = [each for each in dependant.predecessors if not _is_awaited(client, each)]
         if missing:
-            self._lose(client, dependant, m.FailureKind.OBJECT_MISSING, text_of_missing(missing[0]))
+            failure = failure_of_missing(missing[0], self._state.objects.find(missing[0]))
+            self._lose_with(client, dependant, failure)
         elif not dependant.message.function and not dependant.message.function_name:
             text = "a task must name its function or the object that holds it"
             self._lose(client, dependant, m.FailureKind.REJECTED, text)
@@ -138,7 +139,7 @@ class DependantReactions:
             self._state.objects.refer(result)
             record = self._state.objects.find(result)
             if record is None or record.is_broken:  # cleared before this burst, or its bytes are lost
-                self._lose(client, follower, m.FailureKind.OBJECT_MISSING, text_of_missing(result))
+                self._lose_with(client, follower, failure_of_missing(result, record))
                 return
         if not follower.missing:
             client.dependants.ready.append(follower)
@@ -157,7 +158,10 @@ class DependantReactions:
 
     def _lose(self, client: ClientSession, dependant: Dependant, kind: m.FailureKind, text: str) -> None:
         """A waiting task gets the outcome `lost`."""
-        payload = encode_struct(m.Failure(kind=kind, message=text, attempts=1))
+        self._lose_with(client, dependant, m.Failure(kind=kind, message=text, attempts=1))
+
+    def _lose_with(self, client: ClientSession, dependant: Dependant, failure: m.Failure) -> None:
+        payload = encode_struct(failure)
         self._end(client, dependant, TaskEvent.LOSE)
         span = ResultSpan(array("I", [len(payload)]), payload, statuses=bytes([m.TaskStatus.LOST]))
         client.report(array("Q", [dependant.task_id]), span)

@@ -98,7 +98,7 @@ class GraphReactions:
             if position % part == part - 1:
                 yield part
         text = text_of_too_large(count, self._state.settings.max_number_of_tasks_waiting)
-        texts = MissingObjectFailures()
+        texts = MissingObjectFailures(self._state.objects)
         while graph.checked < count:
             start = graph.checked
             stop = min(count, start + part)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from scaler_appliance.core.objects.object_records import text_of_missing
+from scaler_appliance.core.objects.object_records import failure_of_missing
+from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_protocol import encode_struct
-from scaler_protocol import messages as m
 
 
 class MissingObjectFailures:
     """Encoded failures; nodes that follow each other usually miss the same object, whose failure is encoded once."""
 
-    def __init__(self) -> None:
+    def __init__(self, objects: ObjectTable) -> None:
+        self._objects = objects
         self._object_id = 0
         self._payload = b""
 
     def of(self, object_id: int) -> bytes:
         """The failure of a node that misses this object."""
         if object_id != self._object_id:
-            text = text_of_missing(object_id)
-            self._payload = encode_struct(m.Failure(kind=m.FailureKind.OBJECT_MISSING, message=text, attempts=1))
+            self._payload = encode_struct(failure_of_missing(object_id, self._objects.find(object_id)))
             self._object_id = object_id
         return self._payload

@@ -12,7 +12,7 @@ Rules:
 - While the scheduler's memory is short, files may use what is left of it; new small contents become files on disk.
 - A file that cannot be spilled stays in memory, and is not lost. Then spilling pauses for a while, and one log line
   says why.
-- A burst of spilled objects is logged in one line.
+- A burst of spilled objects is logged in one line, and so are objects that fit neither in memory nor on disk.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ class ObjectMemory:
         self._retry_at = 0.0
         self._log_at = self._complain_at = 0.0
         self._unlogged_objects = self._unlogged_bytes = 0
+        self._unstored_objects = self._unstored_bytes = 0  # that are not in the log yet
+        self._unstored_why = ""
+        self._next_unstored_log_at = 0.0
 
     @property
     def bytes_to_stay(self) -> int:
@@ -165,6 +168,24 @@ class ObjectMemory:
             )
             self._unlogged_objects = self._unlogged_bytes = 0
             self._effects.append(Log("INFO", text))
+        if self._unstored_objects and now >= self._next_unstored_log_at:
+            self._log_unstored(now)
+
+    def on_not_stored(self, now: float, record: ObjectRecord, why: str) -> None:
+        """Received bytes of an object could not be stored."""
+        self._unstored_objects += 1
+        self._unstored_bytes += record.size
+        self._unstored_why = why
+        if now >= self._next_unstored_log_at:
+            self._log_unstored(now)
+
+    def _log_unstored(self, now: float) -> None:
+        what = f"an object of {self._unstored_bytes} bytes"
+        if self._unstored_objects > 1:
+            what = f"{self._unstored_objects} objects of {self._unstored_bytes} bytes"
+        self._effects.append(Log("ERROR", f"Scheduler: {what} could not be stored: {self._unstored_why}"))
+        self._next_unstored_log_at = now + COMPLAINT_INTERVAL_SECONDS
+        self._unstored_objects = self._unstored_bytes = 0
 
     def _move(self, record: ObjectRecord, place: ObjectPlace) -> None:
         """Change a file's place."""

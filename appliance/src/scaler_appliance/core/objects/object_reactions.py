@@ -127,6 +127,26 @@ class ObjectReactions:
                     known.holders.discard(session.number)
             yield self._state.part // 4
 
+    def on_unreadable(self, now: float, object_id: int, why: str, lacks_room: bool) -> None:
+        """The bytes of an object are lost, or could not be stored: requests for them are answered as missing.
+
+        Parameters:
+            why: for the log; empty if it is there already.
+            lacks_room: memory and disk are full.
+        """
+        state = self._state
+        record = state.objects.find(object_id)
+        if record is None or record.is_broken:
+            return
+        record.lacks_room = lacks_room
+        if why:
+            state.objects.memory.on_not_stored(now, record, why)
+        source = None if record.source is None else state.sessions.get(record.source)
+        if isinstance(source, WorkerSession):
+            state.objects.discard(record)
+        else:
+            state.objects.give_up(record)
+
     def on_spilled(self, object_id: int) -> None:
         """The file of an object is on disk; its creator may still keep it in memory under another name."""
         record = self._state.objects.find(object_id)
@@ -136,15 +156,6 @@ class ObjectReactions:
             if maker is not None:
                 maker.spilled_objects.append(object_id)
                 maker.touch()
-
-    def on_unreadable(self, object_id: int) -> None:
-        """The bytes of an object could not be stored: requests for them are answered as missing."""
-        objects = self._state.objects
-        record = objects.find(object_id)
-        if record is None:
-            return
-        source = None if record.source is None else self._state.sessions.get(record.source)
-        objects.discard(record) if isinstance(source, WorkerSession) else objects.give_up(record)
 
     def on_spill_failed(self, now: float, object_id: int, why: str) -> None:
         """The file of an object could not be spilled, and is still in memory."""

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import List, NamedTuple, Optional, Set
 
 from scaler_appliance.core.monitoring.changes import Changes
+from scaler_protocol import messages as m
 
 
 class ObjectPlace(IntEnum):
@@ -30,7 +31,7 @@ class ChunkRequest(NamedTuple):
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
-        "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost",
+        "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost", "lacks_room",
     )  # fmt: skip
 
     def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
@@ -52,6 +53,12 @@ class ObjectRecord:
         self.holders: Set[int] = set()  # sessions of workers that it was announced to
         self.is_dirty = False  # for monitors
         self.is_lost = False  # received bytes could not be stored, and the rest is dropped
+        self.lacks_room = False  # its bytes could not be stored because memory and disk are full
+
+    @property
+    def missing_reason(self) -> m.MissingReason:
+        """Why its bytes are missing, if they are."""
+        return m.MissingReason.NO_ROOM if self.lacks_room else m.MissingReason.UNKNOWN
 
     @property
     def is_broken(self) -> bool:
@@ -81,6 +88,15 @@ class ObjectChanges(Changes[ObjectRecord]):
             self.touch(record.object_id, record)
 
 
-def text_of_missing(object_id: int) -> str:
-    """The text of the failure of a task that needs a missing object."""
-    return f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
+def failure_of_missing(object_id: int, record: Optional[ObjectRecord]) -> m.Failure:
+    """The failure of a task that needs an object which does not exist, or whose bytes are missing."""
+    if record is not None and record.lacks_room:
+        text = (
+            f"the scheduler had no room for object {object_id:016x} of {record.size} bytes: free memory or disk space"
+            " there, delete objects (del, client.clear()), or start the scheduler with another --object-directory or"
+            " --object-spill-directory"
+        )
+    else:
+        text = f"object {object_id:016x} does not exist (any more): was it cleared, or its client disconnected?"
+    reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
+    return m.Failure(kind=m.FailureKind.OBJECT_MISSING, message=text, attempts=1, missing_reason=reason)

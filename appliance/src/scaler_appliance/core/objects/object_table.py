@@ -177,14 +177,14 @@ class ObjectTable:
 
     def _refuse_waiting(self, record: ObjectRecord) -> None:
         for request in self._take_waiting(record):
-            self.refuse(request.peer, record.object_id, request.offset)
+            self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
 
     # SCL-OBJ-010
     def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
         """Send a part of an object, now or as soon as it has arrived."""
         length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
         if request.offset > record.size or record.is_broken:
-            self.refuse(request.peer, record.object_id, request.offset)
+            self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
         elif request.offset + length > record.arrived:
             record.waiting.append(request)
             self._requesters.setdefault(request.peer, {})[record.object_id] = record
@@ -197,8 +197,12 @@ class ObjectTable:
             part = SendChunk(request.peer, record.object_id, request.offset, length, record.size)
             self._effects.append(part)
 
-    def refuse(self, peer: bytes, object_id: int, offset: int) -> None:
-        response = m.ObjectResponse(id=object_id, offset=offset, status=m.ObjectResponseStatus.MISSING)
+    # SCL-OBJ-019
+    def refuse(
+        self, peer: bytes, object_id: int, offset: int, reason: m.MissingReason = m.MissingReason.UNKNOWN
+    ) -> None:
+        status = m.ObjectResponseStatus.MISSING
+        response = m.ObjectResponse(id=object_id, offset=offset, status=status, missing_reason=reason)
         self._effects.append(Send(peer, response))
 
     def release(self, record: ObjectRecord, count: int = 1) -> List[int]:

@@ -14,7 +14,7 @@ from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
-from scaler_appliance.core.objects.object_records import text_of_missing
+from scaler_appliance.core.objects.object_records import failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
@@ -144,7 +144,8 @@ class Acceptance:
             return
         # SCL-SCH-007
         for first, end, object_id in _runs_alike(missing):
-            self._outcomes.lose(TaskSpan(batch, first, end), m.FailureKind.OBJECT_MISSING, text_of_missing(object_id))
+            failure = failure_of_missing(object_id, self._state.objects.find(object_id))
+            self._outcomes.lose_with(TaskSpan(batch, first, end), failure)
         self._queue(batch, allowed, has_memory and not self._state.budget.is_full)
 
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:

@@ -69,10 +69,14 @@ class TaskOutcomes:
 
     def lose(self, span: TaskSpan, kind: m.FailureKind, text: str, attempts: int = 1) -> None:
         """Tasks that are not at a worker get the outcome `lost`."""
+        self.lose_with(span, m.Failure(kind=kind, message=text, attempts=attempts))
+
+    def lose_with(self, span: TaskSpan, why: m.Failure) -> None:
+        """The same with a failure of any kind."""
         batch, start, stop = span
         client = self._state.clients[batch.client]
         apply(batch.states, start, stop, TaskEvent.LOSE)
-        failure = encode_struct(m.Failure(kind=kind, message=text, attempts=attempts))
+        failure = encode_struct(why)
         count = stop - start
         sizes = array("I", [len(failure)]) * count
         statuses = bytes([m.TaskStatus.LOST]) * count
@@ -81,7 +85,7 @@ class TaskOutcomes:
         else:
             client.report(batch.ids[start:stop], ResultSpan(sizes, failure * count, statuses=statuses))
         if self._state.runs.is_watched:
-            entry = self._record_unrun(batch, start, count, m.TaskStatus.LOST, attempts)
+            entry = self._record_unrun(batch, start, count, m.TaskStatus.LOST, why.attempts)
             self._state.runs.record_failure(entry, failure)
         self.finish(client, batch, start, stop)
 

@@ -10,6 +10,7 @@ from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.conversation import check
 
 MOST_OPEN_REQUESTS = 4
+LARGER_THAN_DISKS_BYTES = 1 << 40
 
 
 @case(covers=["SCL-OBJ-002"])
@@ -176,6 +177,26 @@ def large_remote_objects_are_fetched_and_served(bench: RoleBench) -> None:
     client.fence()
     worker.expect_task()
     check(worker.fetch(value) == content, "the whole content", "other bytes")
+
+
+@case(covers=["SCL-OBJ-019"])
+def objects_without_room_are_called_so(bench: RoleBench) -> None:
+    """Requests for an object that is larger than memory and disk are answered with missing because of noRoom."""
+    client, other = bench.client(), bench.client()
+    limit = client.welcome.limits.maximumObjectBytes
+    if not LARGER_THAN_DISKS_BYTES <= limit < 1 << 63:
+        raise NotApplicable("the scheduler does not allow objects that are larger than disks")
+    value = client.create_remote(limit)
+    first = client.expect("ObjectRequest", id=value)
+    client.send("ObjectResponse", bytes(first.length), id=value, offset=0, status="ok", size=limit)
+    client.fence()
+    for offset in (0, limit - 1):
+        other.send("ObjectRequest", id=value, offset=offset, length=1)
+        answer = other.expect("ObjectResponse", id=value)
+        if answer.status == "ok":
+            raise NotApplicable("the scheduler has room for the largest object that it allows")
+        found = answer.status, answer.missingReason
+        check(found == ("missing", "noRoom"), "the status missing and the missingReason noRoom", answer)
 
 
 @case(covers=["SCL-OBJ-010"], features=["shared-directory"])

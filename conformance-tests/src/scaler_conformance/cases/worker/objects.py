@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
+from scaler_conformance.codec.other_schemas import tomorrow, yesterday
+from scaler_conformance.codec.schema_codec import SCHEMA
 from scaler_conformance.playing.conversation import check
 from scaler_conformance.playing.worker_session import CHUNK_BYTES, WorkerSession
 
@@ -80,6 +84,24 @@ def task_with_a_missing_object_is_lost(bench: RoleBench) -> None:
     worker.expect_failure(tasks[1], "objectMissing", "lost")
     worker.expect_value(tasks[0], 1)
     worker.expect_value(tasks[2], 1)
+    worker.expect_nothing_more(but=["ObjectRequest"])
+
+
+@case(covers=["SCL-OBJ-020"])
+def failure_has_the_reason_of_the_answer(bench: RoleBench) -> None:
+    """The Failure of a task has the missingReason of the answer; older and newer schedulers send none or others."""
+    worker = bench.welcomed()
+    answers = (("noRoom", SCHEMA), ("unknown", SCHEMA), ("", yesterday()), ("unheardOf", tomorrow()))
+    for reason, schema in answers:
+        wanted = worker.announce(b"[1]", is_served=False)
+        task = arguments_task(worker, wanted)
+        request = worker.expect("ObjectRequest", id=wanted)
+        fields: Any = {"missingReason": reason} if reason else {}
+        worker.send("ObjectResponse", schema=schema, id=wanted, offset=request.offset, status="missing", **fields)
+        failure = worker.expect_failure(task, "objectMissing", "lost")
+        if reason != "unheardOf":
+            expected = reason or "unknown"
+            check(failure.missingReason == expected, f"a Failure with the missingReason {expected}", failure)
     worker.expect_nothing_more(but=["ObjectRequest"])
 
 

@@ -90,7 +90,7 @@ def local_socket_name(address: Address) -> Optional[str]:
 
 
 def why_not_connected(address: Address, error: OSError) -> str:
-    """Why a connection attempt failed, in words: refused, no answer, no permission, unknown host."""
+    """Why a connection attempt failed, in words: refused, no answer, no permission, unknown host, closed at once."""
     reason = error.strerror or str(error)
     if isinstance(error, socket.gaierror):
         return f"unknown host name in {address} ({reason})"
@@ -99,16 +99,24 @@ def why_not_connected(address: Address, error: OSError) -> str:
         return f"no permission to connect to {address} ({reason}){whose}"
     if isinstance(error, (TimeoutError, socket.timeout)) or error.errno in _NO_ANSWER:  # two classes before 3.10
         return f"no answer from {address} ({reason}): a firewall drops the packets, or the host is down"
+    if isinstance(error, (ConnectionResetError, BrokenPipeError)):  # between two calls of ours
+        return why_not_greeted(address, has_spoken=False, has_closed=True)
     return f"nothing listens at {address} ({reason})"
 
 
-def why_not_greeted(address: Address, has_spoken: bool, is_scheduler: bool = False) -> str:
+def why_not_greeted(address: Address, has_spoken: bool, is_scheduler: bool = False, has_closed: bool = False) -> str:
     """Why a peer accepted the connection and then did not answer in time.
 
     Parameters:
         has_spoken: it has started to speak ZeroMQ's protocol.
         is_scheduler: it is known to be a scheduler.
+        has_closed: it closed the connection, at this attempt or an earlier one.
     """
+    if has_closed:
+        closed = f"at {address} accepted the connection and closed it before it answered"
+        if is_scheduler:
+            return f"the scheduler {closed}: it was stopped, or serves as many peers as it can"
+        return f"the program {closed}: a scheduler that was stopped, a forwarder without its target, or another program"
     if is_scheduler:
         return f"the scheduler at {address} accepted the connection and did not answer in time: it is busy or hung"
     what = f"the program at {address} accepted the connection"

@@ -85,6 +85,14 @@ class FailureKind(IntEnum):
 _FAILURE_KIND: Dict[int, FailureKind] = {member.value: member for member in FailureKind}
 
 
+class MissingReason(IntEnum):
+    UNKNOWN = 0
+    NO_ROOM = 1
+
+
+_MISSING_REASON: Dict[int, MissingReason] = {member.value: member for member in MissingReason}
+
+
 class ObjectKind(IntEnum):
     VALUE = 0
     FUNCTION = 1
@@ -347,11 +355,21 @@ class TaskOptions(Struct):
         return self
 
 
-_FAILURE_WORDS = struct.Struct("<HxxI6Q")
+_FAILURE_WORDS = struct.Struct("<HHI6Q")
 
 
 class Failure(Struct):
-    __slots__ = ("kind", "type_name", "message", "traceback", "codec", "exception", "worker", "attempts")
+    __slots__ = (
+        "kind",
+        "type_name",
+        "message",
+        "traceback",
+        "codec",
+        "exception",
+        "worker",
+        "attempts",
+        "missing_reason",
+    )
     DATA_WORDS = 1
     POINTER_WORDS = 6
 
@@ -363,6 +381,7 @@ class Failure(Struct):
     exception: bytes
     worker: str
     attempts: int
+    missing_reason: Union[MissingReason, int]
 
     def __init__(
         self,
@@ -375,6 +394,7 @@ class Failure(Struct):
         exception: Union[bytes, bytearray, memoryview] = b"",
         worker: str = "",
         attempts: int = 0,
+        missing_reason: Union[MissingReason, int] = MissingReason.UNKNOWN,
     ) -> None:
         self.kind = kind
         self.type_name = type_name
@@ -384,10 +404,12 @@ class Failure(Struct):
         self.exception = exception if type(exception) is bytes else octets(exception)
         self.worker = worker
         self.attempts = attempts
+        self.missing_reason = missing_reason
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _FAILURE_WORDS.pack(
             self.kind,
+            self.missing_reason,
             self.attempts,
             writer.text(self.type_name, at) if self.type_name else 0,
             writer.text(self.message, at + 1) if self.message else 0,
@@ -406,6 +428,7 @@ class Failure(Struct):
             words = _FAILURE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 6))
         (
             kind,
+            missing_reason,
             self.attempts,
             type_name,
             message,
@@ -415,6 +438,7 @@ class Failure(Struct):
             worker,
         ) = words
         self.kind = _FAILURE_KIND.get(kind, kind)
+        self.missing_reason = _MISSING_REASON.get(missing_reason, missing_reason)
         at = start + data_words * 8
         self.type_name = reader.text(type_name, segment, at) if type_name else ""
         self.message = reader.text(message, segment, at + 8) if message else ""
@@ -541,11 +565,11 @@ class ObjectRequest(Struct):
         return self
 
 
-_OBJECT_RESPONSE_WORDS = struct.Struct("<QQH6xQ")
+_OBJECT_RESPONSE_WORDS = struct.Struct("<QQHH4xQ")
 
 
 class ObjectResponse(Struct):
-    __slots__ = ("id", "offset", "status", "size")
+    __slots__ = ("id", "offset", "status", "size", "missing_reason")
     DATA_WORDS = 4
     POINTER_WORDS = 0
 
@@ -553,6 +577,7 @@ class ObjectResponse(Struct):
     offset: int
     status: Union[ObjectResponseStatus, int]
     size: int
+    missing_reason: Union[MissingReason, int]
 
     def __init__(
         self,
@@ -561,17 +586,20 @@ class ObjectResponse(Struct):
         offset: int = 0,
         status: Union[ObjectResponseStatus, int] = ObjectResponseStatus.OK,
         size: int = 0,
+        missing_reason: Union[MissingReason, int] = MissingReason.UNKNOWN,
     ) -> None:
         self.id = id
         self.offset = offset
         self.status = status
         self.size = size
+        self.missing_reason = missing_reason
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _OBJECT_RESPONSE_WORDS.pack(
             self.id,
             self.offset,
             self.status,
+            self.missing_reason,
             self.size,
         )
 
@@ -586,9 +614,11 @@ class ObjectResponse(Struct):
             self.id,
             self.offset,
             status,
+            missing_reason,
             self.size,
         ) = words
         self.status = _OBJECT_RESPONSE_STATUS.get(status, status)
+        self.missing_reason = _MISSING_REASON.get(missing_reason, missing_reason)
         return self
 
 

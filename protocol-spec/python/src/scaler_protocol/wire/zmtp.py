@@ -43,6 +43,10 @@ class RefusedError(ZmtpError):
     """The peer refused the connection with an ERROR command, or by closing during the handshake."""
 
 
+class UnfinishedHandshakeError(RefusedError):
+    """The peer closed the connection during the handshake: it does not accept ours, or was stopped just then."""
+
+
 class PeerGoneError(ZmtpError):
     """The peer closed the connection; messages that it sent completely have been delivered."""
 
@@ -141,7 +145,7 @@ class Zmtp:
         if not data:
             if self.is_ready:
                 raise PeerGoneError("the peer closed the connection")
-            raise RefusedError(
+            raise UnfinishedHandshakeError(
                 "the peer closed the connection in the handshake: check that it uses mechanism NULL and a matching"
                 " socket type"
             )

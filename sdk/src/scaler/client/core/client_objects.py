@@ -19,10 +19,15 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.session.fetching import FetchWindow
-from scaler_protocol.session.ids import NUMBER_MASK, SESSION_SHIFT, object_id_of
+from scaler_protocol.session.ids import NUMBER_MASK, SESSION_SHIFT, object_id_of, session_of
 from scaler_protocol.wire import messages as m
 
 Emit = Callable[[Effect], None]
+
+NO_ROOM_FOR_RESULT = (
+    "the task ran, but the scheduler had no room for its result: free memory or disk space there, delete objects (del,"
+    " client.clear()), or start the scheduler with another --object-directory or --object-spill-directory"
+)
 
 
 class _Fetch:
@@ -55,7 +60,7 @@ class ClientObjects:
     ) -> None:
         self._numbers = numbers
         self._emit = emit
-        self._sessions: Set[int] = set()  # all that this client has had
+        self._sessions: Set[int] = set()  # of this client: this one, and those that known objects come from
         self._kept: Dict[int, KeptObject] = {}  # by number: what is held, or an argument of unfinished tasks
         self._by_number: MutableMapping[int, KeptObject] = (
             weakref.WeakValueDictionary() if references is None else references
@@ -65,6 +70,7 @@ class ClientObjects:
 
     def start_session(self, welcome: m.Welcome) -> None:
         """A session begins: ids carry its number, no object is placed in it yet, and nothing is being fetched."""
+        self._sessions = {session_of(kept.object_id) for kept in self._by_number.values()}
         self._sessions.add(welcome.session)
         self._session_bits = object_id_of(welcome.session, 0)
         self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
@@ -81,6 +87,7 @@ class ClientObjects:
         """Hold an object until `let_go`."""
         # SCL-OBJ-001
         kept.is_held = True
+        self._sessions.add(session_of(kept.object_id))  # it may have been made just before this session
         self._kept[kept.number] = self._by_number[kept.number] = kept
 
     def copy(self, kept: KeptObject) -> KeptObject:
@@ -206,6 +213,8 @@ class ClientObjects:
             return None
         if response.status != m.ObjectResponseStatus.OK or (not chunk and response.size):
             del self._fetching[response.id]
+            if response.missing_reason == m.MissingReason.NO_ROOM:
+                return Fetched(fetch.outcome, ObjectStorageFullError(NO_ROOM_FOR_RESULT))
             return Fetched(fetch.outcome, MissingObjects("the task's large result was lost before it was fetched"))
         fetch.window.accept(response.offset, len(chunk), response.size)
         if fetch.content is None:

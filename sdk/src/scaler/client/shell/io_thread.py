@@ -43,7 +43,7 @@ from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
-from scaler.client.shell.transport import LINGER_SECONDS, Transport, is_own_error
+from scaler.client.shell.transport import LINGER_SECONDS, Transport, is_end_of_connection
 from scaler.client.shell.waiting import Gate, Waiter
 from scaler.exceptions import ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
@@ -201,10 +201,9 @@ class IoThread:
                     return
         except (DisconnectedError, MalformedMessageError) as error:
             why = error.__cause__ if isinstance(error, DisconnectedError) else error
-            if is_own_error(why):
-                self._session.on_disconnected(time.monotonic(), str(error))
-                return
-            raise self.transport.foreign_error(why) from error
+            if not is_end_of_connection(why):
+                raise self.transport.foreign_error(why) from error
+            self._session.on_disconnected(time.monotonic(), str(error))
 
     # Turns ----------------------------------------------------------------------------------------------------------
 
@@ -367,7 +366,8 @@ class IoThread:
             self._on_ended(effect)
 
     def _connect(self) -> None:
-        self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until a better one is known
+        if not self.transport.has_closed:
+            self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until a better one is known
         try:
             is_connected = self.transport.connect()
         except (OSError, MemoryError) as error:

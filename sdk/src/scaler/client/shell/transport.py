@@ -35,7 +35,7 @@ from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, 
 from scaler_protocol.host.connection import Connection, connect_to_local_socket, first_words
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
-from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
+from scaler_protocol.wire.zmtp import PeerGoneError, UnfinishedHandshakeError, Zmtp, ZmtpError
 
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
@@ -55,6 +55,7 @@ class Transport:
     def __init__(self, address: str, wake_reader: int) -> None:
         self.address = address
         self.is_connecting = False
+        self.has_closed = False  # a peer has closed or reset a connection
         self._parsed = parse_address(address)
         self._connection: Optional[Connection] = None
         self._stream: Optional[socket.socket] = None
@@ -154,6 +155,7 @@ class Transport:
             return connection.receive()
         except (OSError, ZmtpError, MemoryError) as error:
             is_own = is_own_error(error)
+            self.has_closed = self.has_closed or not is_own
             why = "this host lacks resources" if is_own else "the scheduler was stopped, or the network was cut"
             text = f"the connection to the scheduler at {self.address} ended ({str(error) or 'out of memory'}): {why}"
             raise DisconnectedError(text) from error
@@ -239,13 +241,13 @@ class Transport:
         return "check the address, and the firewalls in between"
 
     def silence_error(self) -> ConnectionError:
-        """The peer has not sent Welcome in time: it is a busy scheduler, or another kind of server."""
+        """The peer has not sent Welcome in time: it is a scheduler that is busy or was stopped, or another server."""
         has_spoken = self._has_spoken
         is_unknown = not has_spoken and not self._is_scheduler
         foreign = first_words(self._parsed, FIRST_WORDS_TIMEOUT_SECONDS) if is_unknown else b""
         if foreign:
             return NotASchedulerError(f"{why_foreign(self._parsed, foreign)}; check the address and the port")
-        why = why_not_greeted(self._parsed, has_spoken, self._is_scheduler)
+        why = why_not_greeted(self._parsed, has_spoken, self._is_scheduler, self.has_closed)
         return SchedulerUnreachableError(f"{why}; try again later, or look at its log")
 
     def foreign_error(self, why: object) -> NotASchedulerError:
@@ -267,6 +269,14 @@ class Transport:
 def is_own_error(error: object) -> bool:
     """Whether an exception tells about this host, and nothing about the peer."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OWN_ERRORS)
+
+
+def is_end_of_connection(error: object) -> bool:
+    """Whether an exception tells that the connection has ended, and nothing about what kind of program the peer is.
+
+    A scheduler that is killed, and a forwarder that cannot reach it, reset connections in the middle of the handshake.
+    """
+    return isinstance(error, (OSError, MemoryError, PeerGoneError, UnfinishedHandshakeError))
 
 
 def described(hello: m.Hello) -> m.Hello:

@@ -157,8 +157,13 @@ class _ForkServer:
         elif order == OrderKind.IMPORT:
             self._import(text.decode())
         elif order == OrderKind.REMOVE:
-            self._patterns.append(os.fsdecode(text))
+            self._add_pattern(os.fsdecode(text))
         return True
+
+    def _add_pattern(self, pattern: str) -> None:
+        """A worker has one for each session; those in directories that are gone, with their schedulers, are dropped."""
+        living = [each for each in self._patterns if each != pattern and glob.glob(os.path.dirname(each))]
+        self._patterns = [*living, pattern]
 
     def _end_child(self, process_id: int, at_once: bool) -> None:
         if at_once:
@@ -239,7 +244,8 @@ class _ForkServer:
                 return
             number = self._children.pop(process_id, None)
             if number is not None:  # otherwise it is an orphan of a processor
-                _kill_group(process_id)  # what the processor started and did not end
+                with contextlib.suppress(OSError):
+                    os.killpg(process_id, signal.SIGKILL)  # what the processor started and did not end
                 self._deadlines.pop(process_id, None)
                 stack_file = self._stack_files.pop(process_id)
                 self._report(ReportKind.DIED, number, process_id, status, stacks.read_stack_file(stack_file))
@@ -348,11 +354,9 @@ def _prctl(option: int, argument: int) -> None:
 def _kill_group(process_id: int) -> None:
     try:
         os.killpg(process_id, signal.SIGKILL)
-    except OSError as error:
-        if error.errno == errno.EPERM:  # macOS, for a group of zombies
-            return
+    except OSError:  # the child has not created its group yet; or EPERM: for a group of zombies on macOS
         with contextlib.suppress(OSError):
-            os.kill(process_id, signal.SIGKILL)  # the child has not created its group yet
+            os.kill(process_id, signal.SIGKILL)
 
 
 def _children_of(parent: int) -> List[int]:

@@ -27,6 +27,8 @@ from scaler.values.source_versions import digest_of_file, versions
 
 logger = logging.getLogger("scaler")
 
+MAXIMUM_TOLD = 1000  # modules, in one version each, that clients were told about; then some are told again
+
 
 def use(key: str, folders: Sequence[str]) -> None:
     """Import from these folders first, from now on. No task has run in this process before."""
@@ -76,6 +78,8 @@ class ImportedCode:
             if module is not None and module.digest != digest and f"{name} {digest}" not in self._told:
                 other[name] = module
         notices = []
+        if len(self._told) >= MAXIMUM_TOLD:
+            self._told.clear()
         for name in sorted(versions.named_in(content).intersection(other)) if other else ():
             self._told.add(f"{name} {note.modules[name]}")
             notices.append(Notice(f"module {name}", _difference(name, other[name].path, note.modules[name])))

@@ -48,6 +48,16 @@ def test_a_batch_waits_for_its_function() -> None:
     assert bench.dealt_ids() == [[1]]
 
 
+def test_the_failure_of_tasks_whose_object_has_no_room_says_so() -> None:
+    bench = Bench(slots=1)
+    bench.send_tasks([1], dependencies=[[31]])
+    bench.flow.on_no_room_for_object(31, "cannot be stored")
+    bench.turn()
+    failure = decode_struct(m.Failure, bench.outcomes()[1][1])
+    assert (failure.kind, failure.missing_reason) == (m.FailureKind.OBJECT_MISSING, m.MissingReason.NO_ROOM)
+    assert failure.message == "object 1f, which the task needs, cannot be stored"
+
+
 def test_tasks_whose_object_is_missing_are_lost() -> None:
     bench = Bench(slots=1)
     bench.send_tasks([1, 2], dependencies=[[31, 32], [31]])

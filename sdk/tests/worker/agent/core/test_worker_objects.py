@@ -97,6 +97,16 @@ def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench: Benc
     assert bench.events == [("missing", 9), ("missing", 10)]
 
 
+def test_an_object_that_the_scheduler_had_no_room_for_is_called_so(bench: Bench) -> None:
+    bench.objects.fetch(9)
+    missing = m.ObjectResponseStatus.MISSING
+    bench.objects.on_response(m.ObjectResponse(id=9, status=missing, missing_reason=m.MissingReason.NO_ROOM), b"")
+    bench.objects.fetch(9)
+    bench.objects.on_response(m.ObjectResponse(id=9, status=missing, missing_reason=77), b"")
+
+    assert bench.events == [("no room", 9), ("missing", 9)]
+
+
 def test_the_rest_of_a_short_answer_is_asked_for(bench: Bench) -> None:
     content = os.urandom(5 * CHUNK + 7)
     bench.objects.fetch(9)

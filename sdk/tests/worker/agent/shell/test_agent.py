@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +16,8 @@ from typing import Any, List
 
 import pytest
 from fake_scheduler import FakeScheduler, StartWorker
+from forked_processor import TIMEOUT_SECONDS
+from handshake_ends import ENDS, end_connection
 from worker_gates import Gate, private_directory, wait_at, wait_for_heartbeat
 
 from scaler.worker import exit_codes
@@ -88,6 +92,19 @@ def test_an_agent_that_stood_still_keeps_its_session(scheduler: FakeScheduler, s
     scheduler.send_calls(function, {2: (-2,)})
     first = scheduler.receive(m.TaskResult, m.Hello)
     assert isinstance(first.message, m.TaskResult) and list(first.message.ids) == [2]
+
+
+def test_a_worker_whose_connections_end_in_the_handshake_connects_again(start_worker: StartWorker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(TIMEOUT_SECONDS)
+        worker = start_worker(address=f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+        for where, is_reset in itertools.product(ENDS, (True, False)):
+            stream, _ = listener.accept()
+            stream.settimeout(TIMEOUT_SECONDS)
+            with stream:
+                end_connection(stream, where, is_reset)
+        listener.accept()[0].close()
+        assert worker.process.poll() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

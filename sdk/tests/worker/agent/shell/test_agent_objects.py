@@ -11,7 +11,7 @@ from fake_scheduler import FakeScheduler, StartWorker
 from sdk_tasks import wait_until
 from worker_gates import Gate, private_directory, send_task_with_object, wait_for_heartbeat
 
-from scaler.exceptions import MissingObjects
+from scaler.exceptions import MissingObjects, ObjectStorageFullError
 from scaler.values import payload as payloads
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory, object_name
@@ -115,6 +115,20 @@ def test_a_task_with_a_missing_object_is_lost(scheduler: FakeScheduler, start_wo
     outcome = scheduler.result(1)
     assert outcome.status == m.TaskStatus.LOST
     assert isinstance(outcome.exception, MissingObjects)
+
+
+def test_a_task_whose_object_the_scheduler_had_no_room_for_says_so(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
+    start_worker()
+    scheduler.welcome()
+    send_task_with_object(scheduler, 1, scheduler.create_function(len), 4711)
+    request = scheduler.receive(m.ObjectRequest).message
+    missing = m.ObjectResponseStatus.MISSING
+    scheduler.send(m.ObjectResponse(id=request.id, status=missing, missing_reason=m.MissingReason.NO_ROOM))
+
+    error = scheduler.result(1).exception
+    assert isinstance(error, ObjectStorageFullError) and "could not be stored by the scheduler" in str(error)
 
 
 def test_a_deleted_object_is_forgotten_everywhere(scheduler: FakeScheduler, start_worker: StartWorker) -> None:

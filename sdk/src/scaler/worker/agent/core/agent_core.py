@@ -377,6 +377,8 @@ class AgentCore:
     def _on_task(self, message: m.Task, payload: bytes) -> None:
         if not message.function:
             definition = self._served.definition(message.function_name, message.codec)
+            if self.objects.has_many_named_functions:
+                self.tasks.on_object_deleted(self.objects.forget_named_functions(self.tasks.needed_objects()))
             message.function = self.objects.named_function(definition)
         self.tasks.on_tasks(message, payload)
 

@@ -280,7 +280,11 @@ class ObjectListener(Protocol):
         """An object could not be fetched, because it does not exist."""
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
-        """An object could not be fetched, because there is no room on this host."""
+        """An object could not be fetched, because there is no room for it on this host or at the scheduler.
+
+        Parameters:
+            why: what happened to it, as the end of a sentence.
+        """
 
     def on_object_served(self, object_id: int) -> None:
         """The scheduler has a large result."""

@@ -168,11 +168,20 @@ class FinishedTasks:
         if held is not None:
             self._lose_result(held.traits, held.instance, f"object {object_id:x}")
 
-    def lose(self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
+    def lose(
+        self,
+        tasks: HeldTasks,
+        kind: m.FailureKind,
+        text: str,
+        stack: str = "",
+        ran: Ran = NOT_RUN,
+        missing_reason: m.MissingReason = m.MissingReason.UNKNOWN,
+    ) -> None:
         """Tasks end without having finished."""
         attempts = tasks.traits.attempt
         # SCL-WRK-006, SCL-WRK-031
         failure = m.Failure(kind=kind, message=text, worker=self._worker_name, attempts=attempts, traceback=stack)
+        failure.missing_reason = missing_reason
         payload = encode_struct(failure)
         count = len(tasks)
         sizes = array("I", [len(payload)]) * count

@@ -132,8 +132,9 @@ class TaskFlow(ObjectListener):
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
         for batch in self.waiting.lost(object_id):
-            text = f"object {object_id:x}, which the task needs, cannot be stored on this host: {why}"
-            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
+            # SCL-OBJ-020
+            text = f"object {object_id:x}, which the task needs, {why}"
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text, missing_reason=m.MissingReason.NO_ROOM)
 
     def on_object_deleted(self, object_ids: Set[int]) -> None:
         """The scheduler deleted objects: processors need not keep them."""
@@ -309,9 +310,17 @@ class TaskFlow(ObjectListener):
         self._cancellations.take_out(batch)
         self.queue.put_back(batch)
 
-    def _lose(self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN) -> None:
+    def _lose(
+        self,
+        tasks: HeldTasks,
+        kind: m.FailureKind,
+        text: str,
+        stack: str = "",
+        ran: Ran = NOT_RUN,
+        missing_reason: m.MissingReason = m.MissingReason.UNKNOWN,
+    ) -> None:
         self._cancellations.finished(tasks.ids[tasks.start :])
-        self._outcomes.lose(tasks, kind, text, stack, ran)
+        self._outcomes.lose(tasks, kind, text, stack, ran, missing_reason)
 
     def _end_chunks(self, state: ProcessorState) -> None:
         """Forget chunks that have all their outcomes."""
@@ -454,13 +463,16 @@ class TaskFlow(ObjectListener):
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(unused))))
             if not state.killed:
                 self.effects.append(Deliver(state.number, frames.collect_garbage_frame(trim_threshold_bytes)))
-        self._objects.forget_unused(now, retention_seconds, self._needed_objects)
+        self._objects.forget_unused(now, retention_seconds, self._used_objects)
 
-    def _needed_objects(self) -> Set[int]:
-        """The objects that tasks here wait for or will need, and those that processors have."""
+    def needed_objects(self) -> Set[int]:
+        """The objects that tasks here wait for or will need."""
         needed = self.queue.needed_objects() | self.waiting.needed_objects()
         for state in self.pool.states():
-            needed.update(state.defined)
             for chunk in state.chunks:
                 needed |= chunk.batch.needed_objects()
         return needed
+
+    def _used_objects(self) -> Set[int]:
+        """The same, and those that processors have."""
+        return self.needed_objects().union(*(state.defined for state in self.pool.states()))

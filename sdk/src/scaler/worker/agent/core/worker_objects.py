@@ -41,6 +41,11 @@ from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
 
 DEFAULT_CHUNK_BYTES = 1024 * 1024
+MAXIMUM_NAMED_FUNCTIONS = 1000  # unless tasks here need more
+NO_ROOM_AT_SCHEDULER = (
+    "could not be stored by the scheduler: free memory or disk space there, delete objects (del, client.clear()), or"
+    " start it with another --object-directory or --object-spill-directory"
+)
 _NAMED_FUNCTION_IDS = object_id_of(MAXIMUM_SESSION, 0)  # no session has this number
 
 
@@ -96,6 +101,8 @@ class WorkerObjects(ObjectSource):
         self._definitions: Dict[
             int, bytes
         ] = {}  # the same by id; these are not objects of the scheduler, so it cannot delete them
+        self._next_named_function = 0
+        self._named_functions_limit = MAXIMUM_NAMED_FUNCTIONS
         self._last_uses: Dict[int, float] = {}  # when the content of objects that are here was last used
 
     @property
@@ -162,9 +169,27 @@ class WorkerObjects(ObjectSource):
         """The local id of a named function, under which processors get its definition."""
         object_id = self._named_functions.get(definition)
         if object_id is None:
-            object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + len(self._named_functions)
+            object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + self._next_named_function
+            self._next_named_function += 1
             self._definitions[object_id] = definition
         return object_id
+
+    @property
+    def has_many_named_functions(self) -> bool:
+        """Whether it is time for `forget_named_functions`."""
+        return len(self._definitions) >= self._named_functions_limit
+
+    def forget_named_functions(self, needed: Set[int]) -> Set[int]:
+        """Forget named functions, of which there may be any number; returns their ids, which are not used again.
+
+        Parameters:
+            needed: objects that tasks here need.
+        """
+        forgotten = self._definitions.keys() - needed
+        for object_id in forgotten:
+            del self._named_functions[self._definitions.pop(object_id)]
+        self._named_functions_limit = max(MAXIMUM_NAMED_FUNCTIONS, 2 * len(self._definitions))
+        return forgotten
 
     def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, Buffer]]:
         """Kind, place and content of an available object."""
@@ -248,7 +273,8 @@ class WorkerObjects(ObjectSource):
         if fetch is None:
             return  # forgotten in the meantime
         if message.status != m.ObjectResponseStatus.OK:
-            self._give_up(object_id)
+            has_room = message.missing_reason != m.MissingReason.NO_ROOM
+            self._give_up(object_id, "" if has_room else NO_ROOM_AT_SCHEDULER)
             return
         is_first = not fetch.window.received_bytes
         try:
@@ -284,9 +310,12 @@ class WorkerObjects(ObjectSource):
         self._effects.append(
             Log(ERROR, f"object {object_id:x} ({fetch.window.size or 0} bytes) cannot be stored: {why}")
         )
-        self._give_up(object_id, why if is_full else "")
+        self._give_up(object_id, f"cannot be stored on this host: {why}" if is_full else "")
 
     def _give_up(self, object_id: int, why: str = "") -> None:
+        """Parameters:
+        why: it has no room here or at the scheduler; empty: it is missing for another reason.
+        """
         fetch = self._fetches.pop(object_id)
         if fetch.path:
             self._remove([fetch.path])

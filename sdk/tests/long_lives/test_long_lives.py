@@ -1,0 +1,125 @@
+"""A scheduler, clients and workers that live for long keep nothing of what has ended.
+
+Each round brings a new client, a new worker, functions, named functions, objects, graphs and code that were never there
+before; then all of it ends. What the cores and modules hold is counted after half of the rounds, and after all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+from long_lives.reachable_sizes import grown, module_sizes, sizes_of
+from whole_system import users as users_module
+from whole_system.simulated_world import FAULTS, Plan
+from whole_system.system import System
+
+from scaler.values.named_functions import NamedFunction
+from scaler.worker.agent.core import task_durations, worker_objects
+from scaler_appliance.core.monitoring import status_changes
+from scaler_appliance.core.placement import task_placement
+from scaler_appliance.core.tasks import batches, function_durations
+from scaler_protocol.session.session_table import SessionState
+from scaler_protocol.wire import capnproto, small_frames
+
+ROUNDS = 16
+STEPS = 6
+ROUND_SECONDS = 120.0
+LIMIT = 8
+"""Of what is kept on purpose: the test makes these limits small, to see that they are kept to."""
+
+MOST_GROWTH = LIMIT
+"""What the last half of the rounds may add to each container, besides a quarter."""
+
+LIMITS = (
+    (task_durations, "MAXIMUM_FUNCTIONS"),
+    (function_durations, "MAXIMUM_DURATIONS"),
+    (status_changes, "MAXIMUM_IDLE_FUNCTIONS"),
+    (batches, "_PLAIN_LIMIT"),
+    (task_placement, "MAXIMUM_NEEDS_KNOWN"),
+    (worker_objects, "MAXIMUM_NAMED_FUNCTIONS"),
+    (small_frames, "_TEXTS_KNOWN"),
+    (capnproto, "_POINTERS_KNOWN"),
+)
+RATES = {
+    **dict.fromkeys(("objects", "predecessors", "graphs", "large_arguments", "named_functions", "code"), 0.3),
+    **dict.fromkeys(("large_objects", "large_results", "raising", "runs", "at_most_once", "retries"), 0.3),
+    **dict.fromkeys(("cancel", "force", "give_up", "questions", "lone_tasks", "stale_functions"), 0.3),
+    "monitors": 1.0,
+    "exact_times": 1.0,
+    "shared_files": 0.5,
+}
+
+
+class LongLife(System):
+    """Of two clients and two workers that stay, one keeps its session, and one gets another in each round. A third
+    client and a third worker come and go."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(Plan(seed, frozenset(FAULTS), peers=1))
+        self.world.rates.update(dict.fromkeys(self.world.rates, 0.0), **RATES)
+        self._rounds = 0
+        self._add_user()
+        self._add_worker()
+
+    def round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """New peers work, then they leave, and nothing is left to do."""
+        world = self.world
+        world.events = 0
+        self._rounds += 1
+        names = [f"example.org/many/{self._rounds}/{number}" for number in range(10)]
+        monkeypatch.setattr(users_module, "_NAMED_FUNCTIONS", list(map(NamedFunction, names)))
+        self._add_user()
+        self._add_worker()
+        self._run_until(lambda: all(each.host.is_open for each in self.users) and all_open(self.workers))
+        for _ in range(STEPS):
+            for user in self.users:
+                user.act()
+            world.run(world.now + 0.3)
+        self._run_until(lambda: all(user.is_done for user in self.users))
+        for user in self.users:
+            user.let_go_of_all()
+            user._code_of_functions.clear()
+        self.users.pop().host.leave()
+        self.workers.pop().stop()
+        state = self.scheduler.core.state
+        self._run_until(lambda: self._is_empty() and len(state.clients) == len(state.workers) == 2)
+        for peer in (self.users[1].host, self.workers[1], self.users[1].host):
+            assert peer.connection is not None
+            peer.connection.snap()
+            self._run_until(lambda peer=peer: peer.has_session)
+        world.run(world.now + 40.0)
+
+    def _run_until(self, condition: Any) -> None:
+        self.world.run(self.world.now + ROUND_SECONDS, condition)
+        assert condition()
+
+    def _is_empty(self) -> bool:
+        state = self.scheduler.core.state
+        return not (state.dispatches or len(state.objects) or self.scheduler.files)
+
+    def sizes(self) -> Dict[str, int]:
+        """By place; the cores of peers have numbers."""
+        found = {**sizes_of(self.scheduler.core), **module_sizes()}
+        clients = [sizes_of(each.host.core, each.host.session) for each in self.users]
+        workers = [sizes_of(each.core) for each in self.workers]
+        for number, sizes in [*enumerate(clients), *enumerate(workers)]:
+            found.update({f"{number} {place}": size for place, size in sizes.items()})
+        return found
+
+
+def all_open(workers: List[Any]) -> bool:
+    return all(each.core.session.state is SessionState.OPEN for each in workers)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+def test_nothing_is_kept_of_what_has_ended(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, limit in LIMITS:
+        monkeypatch.setattr(module, limit, LIMIT)
+    system = LongLife(seed)
+    for _ in range(ROUNDS // 2):
+        system.round(monkeypatch)
+    before = system.sizes()
+    for _ in range(ROUNDS // 2):
+        system.round(monkeypatch)
+    assert grown(before, system.sizes(), MOST_GROWTH) == {}
