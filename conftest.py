@@ -21,7 +21,12 @@ from typing import Callable, Iterator, List
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("scaler", deadline=None)
+EXAMPLES_VARIABLE = "SCALER_EXAMPLES_PERCENT"
+"""How many of its examples a property is tried with, on a platform that repeats what another one shows."""
+
+hypothesis.settings.register_profile(
+    "scaler", deadline=None, max_examples=int(os.environ.get(EXAMPLES_VARIABLE, "100"))
+)
 hypothesis.settings.load_profile("scaler")
 
 LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py"}
