@@ -1,7 +1,10 @@
 """What all tests share: no test finds a scheduler that it did not start, and other programs find none of a test.
 
-Rules: schedulers announce themselves in a folder of this test process, removed at its end. No example of a property has
-a time limit of its own: how long one takes depends on what else the machine does.
+Rules:
+- Schedulers announce themselves in a folder of this test process, removed at its end.
+- No example of a property has a time limit of its own: how long one takes depends on what else the machine does.
+- Programs that tests start write and use bytecode, also where the environment says otherwise, as images of containers
+  do: some thousand programs start, and compiling all their modules takes each of them as long as all else.
 """
 
 from __future__ import annotations
@@ -18,7 +21,12 @@ from typing import Callable, Iterator, List
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("scaler", deadline=None)
+EXAMPLES_VARIABLE = "SCALER_EXAMPLES_PERCENT"
+"""How many of its examples a property is tried with, on a platform that repeats what another one shows."""
+
+hypothesis.settings.register_profile(
+    "scaler", deadline=None, max_examples=int(os.environ.get(EXAMPLES_VARIABLE, "100"))
+)
 hypothesis.settings.load_profile("scaler")
 
 LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py"}
@@ -34,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["SCALER_RUN_DIRECTORY"] = folder
     os.environ.pop("SCALER_ADDRESS", None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So starts a shell what it runs in the background (`make test &`), and every program that a test starts and
         # interrupts would inherit it.

@@ -79,7 +79,8 @@ TAR_BLOCK_BYTES = 512
 # The branch filter is for machine code. Two blocks of PyPy's some 60 MB, for two threads; the memory to unpack is 9 MB.
 XZ_FILTERS = {"x86_64": ["--x86"], "aarch64": ["--arm64"]}
 XZ = ["xz", "--threads=2", "--block-size=32MiB", "--check=crc64"]
-XZ_PRESET = "--lzma2=preset=6"
+XZ_PRESET = 6
+QUICK_XZ_PRESET = 0
 
 
 class BuildError(Exception):
@@ -352,9 +353,9 @@ def tar(root: Path, paths: List[Path], is_last: bool) -> bytes:
     return b"".join(parts)
 
 
-def compressed(content: bytes, work: Path) -> bytes:
+def compressed(content: bytes, work: Path, preset: int) -> bytes:
     """Compress, or find it compressed from last time."""
-    command = [*XZ, *XZ_FILTERS.get(platform.machine(), []), XZ_PRESET]
+    command = [*XZ, *XZ_FILTERS.get(platform.machine(), []), f"--lzma2=preset={preset}"]
     key = hashlib.sha256(" ".join(command).encode() + content).hexdigest()
     kept = work / "compressed" / f"{key}.xz"
     if not kept.exists():
@@ -386,15 +387,15 @@ def compile_launcher(work: Path) -> bytes:
     return launcher.read_bytes()
 
 
-def assemble(root: Path, work: Path) -> bytes:
+def assemble(root: Path, work: Path, preset: int) -> bytes:
     launcher = compile_launcher(work)
     everything = sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix())
     # Two streams: PyPy changes seldom, and takes nearly all the time.
     binary = [path for path in everything if path.relative_to(root).parts[0] == "bin"]
     archive = b"".join(
         [
-            compressed(tar(root, binary, False), work),
-            compressed(tar(root, [path for path in everything if path not in set(binary)], True), work),
+            compressed(tar(root, binary, False), work, preset),
+            compressed(tar(root, [path for path in everything if path not in set(binary)], True), work, preset),
         ]
     )
     files = [path for path in everything if path.is_file() and not path.is_symlink()]
@@ -436,11 +437,13 @@ def main() -> int:
     parser.add_argument("--pypy", default="pypy3", help="the PyPy to pack")
     parser.add_argument("--work", type=Path, default=TREE / "build/pypy", help="where to keep what is in between")
     parser.add_argument("--output", type=Path, default=TREE / "dist/pypy" / FIRST_PROGRAM)
+    parser.add_argument("--quick", action="store_true", help="compress little, for tests: three seconds instead of 40")
     options = parser.parse_args()
+    preset = QUICK_XZ_PRESET if options.quick else XZ_PRESET
     work, output = options.work.resolve(), options.output.resolve()
     try:
         pypy = PyPy(options.pypy)
-        built_from = f"{fingerprint(pypy)} {output}"
+        built_from = f"{fingerprint(pypy)} {preset} {output}"
         stamp = work / "built-from"
         if output.exists() and stamp.exists() and stamp.read_text() == built_from:
             return 0
@@ -449,7 +452,7 @@ def main() -> int:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         stage(pypy, root, work)
-        content = assemble(root, work)
+        content = assemble(root, work, preset)
         output.parent.mkdir(parents=True, exist_ok=True)
         half = output.with_name(f".{output.name}.{os.getpid()}")
         half.write_bytes(content)

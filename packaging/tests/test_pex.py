@@ -9,7 +9,7 @@ import sys
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 import pytest
 from packaged import (
@@ -45,15 +45,25 @@ def interpreter(name: str) -> Path:
     return PYPY.resolve()
 
 
-def machine_with(folder: Path, *names: str) -> Dict[str, str]:
-    """The environment of a machine on which these interpreters are all there is, and nothing was unpacked yet."""
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tests share copies that are not about unpacking: for each interpreter that takes seconds."""
+    return tmp_path_factory.mktemp("unpacked")
+
+
+def machine_with(folder: Path, *names: str, unpacked: Optional[Path] = None) -> Dict[str, str]:
+    """The environment of a machine on which these interpreters are all there is.
+
+    Parameters:
+        unpacked: where a copy may have been unpacked before; nowhere, if omitted.
+    """
     programs = folder / "programs"
     programs.mkdir()
     for name in names:
         (programs / name).symlink_to(interpreter(name))
     for name in ("ldd", "uname"):  # with which Python finds out about the machine
         (programs / name).symlink_to(shutil.which(name) or name)
-    return {"HOME": str(folder / "home"), "PATH": str(programs), "PEX_ROOT": str(folder / "unpacked")}
+    return {"HOME": str(folder / "home"), "PATH": str(programs), "PEX_ROOT": str(unpacked or folder / "unpacked")}
 
 
 def run(command: List[str], env: Dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -83,14 +93,14 @@ def test_it_prefers_pypy(pex: Path, tmp_path: Path) -> None:
     assert " PyPy " in version(pex, machine), "when it was unpacked before"
 
 
-def test_a_user_can_name_the_interpreter(pex: Path, tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "pypy3")
+def test_a_user_can_name_the_interpreter(pex: Path, unpacked: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "pypy3", unpacked=unpacked)
 
     assert " CPython " in version(pex, {**machine, "PEX_PYTHON": str(interpreter("python3"))})
 
 
-def test_names_that_stand_for_nothing_are_passed_over(pex: Path, tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "python3")
+def test_names_that_stand_for_nothing_are_passed_over(pex: Path, unpacked: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "python3", unpacked=unpacked)
     nothing = tmp_path / "programs/pypy3.10"  # as a version manager leaves them
     nothing.write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
     nothing.chmod(0o755)
@@ -106,24 +116,24 @@ def test_without_an_interpreter_it_says_what_it_needs(pex: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["python3", "pypy3"])
-def test_its_monitors_watch_its_scheduler(name: str, pex: Path, tmp_path: Path) -> None:
-    assert_watches(pex, tmp_path, machine_with(tmp_path, name))
+def test_its_monitors_watch_its_scheduler(name: str, pex: Path, unpacked: Path, tmp_path: Path) -> None:
+    assert_watches(pex, tmp_path, machine_with(tmp_path, name, unpacked=unpacked))
 
 
 @pytest.mark.parametrize("name", ["python3", "pypy3"])
-def test_it_reads_a_file_of_options(name: str, pex: Path, tmp_path: Path) -> None:
-    assert_reads_files([str(pex)], machine_with(tmp_path, name), tmp_path / "scaler.toml")
+def test_it_reads_a_file_of_options(name: str, pex: Path, unpacked: Path, tmp_path: Path) -> None:
+    assert_reads_files([str(pex)], machine_with(tmp_path, name, unpacked=unpacked), tmp_path / "scaler.toml")
 
 
-def test_wrong_command_lines_have_the_programs_exit_code(pex: Path, tmp_path: Path) -> None:
-    finished = run([str(pex), "nowhere"], machine_with(tmp_path, "python3"))
+def test_wrong_command_lines_have_the_programs_exit_code(pex: Path, unpacked: Path, tmp_path: Path) -> None:
+    finished = run([str(pex), "nowhere"], machine_with(tmp_path, "python3", unpacked=unpacked))
 
     assert finished.returncode == 2
     assert "is not a scheduler address" in finished.stderr
 
 
-def test_each_program_of_the_appliance_is_in_it(pex: Path, tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "python3")
+def test_each_program_of_the_appliance_is_in_it(pex: Path, unpacked: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "python3", unpacked=unpacked)
     (wheel,) = built(WHEELS, "dist-wheels").glob("scaler_appliance-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
@@ -141,8 +151,10 @@ def test_each_program_of_the_appliance_is_in_it(pex: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_started_by_name", [True, False])
-def test_on_pypy_it_has_the_larger_young_generation(is_started_by_name: bool, pex: Path, tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "pypy3")
+def test_on_pypy_it_has_the_larger_young_generation(
+    is_started_by_name: bool, pex: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    machine = machine_with(tmp_path, "pypy3", unpacked=None if is_started_by_name else unpacked)
     command = [str(pex)] if is_started_by_name else [str(tmp_path / "programs/pypy3"), str(pex)]
 
     with RunningScheduler(command, machine) as scheduler:

@@ -29,8 +29,12 @@ ALL_CLASSES: Tuple[Type[Struct], ...] = tuple(
 
 
 def examples(count: int) -> settings:
-    """Hypothesis settings: the same examples on every run, unless SCALER_EXPLORE=N asks for N times as many others."""
+    """Hypothesis settings: the same examples on every run, unless SCALER_EXPLORE=N asks for N times as many others.
+
+    With SCALER_EXAMPLES_PERCENT there are that many percent of them (see conftest.py of the tree).
+    """
     factor = int(os.environ.get("SCALER_EXPLORE", "0"))
+    count = max(1, count * int(os.environ.get("SCALER_EXAMPLES_PERCENT", "100")) // 100)
     return settings(
         derandomize=not factor,
         database=None,

@@ -52,8 +52,8 @@ PREFETCH_SECONDS = (0.01, 0.15, 0.15, 0.6)
 CHUNK_BYTES = (9_000, 30_000, 40_000)
 BATCH_BYTES = 300
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
-TICKS_PER_CHECK = 6
-LOOKING_SHARE = 0.5  # of the ticks of the phase with faults, after which a monitor looks, too
+TICKS_PER_CHECK = 12
+LOOKING_SHARE = 0.25  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from functools import partial
+from math import log
 from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
@@ -126,6 +128,7 @@ class World:
         self.random = Random(plan.seed)
         self.rates = {name: self._rate(name, most) for name, most in (FAULTS | FEATURES).items()}
         self.delay_seconds = self.random.choice((0.0005, 0.01, 0.2))
+        self._delay_rate = 1 / self.delay_seconds
         self.safety_seconds = plan.safety_seconds or self.random.choice(SAFETY_SECONDS)
         self.now = 0.0
         self.is_calm = False
@@ -162,14 +165,14 @@ class World:
         return self.random.random() < self.rates[name]
 
     def delay(self) -> float:
-        """How long a message takes."""
-        return self.random.expovariate(1 / self.delay_seconds)
+        """How long a message takes: as `Random.expovariate` would say, in half the time."""
+        return -log(1.0 - self.random.random()) / self._delay_rate
 
     # Time -----------------------------------------------------------------------------------------------------------
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         self._sequence += 1
-        heapq.heappush(self._heap, (max(time, self.now), self._sequence, action))
+        heapq.heappush(self._heap, (time if time > self.now else self.now, self._sequence, action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.at(self.now + seconds, action)
@@ -184,13 +187,13 @@ class World:
 
     def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
         """Run the simulation until a time, or until `is_done`, which is called periodically, returns true."""
-        checked_at = self.now
-        while self._heap and self._heap[0][0] <= until:
-            if self.now >= checked_at + 0.05:
-                checked_at = self.now
+        heap, pop, check_at = self._heap, heapq.heappop, self.now + 0.05
+        while heap and heap[0][0] <= until:
+            if self.now >= check_at:
+                check_at = self.now + 0.05
                 if is_done():
                     return
-            self.now, _, action = heapq.heappop(self._heap)
+            self.now, _, action = pop(heap)
             self.events += 1
             assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
             action()
@@ -227,7 +230,7 @@ class Process:
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Do something then, by the world's clock, unless it hangs or is dead."""
-        self.world.at(time, lambda: self._do(action))
+        self.world.at(time, partial(self._do, action))
 
     def at_own(self, time: float, action: Callable[[], None]) -> None:
         """Do something then, by its own clock."""
