@@ -38,8 +38,6 @@ def build_graph(client: ClientSession, message: m.GraphTask, payload: bytes, par
     check_capabilities(message.options.capabilities)
     graph = Graph(client.number, message, payload)
     yield len(graph) // COLUMN_ENTRIES_PER_UNIT // 4
-    graph.batches = [None] * len(graph)
-    yield len(graph) // COLUMN_ENTRIES_PER_UNIT // 4
     yield from check_ascending(message.ids, client.last_task_id, "GraphTask", part)
     yield from _check_sums(message, payload, part)
     yield from _add_offsets(graph.offsets, message.payload_sizes, part)
@@ -99,8 +97,9 @@ def _add_edges(graph: Graph, message: m.GraphTask, part: int) -> Steps:
         for start, stop in parts(count, part * COLUMN_ENTRIES_PER_UNIT):
             _check(not any(offsets[start:stop]), ascend)
             yield (stop - start) // COLUMN_ENTRIES_PER_UNIT
-        graph.missing = array("I", bytes(4 * count))
-        graph.successor_offsets = array("Q", bytes(8 * (count + 1)))
+        graph.missing = array("I", [0]) * count
+        yield count // COLUMN_ENTRIES_PER_UNIT
+        graph.successor_offsets = array("Q", [0]) * (count + 1)
         yield count // COLUMN_ENTRIES_PER_UNIT
         return
     nodes_of_edges = array("I")

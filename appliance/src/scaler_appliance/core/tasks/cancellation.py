@@ -18,7 +18,7 @@ from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import Steps, parts
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, TaskEvent, TaskState, apply, runs
@@ -162,7 +162,7 @@ class Cancellation:
             apply(batch.states, low, high, TaskEvent.CANCEL)
             apply(batch.states, low, high, TaskEvent.CONFIRM_CANCEL)
             self._outcomes.finish_cancelled(client, batch, low, high)
-            done += UNITS_OF_A_CANCEL
+            done += UNITS_OF_A_CANCEL + (high - low) // COLUMN_ENTRIES_PER_UNIT
         return done
 
 
