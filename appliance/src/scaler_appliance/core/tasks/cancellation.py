@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import Tuple
 
 from scaler_appliance.core.effects import PeerError
@@ -25,6 +26,7 @@ from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, Task
 from scaler_protocol import messages as m
 
 UNITS_OF_A_CANCEL = 4
+BATCHES_AT_ONCE = 10_000  # whose tasks are cancelled: to look for the first ones takes time if many were removed
 
 
 class Cancellation:
@@ -134,10 +136,11 @@ class Cancellation:
     # SCL-SCH-022
     def cancel_all(self, client: ClientSession) -> Steps:
         """The client is gone: stop its tasks, including running ones, and drop their outcomes."""
-        for batch in list(client.batches()):
-            for start, stop in parts(len(batch), self._state.part):
-                if batch.unfinished:
-                    yield self._drop_part(client, batch, start, stop)
+        while any(client.batches()):
+            for batch in list(islice(client.batches(), BATCHES_AT_ONCE)):
+                for start, stop in parts(len(batch), self._state.part):
+                    if batch.unfinished:
+                        yield self._drop_part(client, batch, start, stop)
         yield from self._graphs.drop_all(client)
         yield from self._dependants.drop_all(client)
 
