@@ -9,6 +9,7 @@ from scheduler_harness import Client, Harness, Worker, options, task
 
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement import ready_queues
+from scaler_appliance.core.tasks.batches import Needs
 from scaler_protocol import messages as m
 
 WORK = 40
@@ -28,9 +29,9 @@ def comparisons(monkeypatch: pytest.MonkeyPatch) -> List[object]:
     made: List[object] = []
     offers = WorkerSession.offers
 
-    def counted(worker: WorkerSession, needs: object) -> bool:
+    def counted(worker: WorkerSession, needs: Needs) -> bool:
         made.append(needs)
-        return offers(worker, needs)  # type: ignore[arg-type]
+        return offers(worker, needs)
 
     monkeypatch.setattr(WorkerSession, "offers", counted)
     return made

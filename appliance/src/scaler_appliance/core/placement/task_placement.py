@@ -57,7 +57,7 @@ class Placement:
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
-        self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers in vain
+        self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
 
     def add_worker(self, worker: WorkerSession) -> None:

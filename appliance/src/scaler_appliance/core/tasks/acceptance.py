@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate, islice
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
@@ -30,6 +30,7 @@ MAXIMUM_BATCH_TASKS = 1 << 14
 """Larger batches are accepted as several."""
 
 UNITS_OF_A_BATCH = 16
+UNITS_OF_A_DEPENDANT = 4  # a task that waits for others
 
 _TEXT_OF_TOO_MANY = (
     "the client has more in flight than the scheduler granted it (Limits and TaskEcho say how much): it should wait for"
@@ -100,11 +101,19 @@ class Acceptance:
         dependants, others, content = yield from split_batch(message, payload, self._state.part)
         if others.ids:
             yield from self._accept_in_batches(client, others, memoryview(content))
+        done = 0
+        awaited: Set[int] = set()
         for dependant in dependants:
             waiting_room, allowed = self._room(1), 1 if is_granted else client.flow.allowed(1, 0)
-            text = self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
-            self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
-            yield UNITS_OF_A_BATCH + len(dependant.predecessors) + len(dependant.dependencies)
+            is_allowed = waiting_room > 0 and allowed > 0
+            text = "" if is_allowed else self._text_of_full() if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+            self._dependants.accept(client, dependant, is_allowed, text, awaited)
+            done += UNITS_OF_A_DEPENDANT + len(dependant.predecessors) + len(dependant.dependencies)
+            if done >= self._state.part:
+                yield done
+                done = 0
+                awaited.clear()
+        yield done
 
     def _accept(self, client: ClientSession, message: m.Task, payload: Buffer) -> None:
         batch = TaskBatch(client.number, message, payload)
