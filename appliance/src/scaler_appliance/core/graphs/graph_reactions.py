@@ -252,7 +252,7 @@ class GraphReactions:
         client.advancing.pop(graph, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)
         for _ in graph.free(self._state.part):
-            yield self._state.part // 4
+            yield self._state.part // 2
 
     def _unlink_some(self, graph: Graph) -> int:
         """Forget edges to nodes that wait no longer."""
