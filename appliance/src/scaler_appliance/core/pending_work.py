@@ -111,8 +111,8 @@ class PendingWork:
         line = self._line_of(client)
         line.consequences = steps if line.consequences is None else chain(line.consequences, steps)
 
-    def run(self, advancing: Dict[int, ClientSession]) -> None:
-        """Work for one call, by turns.
+    def run(self, advancing: Dict[int, ClientSession]) -> int:
+        """Work for one call, by turns; returns how many units are left of it.
 
         Parameters:
             advancing: clients whose tasks have ended; those whose consequences are about to be processed are removed.
@@ -129,7 +129,8 @@ class PendingWork:
             self._left -= self._turn(line, min(self._left, self._share))
             if line.is_idle and self._lines.get(number) is line:
                 del self._lines[number]
-        self._left = self._amount  # for the messages of the next burst
+        left, self._left = self._left, self._amount  # for the messages of the next burst
+        return left
 
     def _add_consequences(self, client: ClientSession) -> None:
         line = self._line_of(client)

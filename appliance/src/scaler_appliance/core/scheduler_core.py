@@ -22,13 +22,13 @@ from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.monitoring.explanations import Explanations
 from scaler_appliance.core.monitoring.info_requests import LARGEST_COUNT, InfoRequests
-from scaler_appliance.core.monitoring.running_tasks import NO_TASK, open_dispatch
+from scaler_appliance.core.monitoring.running_tasks import reported_tasks
 from scaler_appliance.core.monitoring.status_columns import StatusColumns
 from scaler_appliance.core.objects.object_reactions import ObjectReactions
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
-from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
 from scaler_appliance.core.pending_work import ConnectionLost, PendingWork
 from scaler_appliance.core.placement.rebalance import Rebalance
@@ -36,7 +36,6 @@ from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState, Settings
 from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.acceptance import Acceptance
-from scaler_appliance.core.tasks.batches import position_in_dispatch
 from scaler_appliance.core.tasks.cancellation import Cancellation
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
@@ -87,6 +86,7 @@ class SchedulerCore:
         self._next_watch = self._next_balance = 0.0
         self._stopping_at: Optional[float] = None
         self._now = 0.0
+        self._has_news = False  # since the last tick
         self._started: Optional[float] = None  # when it was first called
         self._cluster_info = InfoRequests(self.state)
         self._work = PendingWork(settings.work_per_call, self._react, self._consequences, self._on_late_error)
@@ -124,6 +124,7 @@ class SchedulerCore:
     def on_message(self, now: float, peer: bytes, message: object, payload: bytes = b"") -> None:
         """A well-formed message arrived from a peer."""
         self._now = self.state.now = now
+        self._has_news = True
         try:
             if isinstance(message, m.Hello):
                 self._on_hello(peer, message)
@@ -172,7 +173,8 @@ class SchedulerCore:
     @property
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
-        return bool(self._work or self.state.advancing or self.state.ready.has_dropped or self._placement.is_cut_short)
+        state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
+        return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""
@@ -194,6 +196,7 @@ class SchedulerCore:
     def on_peer_error(self, now: float, peer: bytes, error: PeerError) -> None:
         """A peer broke the protocol, for example with bytes that are not a message."""
         self._now = self.state.now = now
+        self._has_news = True
         session = self.state.sessions.get(peer)
         if session is not None:
             # SCL-SEC-001
@@ -205,6 +208,7 @@ class SchedulerCore:
     def on_peer_gone(self, now: float, peer: bytes) -> None:
         """The connection to a peer has ended."""
         self._now = self.state.now = now
+        self._has_news = True
         session = self.state.sessions.get(peer)
         if session is not None:
             loses_nothing = isinstance(session, ClientSession) and not (
@@ -222,6 +226,7 @@ class SchedulerCore:
     def on_congestion(self, now: float, peer: bytes, is_congested: bool) -> None:
         """A peer leaves many bytes unread, or has read most of them."""
         self._now = now
+        self._has_news = True
         session = self.state.sessions.get(peer)
         if session is not None:
             self._flow.on_congestion(session, is_congested)
@@ -229,6 +234,7 @@ class SchedulerCore:
     def on_object_unreadable(self, now: float, object_id: int, why: str = "", lacks_room: bool = False) -> None:
         """The bytes of an object are lost, or could not be stored; see `ObjectReactions.on_unreadable`."""
         self._now = now
+        self._has_news = True
         self._objects.on_unreadable(now, object_id, why, lacks_room)
 
     def on_object_spilled(self, now: float, object_id: int) -> None:
@@ -267,13 +273,17 @@ class SchedulerCore:
             for client in self._flow.short_of_credit():
                 self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
-        self._do_work()
-        self._placement.place()
+        is_changed = self._has_news or is_watching or bool(self._work or self.state.advancing)
+        self._has_news = False
+        left = self._do_work()
+        if is_changed or self._placement.is_unfinished:
+            self._placement.place(left)
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
             self._rebalance.rebalance(all_workers=is_watching)
         if is_watching:
             self._explanations.watch(now)
+        self._explanations.go_on(now, self.state.part)
         for session in self.state.touched.values():
             if session.is_gone:
                 continue
@@ -283,16 +293,18 @@ class SchedulerCore:
                 self._flush_worker(session)
         self.state.touched.clear()
 
-    def _do_work(self) -> None:
-        """Process the consequences of what has ended, and a part of what is left to do."""
+    def _do_work(self) -> int:
+        """Do a part of what is left to do; returns how many units of work this call may do besides."""
         state = self.state
+        left = state.settings.work_per_call
         if self._work or state.advancing:
-            self._work.run(state.advancing)
+            left = max(self._work.run(state.advancing), state.part)
             for session in state.touched.values():
                 if isinstance(session, ClientSession) and session.dependants.endings:
                     self._dependants.hold_objects(session)
         if state.ready.has_dropped:
             state.ready.free_some(state.settings.work_per_call)
+        return left
 
     def take_effects(self) -> List[Effect]:
         """The effects since the last call, in order."""
@@ -326,6 +338,7 @@ class SchedulerCore:
         """Ask all peers to leave; `Stop` follows when they have, or after a grace period."""
         if self._stopping_at is not None:
             return
+        self._has_news = True
         self.state.log("INFO", f"Scheduler: shutting down: {why}")
         for session in list(self.state.sessions.values()):
             if session.is_gone:
@@ -464,7 +477,7 @@ class SchedulerCore:
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
         is_worker = isinstance(session, WorkerSession)
         if isinstance(session, WorkerSession):
-            session.on_heartbeat(self._now, message, self._running_tasks(session, message))
+            session.on_heartbeat(self._now, message, reported_tasks(session, message, self.state.dispatches))
             self._placement.on_load_changed(session)
             self.state.touch_session(session)
         # SCL-SES-014
@@ -476,19 +489,6 @@ class SchedulerCore:
             is_watched=is_worker and self.state.is_watched and not session.number & self.state.runs.mask,
         )
         self.state.send(session.peer, echo)
-
-    def _running_tasks(self, worker: WorkerSession, heartbeat: m.Heartbeat) -> List[RunningTask]:
-        """What its processors run, as far as the worker reports it correctly."""
-        tasks = []
-        for processor in heartbeat.processors:
-            task, instance = NO_TASK, processor.instance
-            dispatch = open_dispatch(self.state.dispatches, worker, instance) if instance else None
-            if dispatch is not None:
-                batch = dispatch.batch
-                task_id = batch.ids[dispatch.start + position_in_dispatch(instance)]
-                task = RunningTask(batch.client, task_id, batch.counters.number, processor.task_microseconds, instance)
-            tasks.append(task)
-        return tasks
 
     def _watch(self) -> None:
         """Remove peers that were silent for too long; probe those that missed a heartbeat.

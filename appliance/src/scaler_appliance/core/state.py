@@ -211,7 +211,9 @@ class SchedulerState:
                 unfinished[number] = unfinished.get(number, 0) + batch.unfinished
                 running[number] = running.get(number, 0) + at_workers
             for graph in client.graphs.values():
-                dispatches = {id(each): each for batch in graph.batches if batch for each in batch.dispatches.values()}
+                dispatches = {
+                    id(each): each for _, batch in graph.batches.values() for each in batch.dispatches.values()
+                }
                 assert graph.counters.running == sum(dispatch.open_count for dispatch in dispatches.values())
         assert all(total >= known for total, known in zip(self.finished, ended))
         for counters in changes.function_counters():
@@ -279,8 +281,8 @@ class SchedulerState:
                 nodes_waiting += graph.states.count(TaskState.WAITING)
                 is_settled = graph.unfinished and not graph.has_consequences
                 assert is_settled or graph in client.advancing or graph.checked < len(graph) or client.is_gone
-                for node, batch in enumerate(graph.batches):
-                    assert batch is None or batch.states[graph.place_of(node)[1]] not in FINAL_STATES
+                for node, batch in graph.batches.values():
+                    assert batch.states[graph.place_of(node)[1]] not in FINAL_STATES
                 for object_id in graph.references():
                     references[object_id] = references.get(object_id, 0) + 1
             for task_id in client.unasked_cancels:

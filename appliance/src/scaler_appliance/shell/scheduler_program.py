@@ -112,12 +112,13 @@ def tune_garbage_collection() -> None:
     """Keep pauses for finding cycles short, however much the scheduler holds.
 
     Its long-lived data has no cycles: those that exceptions and callbacks make are found while they are young. On
-    CPython, looking through everything would stop the scheduler for a second when a million tasks wait for others.
+    CPython, looking through everything would stop the scheduler for a second when a million tasks wait for others, and
+    looking through what has come since the last 20 000 containers for 7 ms.
     """
     gc.collect()
     if hasattr(gc, "freeze"):  # CPython
         gc.freeze()
-        gc.set_threshold(2_000, 10, 1_000_000)
+        gc.set_threshold(2_000, 3, 1_000_000)
 
 
 def _maximum_peers(wanted: int) -> int:

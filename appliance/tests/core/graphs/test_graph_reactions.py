@@ -10,7 +10,7 @@ import pytest
 from scheduler_harness import Cancelled, Client, Harness, Status, Worker, options, split
 
 from scaler_appliance.core.effects import RemoveObject
-from scaler_appliance.core.graphs import graph_reactions, shared_results
+from scaler_appliance.core.graphs import node_release, shared_results
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import decode_struct, encode_struct
 from scaler_protocol import messages as m
@@ -428,8 +428,8 @@ def test_nodes_that_wait_for_others_count_as_waiting_until_they_run() -> None:
 def test_more_results_than_a_task_can_take_lose_it(
     harness: Harness, client: Client, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph_reactions, "MAXIMUM_RESULTS_BYTES", 5)
-    monkeypatch.setattr(graph_reactions, "MAXIMUM_OBJECTS", 2)
+    monkeypatch.setattr(node_release, "MAXIMUM_RESULTS_BYTES", 5)
+    monkeypatch.setattr(node_release, "MAXIMUM_OBJECTS", 2)
     submit(client, {1: [], 2: [], 3: [1, 2]}, [3])
     run(worker)
     assert client.take_losses()[3].kind == m.FailureKind.REJECTED

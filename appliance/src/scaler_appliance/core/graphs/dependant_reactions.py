@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from array import array
 from itertools import islice
-from typing import Dict, Generator, List, Tuple, Union
+from typing import Dict, Generator, List, Optional, Sequence, Set, Tuple, Union
 
 from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.graphs.dependants import Dependant, Ending, Passing
@@ -41,29 +41,43 @@ class DependantReactions:
 
     # Acceptance -----------------------------------------------------------------------------------------------------
 
-    def accept(self, client: ClientSession, dependant: Dependant, is_allowed: bool, text_of_full: str) -> None:
+    def accept(
+        self, client: ClientSession, dependant: Dependant, is_allowed: bool, text_of_full: str, awaited: Set[int]
+    ) -> None:
         """A client submits a task that needs others.
 
         Parameters:
+            awaited: tasks whose outcomes the client is known to get; others are added.
             is_allowed: whether one more task may wait; otherwise it is rejected for the reason of `text_of_full`.
         """
+        state, message = self._state, dependant.message
         client.unfinished += 1
-        self._state.nodes_waiting += 1
+        state.nodes_waiting += 1
         client.flow.submit(1, len(dependant.payload))
-        self._state.touch_session(client)
+        if not client.is_dirty:
+            state.touch_session(client)
         # As with other tasks, all objects that exist are referenced.
-        missing = [each for each in dependant.references() if not self._state.objects.refer(each)]
+        refer = state.objects.refer
+        missing = [message.function] if message.function and not refer(message.function) else []
+        if dependant.dependencies:
+            missing += [each for each in dependant.dependencies if not refer(each)]
         client.dependants.add(dependant)
-        gone = [each for each in dependant.predecessors if not _is_awaited(client, each)]
+        gone: Optional[int] = None
+        for each in dependant.predecessors:
+            if each not in awaited:
+                if not _is_awaited(client, each):
+                    gone = each
+                    break
+                awaited.add(each)
         if missing:
-            failure = failure_of_missing(missing[0], self._state.objects.find(missing[0]))
+            failure = failure_of_missing(missing[0], state.objects.find(missing[0]))
             self._lose_with(client, dependant, failure)
-        elif not dependant.message.function and not dependant.message.function_name:
+        elif not message.function and not message.function_name:
             text = "a task must name its function or the object that holds it"
             self._lose(client, dependant, m.FailureKind.REJECTED, text)
         # SCL-SCH-041
-        elif gone:
-            text = f"the outcome of task {gone[0]}, which it needs, has left the scheduler: submit it with the result"
+        elif gone is not None:
+            text = f"the outcome of task {gone}, which it needs, has left the scheduler: submit it with the result"
             self._lose(client, dependant, m.FailureKind.PREDECESSOR_GONE, text)
         elif not is_allowed:
             self._lose(client, dependant, m.FailureKind.REJECTED, text_of_full)
@@ -231,12 +245,12 @@ class DependantReactions:
         payloads: List[Buffer] = []
         sizes, counts, dependencies = array("I"), array("H"), array("Q")
         for dependant in members:
-            before, objects_before = len(payloads), len(dependencies)
+            objects_before = len(dependencies)
             dependencies.extend(dependant.dependencies)
-            results, objects = _results_in_front(dependant)
+            front, objects = _results_in_front(dependant)
             dependencies.extend(objects)
-            payloads += [*results, dependant.payload]
-            sizes.append(sum(map(len, payloads[before:])))
+            payloads += (front, dependant.payload)
+            sizes.append(len(front) + len(dependant.payload))
             counts.append(len(dependencies) - objects_before)
             client.dependants.remove(dependant)
             client.flow.release(0, len(dependant.payload))  # from now on the task is charged instead
@@ -264,14 +278,20 @@ class DependantReactions:
         return batch
 
 
-def _results_in_front(dependant: Dependant) -> Tuple[List[Buffer], List[int]]:
+def _results_in_front(dependant: Dependant) -> Tuple[bytes, Sequence[int]]:
     """The beginning of its payload, and the results that are objects."""
     results = dependant.results_in_order()
-    sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
+    first = results[0]
     # SCL-SCH-039
+    if len(results) == 1 and not isinstance(first, int):
+        return _ONE_RESULT.pack(RESULTS_MARK, 1, len(first)) + first, ()
+    sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
     header = struct.pack(f"<{len(sizes) + 2}I", RESULTS_MARK, len(sizes), *sizes)
     contents = [result for result in results if not isinstance(result, int)]
-    return [header, *contents], [result for result in results if isinstance(result, int)]
+    return b"".join([header, *contents]), [result for result in results if isinstance(result, int)]
+
+
+_ONE_RESULT = struct.Struct("<3I")
 
 
 def _is_awaited(client: ClientSession, task_id: int) -> bool:
@@ -313,7 +333,7 @@ def split_batch(
         content = view[offset : offset + size]
         if count:
             predecessors = message.predecessors[first_predecessor : first_predecessor + count]
-            dependants.append(Dependant(task_id, shared, memoryview(bytes(content)), objects, predecessors))
+            dependants.append(Dependant(task_id, shared, bytes(content), objects, predecessors))
         else:
             rest.ids.append(task_id)
             rest.payload_sizes.append(size)

@@ -49,7 +49,7 @@ class Dependant:
         self,
         task_id: int,
         message: m.Task,
-        payload: memoryview,
+        payload: bytes,
         dependencies: Sequence[int],
         predecessors: Sequence[int],
     ) -> None:

@@ -38,13 +38,11 @@ def build_graph(client: ClientSession, message: m.GraphTask, payload: bytes, par
     check_capabilities(message.options.capabilities)
     graph = Graph(client.number, message, payload)
     yield len(graph) // COLUMN_ENTRIES_PER_UNIT // 4
-    graph.batches = [None] * len(graph)
-    yield len(graph) // COLUMN_ENTRIES_PER_UNIT // 4
     yield from check_ascending(message.ids, client.last_task_id, "GraphTask", part)
     yield from _check_sums(message, payload, part)
-    yield from _add_offsets(graph.offsets, message.payload_sizes, part)
+    graph.offsets = yield from _offsets_of(message.payload_sizes, part)
     counts: Sequence[int] = message.dependency_counts or bytes(len(graph))
-    yield from _add_offsets(graph.dependency_offsets, counts, part)
+    graph.dependency_offsets = yield from _offsets_of(counts, part)
     yield from _add_targets(graph, message.targets, part)
     yield from _add_edges(graph, message, part)
     yield from _find_unneeded(graph, part)
@@ -63,11 +61,17 @@ def _check_sums(message: m.GraphTask, payload: bytes, part: int) -> Steps:
         yield (stop - start) // COLUMN_ENTRIES_PER_UNIT
 
 
-def _add_offsets(offsets: array[int], sizes: Sequence[int], part: int) -> Steps:
-    """Where each entry begins; `offsets` has the first 0."""
+def _offsets_of(sizes: Sequence[int], part: int) -> Generator[int, None, array[int]]:
+    """Where each entry begins, and where the last one ends; the column has its length at once, and never moves."""
+    offsets = array("Q", [0]) * (len(sizes) + 1)
+    yield len(sizes) // COLUMN_ENTRIES_PER_UNIT // 4
+    end = 0
     for start, stop in parts(len(sizes), part * EDGES_PER_UNIT):
-        offsets.extend(accumulate(sizes[start:stop], initial=offsets.pop()))
+        own = array("Q", accumulate(sizes[start:stop], initial=end))
+        offsets[start : stop + 1] = own
+        end = own[-1]
         yield (stop - start) // COLUMN_ENTRIES_PER_UNIT + 1
+    return offsets
 
 
 def _add_targets(graph: Graph, targets: array[int], part: int) -> Steps:
@@ -99,8 +103,9 @@ def _add_edges(graph: Graph, message: m.GraphTask, part: int) -> Steps:
         for start, stop in parts(count, part * COLUMN_ENTRIES_PER_UNIT):
             _check(not any(offsets[start:stop]), ascend)
             yield (stop - start) // COLUMN_ENTRIES_PER_UNIT
-        graph.missing = array("I", bytes(4 * count))
-        graph.successor_offsets = array("Q", bytes(8 * (count + 1)))
+        graph.missing = array("I", [0]) * count
+        yield count // COLUMN_ENTRIES_PER_UNIT
+        graph.successor_offsets = array("Q", [0]) * (count + 1)
         yield count // COLUMN_ENTRIES_PER_UNIT
         return
     nodes_of_edges = array("I")
@@ -122,7 +127,7 @@ def _add_edges(graph: Graph, message: m.GraphTask, part: int) -> Steps:
         for node in own:
             dependants[node] += 1
         yield (stop - start) // EDGES_PER_UNIT + 1
-    yield from _add_offsets(graph.successor_offsets, dependants, part)
+    graph.successor_offsets = yield from _offsets_of(dependants, part)
     yield from _transpose(graph, nodes_of_edges, part)
 
 

@@ -23,6 +23,7 @@ from itertools import repeat
 from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler_appliance.core.effects import Buffer
+from scaler_appliance.core.graphs.node_columns import NodeQueue, NodeValues
 from scaler_appliance.core.monitoring.counters import NO_GRAPH_COUNTERS, GraphCounters
 from scaler_appliance.core.tasks.batches import TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply, follow
@@ -82,22 +83,22 @@ class Graph:
         self.dependencies: array[int] = message.dependencies
         self.dependency_offsets: array[int] = array("Q", [0])
         self.predecessors: array[int] = message.predecessors
-        self.predecessor_offsets: array[int] = message.predecessor_offsets or array("I", bytes(4 * (count + 1)))
+        self.predecessor_offsets: array[int] = message.predecessor_offsets or array("I", [0]) * (count + 1)
         self.missing: array[int] = array("I")  # predecessors that have not succeeded
-        self.dependants: array[int] = array("I", bytes(4 * count))  # edges to WAITING nodes, and those in `unlinking`
+        self.dependants: array[int] = array("I", [0]) * count  # edges to WAITING nodes, and those in `unlinking`
         self.successor_offsets: array[int] = array("Q", [0])
         self.successors: array[int] = array("I")
         self.is_target = bytearray(count)
         self.states = bytearray([TaskState.WAITING]) * count  # QUEUED: its batch knows more
-        self.batches: List[Optional[GraphBatch]] = []
-        self.results: Dict[int, Union[bytes, int]] = {}  # content, or the id of the object that has it
+        self.batches: NodeValues[GraphBatch] = NodeValues(count)
+        self.results: NodeValues[Union[bytes, int]] = NodeValues(count)  # content, or id of the object that has it
         self.largest_result_bytes = 0  # of those whose content was kept
-        self.failures: Dict[int, NodeFailure] = {}  # of nodes in `ended`
+        self.failures: NodeValues[NodeFailure] = NodeValues(count)  # of nodes in `ended`
         self.checked = 0  # nodes whose objects were looked for; those of others are not referred to
-        self.ready: Deque[int] = deque()  # nodes whose predecessors have succeeded, to be released
-        self.ended: Deque[int] = deque()  # nodes whose end has had no consequences yet
+        self.ready = NodeQueue()  # nodes whose predecessors have succeeded, to be released
+        self.ended = NodeQueue()  # nodes whose end has had no consequences yet
         self.passed = 0  # successors of the first of them for which it has
-        self.unneeded: Deque[int] = deque()  # nodes without outcome that no target needs any more
+        self.unneeded = NodeQueue()  # nodes without outcome that no target needs any more
         self.unlinking: Deque[Unlinking] = deque()  # edges of nodes that wait no longer, if these are many
         self.unfinished = count
         self.is_forced = False  # a forced cancel was requested: nodes that are no longer needed are stopped
@@ -130,7 +131,6 @@ class Graph:
     def place_of(self, node: int) -> Tuple[GraphBatch, int]:
         """The batch of a node that is not WAITING and has no outcome, and its position there."""
         batch = self.batches[node]
-        assert batch is not None, f"node {node} is in no batch"
         return batch, bisect_left(batch.nodes, node)
 
     def record_ended(self, batch: GraphBatch, start: int, stop: int) -> None:
@@ -142,7 +142,7 @@ class Graph:
             follow(self.states, node, states)
             for state in set(states):
                 self.counters.ended[state] += states.count(state)
-            self.batches[node:after] = [None] * (end - first)
+            self.batches.clear_run(node, after)
             self.ended.extend(range(node, after))
         self.unfinished -= stop - start
 
@@ -150,11 +150,8 @@ class Graph:
         """Free its columns one by one, because even that takes long if there are millions of nodes."""
         if len(self) <= part:
             return
-        for nodes in (self.ended, self.ready, self.unneeded):
-            while nodes:
-                for _ in range(min(len(nodes), 4 * part)):
-                    nodes.pop()
-                yield
+        for column in (self.ended, self.ready, self.unneeded, self.batches, self.results, self.failures):
+            yield from column.free()
         for name, empty in _EMPTY.items():
             setattr(self, name, empty)
             yield
@@ -179,15 +176,7 @@ class Graph:
                 else:
                     counts.frombytes(bytes(2 * (stop - start)))
             else:
-                for node in range(start, stop):
-                    objects_before = len(dependencies)
-                    if self.dependencies:
-                        dependencies += self.dependencies_of(node)
-                    size, objects = self._add_results(node, payloads)
-                    dependencies.extend(objects)
-                    payloads.append(self.payload[self.offsets[node] : self.offsets[node + 1]])
-                    sizes.append(size + self.sizes[node])
-                    counts.append(len(dependencies) - objects_before)
+                self._release_run(start, stop, sizes, payloads, counts, dependencies)
         return self._add_batch(function, nodes, sizes, payloads, counts, dependencies)
 
     def release_alone(self, node: int, results: List[Buffer], total_bytes: int, objects: array[int]) -> GraphBatch:
@@ -228,35 +217,66 @@ class Graph:
             message.dependency_counts, message.dependencies = counts, dependencies
         batch = GraphBatch(self.client, message, b"".join(payloads), self, array("I", nodes))
         if is_one_run:
-            self.batches[first : last + 1] = [batch] * len(nodes)
+            self.batches.set_run(first, last + 1, batch)
         else:
             for node in nodes:
                 self.batches[node] = batch
         return batch
 
-    def _add_results(self, node: int, payloads: List[Buffer]) -> Tuple[int, List[int]]:
-        """Begin the node's payload with its predecessors' results; returns their size, and the ids of objects."""
-        predecessors = self.predecessors_of(node)
-        if not predecessors:
-            return 0, []
-        if len(predecessors) == 1:
-            result = self.results[predecessors[0]]
-            self.forget_dependant(predecessors[0])
-            if isinstance(result, int):
-                payloads.append(_ONE_RESULT.pack(RESULTS_MARK, 1, IS_OBJECT))
-                return _ONE_RESULT.size, [result]
-            payloads.append(_ONE_RESULT.pack(RESULTS_MARK, 1, len(result)) + result)
-            return _ONE_RESULT.size + len(result), []
+    def _release_run(
+        self,
+        start: int,
+        stop: int,
+        sizes: array[int],
+        payloads: List[Buffer],
+        counts: array[int],
+        dependencies: array[int],
+    ) -> None:
+        """Add nodes [start, stop), some of which have predecessors, to the columns of a batch."""
+        edges, predecessors, results, dependants = (
+            self.predecessor_offsets, self.predecessors, self.results, self.dependants,
+        )  # fmt: skip
+        payload, offsets, own_sizes = self.payload, self.offsets, self.sizes
+        sources = self.dependencies
+        for node in range(start, stop):
+            objects_before = len(dependencies)
+            if sources:
+                dependencies += self.dependencies_of(node)
+            first, end = edges[node], edges[node + 1]
+            size = own_sizes[node]
+            if end - first == 1:
+                predecessor = predecessors[first]
+                result = results[predecessor]
+                left = dependants[predecessor] - 1
+                dependants[predecessor] = left
+                if not left:
+                    results.pop(predecessor)
+                # SCL-SCH-029
+                if isinstance(result, int):
+                    payloads.append(_ONE_RESULT.pack(RESULTS_MARK, 1, IS_OBJECT))
+                    dependencies.append(result)
+                    size += _ONE_RESULT.size
+                else:
+                    payloads.append(_ONE_RESULT.pack(RESULTS_MARK, 1, len(result)) + result)
+                    size += _ONE_RESULT.size + len(result)
+            elif end > first:
+                size += self._add_results(predecessors[first:end], payloads, dependencies)
+            payloads.append(payload[offsets[node] : offsets[node + 1]])
+            sizes.append(size)
+            counts.append(len(dependencies) - objects_before)
+
+    def _add_results(self, predecessors: array[int], payloads: List[Buffer], dependencies: array[int]) -> int:
+        """Begin a node's payload with its predecessors' results; returns their size."""
         results = [self.results[each] for each in predecessors]
         sizes = [IS_OBJECT if isinstance(result, int) else len(result) for result in results]
         contents = [result for result in results if not isinstance(result, int)]
         # SCL-SCH-029
         payloads.append(struct.pack(f"<{len(sizes) + 2}I", RESULTS_MARK, len(sizes), *sizes))
         payloads += contents
+        dependencies.extend([result for result in results if isinstance(result, int)])
         for predecessor in predecessors:
             self.forget_dependant(predecessor)
-        total_bytes = 4 * (len(sizes) + 2) + sum(map(len, contents))
-        return total_bytes, [result for result in results if isinstance(result, int)]
+        return 4 * (len(sizes) + 2) + sum(map(len, contents))
 
     def forget_dependant(self, node: int) -> bool:
         """A dependant of the node no longer waits; returns whether it was the last one."""
@@ -264,19 +284,15 @@ class Graph:
         self.dependants[node] = left
         if left:
             return False
-        self.results.pop(node, None)
+        self.results.pop(node)
         return True
 
-    def too_much_for(self, node: int, most_bytes: int, most_objects: int) -> bool:
-        """Whether the results that the node needs are too many or too large for one task."""
-        predecessors = self.predecessors_of(node)
-        own_objects = self.dependency_offsets[node + 1] - self.dependency_offsets[node]
-        if (
-            len(predecessors) + own_objects <= most_objects
-            and len(predecessors) * self.largest_result_bytes <= most_bytes
-        ):
+    def too_much_for(self, node: int, count: int, most_bytes: int, most_objects: int) -> bool:
+        """Whether the results of its `count` predecessors, which the node needs, are too many or too large."""
+        own_objects = self.dependency_offsets[node + 1] - self.dependency_offsets[node] if self.dependencies else 0
+        if count + own_objects <= most_objects and count * self.largest_result_bytes <= most_bytes:
             return False
-        results = [self.results[each] for each in predecessors]
+        results = [self.results[each] for each in self.predecessors_of(node)]
         objects = sum(isinstance(result, int) for result in results)
         total_bytes = sum(len(result) for result in results if not isinstance(result, int))
         return total_bytes > most_bytes or objects + own_objects > most_objects
@@ -291,7 +307,7 @@ class Graph:
         for start, stop, is_released in self.unlinking:
             for predecessor in self.predecessors[start:stop] if is_released else ():
                 released[predecessor] = released.get(predecessor, 0) + 1
-        for node, result in self.results.items():
+        for node, result in self.results.values():
             if isinstance(result, int):
                 yield from repeat(result, self.dependants[node] - released.get(node, 0))
 
@@ -312,9 +328,9 @@ class Graph:
         assert self.unfinished == sum(state in open_states for state in self.states)
         if not self.is_dropped:
             self._check_edges(is_left)
-            assert set(self.ended).issuperset(self.failures)
+            assert set(self.ended).issuperset([node for node, _ in self.failures.values()])
         for node, state in enumerate(self.states):
-            assert (self.batches[node] is not None) == (state == TaskState.QUEUED)
+            assert (node in self.batches) == (state == TaskState.QUEUED)
 
     def _check_edges(self, is_left: bool) -> None:
         waiting, ready, untold = TaskState.WAITING, set(self.ready), set(self.ended)
@@ -323,8 +339,9 @@ class Graph:
             for predecessor in self.predecessors[start:stop]:
                 unlinking[predecessor] = unlinking.get(predecessor, 0) + 1
         told: Dict[int, int] = {}  # edges of which the dependant has learned, before the others of its predecessor
-        for successor in self.successors_of(self.ended[0])[: self.passed] if self.ended else ():
-            told[successor] = told.get(successor, 0) + (self.states[self.ended[0]] == TaskState.SUCCEEDED)
+        for current in self.ended.front(1):
+            for successor in self.successors_of(current)[: self.passed]:
+                told[successor] = told.get(successor, 0) + (self.states[current] == TaskState.SUCCEEDED)
         for node, state in enumerate(self.states):
             succeeded = [
                 self.states[each] == TaskState.SUCCEEDED and each not in untold for each in self.predecessors_of(node)
@@ -346,9 +363,6 @@ _ONE_RESULT = struct.Struct("<3I")
 _EMPTY: Dict[str, object] = {
     **dict.fromkeys(("offsets", "dependency_offsets", "successor_offsets", "ids", "functions"), array("Q")),
     **dict.fromkeys(("successors", "predecessors", "predecessor_offsets", "missing", "dependants"), array("I")),
-    "batches": [],
-    "results": {},
-    "failures": {},
 }
 
 

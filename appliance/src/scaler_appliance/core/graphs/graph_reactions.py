@@ -21,15 +21,11 @@ from array import array
 from bisect import bisect_right
 from itertools import accumulate, compress
 from operator import not_
-from sys import byteorder
 from typing import Dict, Iterable, List, Optional, Sequence, Union
 
-from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.graphs.graph_building import EDGES_PER_UNIT, build_graph
 from scaler_appliance.core.graphs.graph_nodes import (
-    IS_OBJECT,
     OWN,
-    RESULTS_MARK,
     Graph,
     GraphBatch,
     NodeFailure,
@@ -38,19 +34,17 @@ from scaler_appliance.core.graphs.graph_nodes import (
 )
 from scaler_appliance.core.graphs.graph_rejection import needed_bytes, reject_graph, text_of_too_large
 from scaler_appliance.core.graphs.missing_objects import MissingObjectFailures
-from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
+from scaler_appliance.core.graphs.node_release import UNITS_OF_A_RUN, NodeRelease
+from scaler_appliance.core.graphs.shared_results import SHARED_RESULT_BYTES, keep_result
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps, parts
-from scaler_appliance.core.tasks.batches import TaskSpan
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
-
-UNITS_OF_A_RUN = 4  # of nodes that end or are released together, besides the nodes
 
 
 class GraphReactions:
@@ -58,6 +52,7 @@ class GraphReactions:
         self._state = state
         self._placement = placement
         self._outcomes = outcomes
+        self._release = NodeRelease(state, self._lose_for_too_much)
 
     # Acceptance -----------------------------------------------------------------------------------------------------
 
@@ -151,80 +146,6 @@ class GraphReactions:
                 first = after
         return done
 
-    # Releasing ------------------------------------------------------------------------------------------------------
-
-    def _release_some(self, client: ClientSession, graph: Graph) -> Steps:
-        """Queue nodes that have all results, before other tasks of the client: depth first."""
-        nodes: List[int] = []
-        done, edges, part = 0, graph.predecessor_offsets, self._state.part
-        while graph.ready and done < part * EDGES_PER_UNIT:
-            node = graph.ready[0]
-            count = edges[node + 1] - edges[node]
-            if count > part:
-                break
-            graph.ready.popleft()
-            done += 2 + 2 * count
-            if graph.states[node] != TaskState.WAITING:
-                continue  # no longer needed
-            if count and graph.too_much_for(node, MAXIMUM_RESULTS_BYTES, MAXIMUM_OBJECTS):
-                self._lose_for_too_much(client, graph, node)
-                continue
-            nodes.append(node)
-        if nodes:
-            self._release(client, graph, sorted(nodes))
-        elif graph.ready and not done:
-            yield from self._release_largest(client, graph, graph.ready[0])
-        yield done // EDGES_PER_UNIT + UNITS_OF_A_RUN
-
-    def _release(self, client: ClientSession, graph: Graph, nodes: List[int]) -> None:
-        functions = graph.functions[nodes[0] : nodes[-1] + 1] if len(nodes) > nodes[-1] - nodes[0] else ()
-        if functions and functions.count(functions[0]) == len(nodes):
-            self._queue(client, graph, graph.release(functions[0], nodes))
-            return
-        by_function: Dict[int, List[int]] = {}
-        for node in nodes:
-            by_function.setdefault(graph.functions[node], []).append(node)
-        for function, members in reversed(by_function.items()):  # each goes before the others
-            self._queue(client, graph, graph.release(function, members))
-
-    def _queue(self, client: ClientSession, graph: Graph, batch: GraphBatch) -> None:
-        self._state.nodes_waiting -= len(batch)
-        record = self._state.objects.find(batch.function)
-        assert record is not None, f"function {batch.function:x} of a graph is gone"
-        record.references += 1
-        self._state.changes.begin(batch, record.name)
-        self._state.touch_graph(graph)
-        client.add_graph_batch(batch)
-        self._state.ready.add(TaskSpan(batch, 0, len(batch)), in_front=True)
-
-    def _release_largest(self, client: ClientSession, graph: Graph, node: int) -> Steps:
-        """Queue a node with very many predecessors, whose results are gathered in parts before anything changes."""
-        start, stop = graph.predecessor_offsets[node], graph.predecessor_offsets[node + 1]
-        sizes, objects = array("I", [RESULTS_MARK, stop - start]), array("Q")
-        contents: List[Buffer] = []
-        for low, high in parts(stop - start, self._state.part):
-            if graph.states[node] != TaskState.WAITING:
-                break
-            results = [graph.results[each] for each in graph.predecessors[start + low : start + high]]
-            sizes.extend([IS_OBJECT if isinstance(result, int) else len(result) for result in results])
-            objects.extend([result for result in results if isinstance(result, int)])
-            contents.append(b"".join([result for result in results if not isinstance(result, int)]))
-            yield (high - low) // EDGES_PER_UNIT + 1
-        assert graph.ready[0] == node, "only this work takes nodes from the front"
-        graph.ready.popleft()
-        if graph.states[node] != TaskState.WAITING:
-            return  # no longer needed
-        own_objects = graph.dependency_offsets[node + 1] - graph.dependency_offsets[node]
-        if sum(map(len, contents)) > MAXIMUM_RESULTS_BYTES or len(objects) + own_objects > MAXIMUM_OBJECTS:
-            self._lose_for_too_much(client, graph, node)
-            return
-        # SCL-SCH-029
-        if byteorder == "big":
-            sizes.byteswap()
-        front: List[Buffer] = [sizes.tobytes(), *contents]
-        batch = graph.release_alone(node, front, sum(map(len, front)), objects)
-        self._queue(client, graph, batch)
-
     def _lose_for_too_much(self, client: ClientSession, graph: Graph, node: int) -> None:
         text = f"the results of its {len(graph.predecessors_of(node))} predecessors are too much for one task"
         payload = encode_struct(m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1))
@@ -237,23 +158,37 @@ class GraphReactions:
     ) -> None:
         """Outcomes of nodes, in the order of their tasks: kept for dependants, and sent to the client if wanted."""
         graph = batch.graph
-        objects = span.optional.get("objects") if span.optional else None
         nodes = batch.nodes[start:stop]
-        ends = list(accumulate(span.sizes, initial=0))
+        first, after = nodes[0], nodes[-1] + 1
+        is_one_run = after - first == stop - start
+        dependants, is_target = graph.dependants, graph.is_target
+        if span.statuses or span.optional or not is_one_run or any(dependants[first:after]):
+            self._keep_results(worker, client, graph, nodes, span)
+        # SCL-SCH-030
+        wanted = is_target[first:after] if is_one_run else bytes([is_target[node] for node in nodes])
+        if all(wanted):
+            client.report(batch.ids[start:stop], span)
+        elif any(wanted):
+            ends = list(accumulate(span.sizes, initial=0))
+            for low, high in runs(wanted, 0, stop - start, 1):
+                client.report(batch.ids[start + low : start + high], _part(span, low, high, ends))
+
+    def _keep_results(
+        self, worker: WorkerSession, client: ClientSession, graph: Graph, nodes: Sequence[int], span: ResultSpan
+    ) -> None:
+        """Keep the outcomes of nodes that others depend on."""
+        objects = span.optional.get("objects") if span.optional else None
+        statuses, dependants, results, payload = span.statuses, graph.dependants, graph.results, span.payload
+        end = 0
         for position, node in enumerate(nodes):
-            if span.statuses and span.statuses[position] != m.TaskStatus.SUCCESS:
-                content = bytes(span.payload[ends[position] : ends[position + 1]])
-                graph.failures[node] = NodeFailure(span.statuses[position], content, span.codec, OWN)
+            begin = end
+            end += span.sizes[position]
+            if statuses and statuses[position] != m.TaskStatus.SUCCESS:
+                graph.failures[node] = NodeFailure(statuses[position], bytes(payload[begin:end]), span.codec, OWN)
             elif objects and objects[position]:
                 self._keep_object(worker, client, graph, node, objects[position])
-            elif graph.dependants[node]:
-                content = bytes(span.payload[ends[position] : ends[position + 1]])
-                graph.results[node] = self._kept(client, graph, node, content, span.codec)
-        # SCL-SCH-030
-        wanted = bytes([graph.is_target[node] for node in nodes])
-        for first, end in runs(wanted, 0, stop - start, 1):
-            part = _part(span, first, end, ends) if end - first < stop - start else span
-            client.report(batch.ids[start + first : start + end], part)
+            elif dependants[node]:
+                results[node] = self._kept(client, graph, node, bytes(payload[begin:end]), span.codec)
 
     def _keep_object(
         self, worker: WorkerSession, client: ClientSession, graph: Graph, node: int, object_id: int
@@ -275,10 +210,14 @@ class GraphReactions:
 
     def _kept(self, client: ClientSession, graph: Graph, node: int, content: bytes, codec: str) -> Union[bytes, int]:
         """The form in which to keep a small result: its bytes; or an object if many nodes need it."""
-        result = keep_result(self._state, client, content, codec, graph.dependants[node])
-        if result is content and len(content) > graph.largest_result_bytes:
-            graph.largest_result_bytes = len(content)
-        return result
+        size = len(content)
+        if size >= SHARED_RESULT_BYTES:
+            result = keep_result(self._state, client, content, codec, graph.dependants[node])
+            if result is not content:
+                return result
+        if size > graph.largest_result_bytes:
+            graph.largest_result_bytes = size
+        return content
 
     # Consequences ---------------------------------------------------------------------------------------------------
 
@@ -297,7 +236,7 @@ class GraphReactions:
                 elif graph.ended:
                     yield self._pass_some_on(client, graph)
                 else:
-                    yield from self._release_some(client, graph)
+                    yield from self._release.release_some(client, graph)
             if graph.unfinished:
                 del client.advancing[graph]
             else:
@@ -313,7 +252,7 @@ class GraphReactions:
         client.advancing.pop(graph, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)
         for _ in graph.free(self._state.part):
-            yield self._state.part // 4
+            yield self._state.part // 2
 
     def _unlink_some(self, graph: Graph) -> int:
         """Forget edges to nodes that wait no longer."""
@@ -343,30 +282,44 @@ class GraphReactions:
 
     def _pass_some_on(self, client: ClientSession, graph: Graph) -> int:
         """Nodes have ended: release dependants, or end them in the same way."""
-        done, part, ended = 0, self._state.part, graph.ended
-        missing, starts = graph.missing, graph.successor_offsets
-        while ended and done < part:
-            node = ended[0]
-            start, stop = starts[node] + graph.passed, starts[node + 1]
-            end = min(stop, start + part)
-            has_succeeded = graph.states[node] == TaskState.SUCCEEDED
-            graph.passed += end - start
-            if has_succeeded:
-                for successor in graph.successors[start:end]:
-                    missing[successor] -= 1
-                    # SCL-SCH-028
-                    if not missing[successor]:
-                        graph.ready.append(successor)
-                done += (end - start) // EDGES_PER_UNIT
-            elif end > start:
-                done += self._pass_failure_on(client, graph, node, graph.successors[start:end])
-            if end == stop:
-                graph.passed = 0
-                ended.popleft()
-                if graph.failures:
-                    graph.failures.pop(node, None)
-            done += 1
-        return done
+        done, part, is_partial = 0, self._state.part, False
+        starts, failures = graph.successor_offsets, graph.failures
+        ready: List[int] = []
+        while graph.ended and done < part and not is_partial:
+            taken, has_failures = 0, bool(failures)
+            for node in graph.ended.front(part * EDGES_PER_UNIT):
+                start, stop = starts[node], starts[node + 1]
+                if start < stop:
+                    if done >= part:
+                        break
+                    start += graph.passed
+                    end = stop if stop - start < part else start + part
+                    done += 1 + self._pass_on(client, graph, node, graph.successors[start:end], ready)
+                    is_partial = end < stop
+                    if is_partial:
+                        graph.passed += end - start
+                        break
+                    graph.passed = 0
+                taken += 1
+                if has_failures:
+                    failures.pop(node)
+            graph.ended.drop(taken)
+            done += taken // EDGES_PER_UNIT
+        graph.ready.extend(ready)
+        return done + 1
+
+    def _pass_on(self, client: ClientSession, graph: Graph, node: int, successors: array[int], ready: List[int]) -> int:
+        """A node has ended: these of its dependants become `ready`, or end; returns the amount of work."""
+        if graph.states[node] != TaskState.SUCCEEDED:
+            return self._pass_failure_on(client, graph, node, successors)
+        missing = graph.missing
+        for successor in successors:
+            left = missing[successor] - 1
+            missing[successor] = left
+            # SCL-SCH-028
+            if not left:
+                ready.append(successor)
+        return len(successors) // EDGES_PER_UNIT
 
     def _pass_failure_on(self, client: ClientSession, graph: Graph, node: int, successors: array[int]) -> int:
         """End nodes that depend on a node without result, in the same state; returns the amount of work."""
@@ -392,12 +345,14 @@ class GraphReactions:
         """Waiting nodes [start, stop) end because of a predecessor; returns the amount of work."""
         if failure is None:
             return self._cancel_run(client, graph, start, stop)
-        if stop - start == 1:
-            graph.failures[start] = failure
-        else:
-            graph.failures.update(dict.fromkeys(range(start, stop), failure))
+        self._keep_failure(graph, start, stop, failure)
         self._report_failure(client, graph, start, stop, failure)
         return self._end_waiting(client, graph, start, stop, TaskEvent.INHERIT_FAILURE)
+
+    def _keep_failure(self, graph: Graph, start: int, stop: int, failure: NodeFailure) -> None:
+        """Nodes [start, stop) are about to fail: keep why, if others depend on them."""
+        if graph.successor_offsets[start] < graph.successor_offsets[stop]:
+            graph.failures.set_run(start, stop, failure)
 
     def _report_failure(self, client: ClientSession, graph: Graph, start: int, stop: int, failure: NodeFailure) -> None:
         """Report the failure of those of nodes [start, stop) that are targets."""
@@ -413,8 +368,7 @@ class GraphReactions:
     def _lose_run(self, client: ClientSession, graph: Graph, start: int, stop: int, payload: bytes) -> int:
         """Waiting nodes [start, stop) get the outcome `lost`; returns the amount of work."""
         failure = NodeFailure(m.TaskStatus.LOST, payload, "", OWN)
-        if graph.successor_offsets[start] < graph.successor_offsets[stop]:
-            graph.failures.update(dict.fromkeys(range(start, stop), failure))
+        self._keep_failure(graph, start, stop, failure)
         self._report_failure(client, graph, start, stop, failure)
         return self._end_waiting(client, graph, start, stop, TaskEvent.LOSE)
 
@@ -477,11 +431,9 @@ class GraphReactions:
     # SCL-SCH-032
     def _cancel_some_unneeded(self, client: ClientSession, graph: Graph) -> int:
         """No target needs some nodes any more."""
-        nodes: List[int] = []
-        while graph.unneeded and len(nodes) < self._state.part:
-            nodes.append(graph.unneeded.popleft())
-        nodes.sort()
-        done = 1
+        nodes = sorted(graph.unneeded.front(self._state.part))
+        graph.unneeded.drop(len(nodes))
+        done = 1 + len(nodes) // EDGES_PER_UNIT
         for first, end in consecutive_parts(nodes):
             start, stop = nodes[first], nodes[end - 1] + 1
             for low, high in runs(graph.states, start, stop, TaskState.WAITING):
@@ -520,8 +472,7 @@ class GraphReactions:
                 yield self._unlink_some(graph)
             graph.is_dropped = True
             while graph.results:
-                for _ in range(min(len(graph.results), state.part)):
-                    node, result = graph.results.popitem()
+                for node, result in graph.results.pop_some(state.part):
                     if isinstance(result, int):
                         self._outcomes.release(result, graph.dependants[node])
                 yield state.part // EDGES_PER_UNIT

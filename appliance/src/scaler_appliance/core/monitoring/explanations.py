@@ -7,18 +7,21 @@ Rules:
 - A client gets each reason unsolicited once, however many of its tasks wait for it: as soon as no connected worker can
   run them, or when they have waited for PATIENCE_SECONDS while a worker is idle or none is connected. After tasks of
   that kind have been placed, it may get it again.
+- A round over all that waits is done in parts, because there may be very many requirements, and workers to compare
+  with.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Dict, List, NamedTuple, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.graphs.dependants import Dependant
 from scaler_appliance.core.peers.sessions import Capabilities, ClientSession, WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyClass
 from scaler_appliance.core.placement.task_placement import LOSSES_OF_A_SUSPECT, Placement
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.batches import Needs, TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
@@ -26,6 +29,10 @@ from scaler_protocol import messages as m
 PATIENCE_SECONDS = 5.0
 MAXIMUM_REASONS = 100  # that are published to monitors
 MAXIMUM_TOLD = 10_000  # reasons that clients have got
+MAXIMUM_NAMED = 8  # capabilities in a text
+PAUSE_OF_A_ROUND = 10  # times as long as it took
+UNITS_OF_A_CLIENT = 4
+UNITS_OF_A_WORKER = 3  # which is compared with requirements
 
 
 class Cause(Enum):
@@ -57,7 +64,10 @@ class Explanations:
         self._state = state
         self._placement = placement
         self._waits: Dict[int, _Wait] = {}  # by identity of the class
-        self._told: Set[Tuple[int, Needs, Cause]] = set()
+        self._round: Optional[Steps] = None  # that goes on
+        self._begun = self._next = 0.0  # when that round began, and when the next one may
+        self._told: Dict[Needs, Set[Tuple[int, Cause]]] = {}
+        self._told_count = 0
 
     # Asked ----------------------------------------------------------------------------------------------------------
 
@@ -100,6 +110,8 @@ class Explanations:
     def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:
         state = batch.states[index]
         if state == TaskState.QUEUED:
+            if self._state.ready.is_later(batch):
+                return "the task waits because its client has tasks with very many other requirements before it"
             cause = self._cause(client, batch.requirement.needs)
             losses = batch.losses_of(index)
             text = f"the task waits because {self._clause(cause, batch.requirement.needs)}"
@@ -126,22 +138,50 @@ class Explanations:
     # Unasked --------------------------------------------------------------------------------------------------------
 
     def watch(self, now: float) -> None:
-        """Warn of tasks that cannot run, or wait for long; to be called periodically, after placement."""
+        """Begin to look for tasks that cannot run, or wait for long; to be called periodically."""
+        if self._round is None and now >= self._next:
+            self._begun = now
+            self._round = self._look(now)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `go_on` has more to do."""
+        return self._round is not None
+
+    def go_on(self, now: float, amount: int) -> None:
+        """Warn of tasks that cannot run, or wait for long, with this amount of work; to be called after placement."""
+        while self._round is not None and amount > 0:
+            done = next(self._round, None)
+            if done is None:
+                self._round = None
+                self._next = now + PAUSE_OF_A_ROUND * (now - self._begun)
+            amount -= done or 1
+
+    def _look(self, now: float) -> Steps:
         waits: Dict[int, _Wait] = {}
         reasons: List[str] = []
         causes: Dict[Tuple[Needs, bool], Cause] = {}
-        for ready_class in self._state.ready.classes():
+        ready = self._state.ready
+        for ready_class in ready.classes():
+            done = 1
+            needs = ready_class.requirement.needs
+            work = UNITS_OF_A_WORKER * len(self._state.workers) * (1 + len(needs.capabilities) // MAXIMUM_NAMED)
             wait = waits[id(ready_class)] = self._note_wait(now, ready_class)
             for number in ready_class.clients():
-                client = self._state.clients[number]
-                needs = ready_class.requirement.needs
-                key = needs, self._state.ready.is_held(number)
+                client = self._state.clients.get(number)
+                if client is None:
+                    continue  # it went away in the meantime
+                done += UNITS_OF_A_CLIENT
+                key = needs, ready.is_held(number)
                 if key not in causes:
                     causes[key] = self._cause(client, needs)
+                    done += work
                 if self._is_due(now, causes[key], wait):
                     text = self._warn(client, ready_class, causes[key])
+                    done += work if text else 0
                     if text and len(reasons) < MAXIMUM_REASONS:
                         reasons.append(f"{client.label}: {text}")
+            yield done
         self._waits = waits
         self._state.changes.reasons = reasons
 
@@ -152,8 +192,17 @@ class Explanations:
         if wait.servings == ready_class.last_served:
             return wait
         needs = ready_class.requirement.needs
-        self._told = {each for each in self._told if each[1] != needs or each[2] not in _UNTIL_PLACED}
+        self._keep_told(needs, {each for each in self._told.get(needs, ()) if each[1] not in _UNTIL_PLACED})
         return wait._replace(servings=ready_class.last_served, last_progress=now)
+
+    def _keep_told(self, needs: Needs, kept: Set[Tuple[int, Cause]]) -> None:
+        """Of the reasons for tasks with these needs, only some have been given from now on."""
+        before = self._told.get(needs, ())
+        self._told_count += len(kept) - len(before)
+        if kept:
+            self._told[needs] = kept
+        elif before:
+            del self._told[needs]
 
     def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
         if cause == Cause.NOT_OFFERED:
@@ -164,24 +213,28 @@ class Explanations:
 
     def _warn(self, client: ClientSession, ready_class: ReadyClass, cause: Cause) -> str:
         """Send the client the reason, unless it has got it before; returns the text, empty if nothing is sent."""
-        count = ready_class.count_of(client.number)
-        key = client.number, ready_class.requirement.needs, cause
-        if not count or (key in self._told and not self._state.is_watched):
+        count, needs = ready_class.count_of(client.number), ready_class.requirement.needs
+        told = self._told.get(needs, ())
+        is_told = (client.number, cause) in told
+        if not count or (is_told and not self._state.is_watched):
             return ""
         verb = "waits" if count == 1 else "wait"
-        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, ready_class.requirement.needs)}"
-        if key in self._told:
+        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, needs)}"
+        if is_told:
             return text
-        if len(self._told) >= MAXIMUM_TOLD:  # of tasks that were cancelled since; some may get the reason again
-            self._told.clear()
-        self._told.add(key)
+        if self._told_count >= MAXIMUM_TOLD:  # of tasks that were cancelled since; some may get the reason again
+            self._told, self._told_count, told = {}, 0, ()
+        self._keep_told(needs, {*told, (client.number, cause)})
         self._state.log("WARNING", f"{client.label}: {text}")
         self._state.send(client.peer, m.Explanation(text=text))
         return text
 
     def forget_client(self, client: ClientSession) -> None:
         """The client is gone."""
-        self._told = {each for each in self._told if each[0] != client.number}
+        for needs, told in list(self._told.items()):
+            kept = {each for each in told if each[0] != client.number}
+            if len(kept) < len(told):
+                self._keep_told(needs, kept)
 
     # The cause ------------------------------------------------------------------------------------------------------
 
@@ -232,6 +285,8 @@ class Explanations:
 
     def _nearest(self, capabilities: Capabilities) -> str:
         """The amounts that are offered, for capabilities that are missing."""
+        if len(capabilities) > MAXIMUM_NAMED:
+            return ""
         if len(capabilities) > 1 and all(self._most(name) >= amount for name, amount in capabilities):
             return " together"
         lacking = [(name, self._most(name)) for name, amount in capabilities if self._most(name) < amount]
@@ -244,7 +299,9 @@ class Explanations:
 
 
 def _text_of(capabilities: Capabilities) -> str:
-    return ", ".join(f"{name}={amount:g}" if amount else name for name, amount in capabilities)
+    named = [f"{name}={amount:g}" if amount else name for name, amount in capabilities[:MAXIMUM_NAMED]]
+    others = len(capabilities) - len(named)
+    return ", ".join(named) + (f" and {others} more" if others else "")
 
 
 def _text_of_call(needs: Needs) -> str:

@@ -15,6 +15,7 @@ from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.peers.sessions import RunningTask, WorkerSession
 from scaler_appliance.core.tasks.batches import Dispatch, dispatch_number, position_in_dispatch
+from scaler_protocol import messages as m
 
 NO_TASK = RunningTask()
 
@@ -38,6 +39,20 @@ def _is_open(dispatches: Dict[int, Dispatch], instance: int) -> bool:
     """Whether an instance that was open once still is."""
     dispatch = dispatches.get(dispatch_number(instance))
     return dispatch is not None and dispatch.open[position_in_dispatch(instance)] == 1
+
+
+def reported_tasks(worker: WorkerSession, heartbeat: m.Heartbeat, dispatches: Dict[int, Dispatch]) -> List[RunningTask]:
+    """What its processors run, as far as the worker reports it correctly."""
+    tasks = []
+    for processor in heartbeat.processors:
+        task, instance = NO_TASK, processor.instance
+        dispatch = open_dispatch(dispatches, worker, instance) if instance else None
+        if dispatch is not None:
+            batch = dispatch.batch
+            task_id = batch.ids[dispatch.start + position_in_dispatch(instance)]
+            task = RunningTask(batch.client, task_id, batch.counters.number, processor.task_microseconds, instance)
+        tasks.append(task)
+    return tasks
 
 
 def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[ProcessorNow]:

@@ -9,42 +9,71 @@ Rules:
 - Queues hold spans. Cancelled tasks stay in their span and are skipped, and are not counted as waiting. A class without
   waiting tasks does not exist.
 - The tasks of a throttled client are waiting, but have no turn: they are kept apart until it continues.
+- A class whose tasks no worker offers to run is parked, and not looked at, until workers come or go.
+- A client has tasks in a limited number of classes. Its tasks with still other requirements wait outside
+  of the classes until it has fewer: to look at a class takes time, also if all that could run its tasks are busy.
+- No operation takes longer the more classes there are, but for those that concern all of a client, and `waiting`.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Deque, Dict, Iterable, List, Optional, Set
 
 from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskState, first_run
 
+MAXIMUM_CLASSES = 8192  # more only if there are very many clients
+MAXIMUM_CLASSES_OF_CLIENT = 1024
+LEAST_CLASSES_OF_CLIENT = 8  # however many clients there are
+
+
+class _Totals:
+    """Waiting tasks of all classes."""
+
+    __slots__ = ("placeable", "held", "later")
+
+    def __init__(self) -> None:
+        self.placeable = 0  # wait only for a worker
+        self.held = 0  # their client is throttled
+        self.later = 0  # outside of the classes
+
 
 class ReadyClass:
-    """The waiting tasks of one requirement class."""
+    """The waiting tasks of one requirement class.
+
+    Parameters:
+        totals: of all classes.
+    """
 
     __slots__ = (
         "requirement",
         "count",
         "held_count",
         "last_served",
+        "offered",
+        "is_parked",
         "_spans",
         "_turns",
         "_turn_microseconds",
         "_held",
         "_counts",
+        "_totals",
     )
 
-    def __init__(self, requirement: Requirement) -> None:
+    def __init__(self, requirement: Requirement, totals: _Totals) -> None:
         self.requirement = requirement
+        self._totals = totals
         self.count = 0  # tasks in state QUEUED whose client is not throttled
         self.held_count = 0  # those whose client is throttled
         self.last_served = 0
+        self.offered = -1  # at which change of the workers one was known to offer to run its tasks
+        self.is_parked = False
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
         self._held: Dict[int, Deque[TaskSpan]] = {}
-        self._counts: Dict[int, int] = {}  # of each client's tasks
+        self._counts: Dict[int, int] = {}  # of each client's tasks; also those that had some
 
     def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
         """Queue the tasks of a span, all of them QUEUED."""
@@ -59,6 +88,7 @@ class ReadyClass:
             spans.append(span)
         count = span.stop - span.start
         self.count += count
+        self._totals.placeable += count
         self._counts[client] = self._counts.get(client, 0) + count
 
     def add_held(self, span: TaskSpan, *, in_front: bool) -> None:
@@ -71,7 +101,21 @@ class ReadyClass:
             spans.append(span)
         count = span.stop - span.start
         self.held_count += count
+        self._totals.held += count
         self._counts[client] = self._counts.get(client, 0) + count
+
+    def take_over(self, client: int, spans: Deque[TaskSpan], count: int, is_held: bool) -> None:
+        """Queue tasks of a client that has had none here."""
+        self._counts[client] = count
+        if is_held:
+            self._held[client] = spans
+            self.held_count += count
+            self._totals.held += count
+        else:
+            self._spans[client] = spans
+            self._turns.append(client)
+            self.count += count
+            self._totals.placeable += count
 
     def hold(self, client: int) -> None:
         """Keep the client's tasks apart."""
@@ -81,6 +125,8 @@ class ReadyClass:
             count = self._counts.get(client, 0)
             self.count -= count
             self.held_count += count
+            self._totals.placeable -= count
+            self._totals.held += count
 
     def resume(self, client: int) -> None:
         """Give the client turns again, after the others."""
@@ -91,16 +137,20 @@ class ReadyClass:
             count = self._counts.get(client, 0)
             self.held_count -= count
             self.count += count
+            self._totals.held -= count
+            self._totals.placeable += count
 
     def discount(self, client: int, count: int, is_held: bool) -> Optional[Deque[TaskSpan]]:
         """Waiting tasks were cancelled in their spans; if none is left, returns the spans, which are dropped."""
         if is_held:
             self.held_count -= count
+            self._totals.held -= count
         else:
             self.count -= count
+            self._totals.placeable -= count
         left = self._counts[client] - count
         self._counts[client] = left
-        return None if left else self.remove_client(client)
+        return None if left else self._remove_spans(client)
 
     def take(self, limit: int) -> Optional[TaskSpan]:
         """Remove and return up to `limit` waiting tasks of the client whose turn it is.
@@ -114,10 +164,10 @@ class ReadyClass:
             if span is not None:
                 count = span.stop - span.start
                 self.count -= count
+                self._totals.placeable -= count
                 self._counts[client] -= count
                 return span
             del self._spans[client]
-            self._counts.pop(client, None)
             self._leave_turns(client)
         assert self.count == 0, f"{self.count} tasks are counted but in no span"
         return None
@@ -137,10 +187,17 @@ class ReadyClass:
     def remove_client(self, client: int) -> Optional[Deque[TaskSpan]]:
         """Drop and return the spans of a client whose tasks are all cancelled and no longer counted."""
         self._counts.pop(client, None)
+        return self._remove_spans(client)
+
+    def _remove_spans(self, client: int) -> Optional[Deque[TaskSpan]]:
         if client in self._spans:
             self._leave_turns(client)
             return self._spans.pop(client)
         return self._held.pop(client, None)
+
+    def known_clients(self) -> Iterable[int]:
+        """Clients that have, or had, tasks here."""
+        return self._counts
 
     def clients(self) -> List[int]:
         """Clients that may have waiting tasks, throttled or not."""
@@ -184,31 +241,148 @@ def _take_from(spans: Deque[TaskSpan], limit: int) -> Optional[TaskSpan]:
     return None
 
 
+class _Later:
+    """Tasks of a client with a requirement that has no class yet."""
+
+    __slots__ = ("spans", "count")
+
+    def __init__(self) -> None:
+        self.spans: List[TaskSpan] = []
+        self.count = 0
+
+
+class _ClientQueues:
+    """Where a client's waiting tasks are: those of a requirement are either in its class, or wait for one."""
+
+    __slots__ = ("classes", "later")
+
+    def __init__(self) -> None:
+        self.classes: Dict[Requirement, ReadyClass] = {}
+        self.later: OrderedDict[Requirement, _Later] = OrderedDict()
+
+
 class ReadyQueues:
     """All requirement classes, served by priority."""
 
     def __init__(self) -> None:
         self._classes: Dict[Requirement, ReadyClass] = {}
+        self._active: Dict[Requirement, ReadyClass] = {}  # those that are not parked
+        self._clients: Dict[int, _ClientQueues] = {}
+        self._with_later: Dict[int, _ClientQueues] = {}  # those with tasks outside of the classes
+        self._totals = _Totals()
         self._servings = 0
         self._held: Set[int] = set()  # throttled clients
         self._dropped: List[Deque[TaskSpan]] = []  # those without waiting tasks, to be freed
 
-    def _class_of(self, batch: TaskBatch) -> ReadyClass:
-        ready_class = self._classes.get(batch.requirement)
+    def _class_of(self, client: int, requirement: Requirement) -> Optional[ReadyClass]:
+        """The class for tasks of a client; None if it has too many others."""
+        queues = self._clients.get(client)
+        if queues is None:
+            queues = self._clients[client] = _ClientQueues()
+        ready_class = queues.classes.get(requirement)
         if ready_class is None:
-            ready_class = self._classes[batch.requirement] = ReadyClass(batch.requirement)
+            if len(queues.classes) >= self._limit() or (queues.later and requirement in queues.later):
+                return None
+            ready_class = self._join_class(queues, requirement)
+        return ready_class
+
+    def _limit(self) -> int:
+        """In how many classes a client may have tasks."""
+        return min(MAXIMUM_CLASSES_OF_CLIENT, max(LEAST_CLASSES_OF_CLIENT, MAXIMUM_CLASSES // len(self._clients)))
+
+    def _join_class(self, queues: _ClientQueues, requirement: Requirement) -> ReadyClass:
+        ready_class = self._classes.get(requirement)
+        if ready_class is None:
+            ready_class = ReadyClass(requirement, self._totals)
+            self._classes[requirement] = self._active[requirement] = ready_class
             ready_class.last_served = self._servings
+        queues.classes[requirement] = ready_class
         return ready_class
 
     def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
-        if span.batch.client in self._held:
-            self._class_of(span.batch).add_held(span, in_front=in_front)
+        batch = span.batch
+        ready_class = self._class_of(batch.client, batch.requirement)
+        if ready_class is None:
+            self._add_later(span, in_front)
+        elif batch.client in self._held:
+            ready_class.add_held(span, in_front=in_front)
         else:
-            self._class_of(span.batch).add(span, in_front=in_front)
+            ready_class.add(span, in_front=in_front)
+
+    def _add_later(self, span: TaskSpan, in_front: bool) -> None:
+        batch, start, stop = span
+        queues = self._with_later[batch.client] = self._clients[batch.client]
+        later = queues.later.get(batch.requirement)
+        if later is None:
+            later = queues.later[batch.requirement] = _Later()
+        later.spans.insert(0 if in_front else len(later.spans), span)
+        later.count += stop - start
+        self._totals.later += stop - start
+
+    def admit_some(self, amount: int) -> bool:
+        """Let up to `amount` requirements have classes whose client has fewer now; returns whether any does."""
+        has_admitted, limit = False, self._limit()
+        for client, queues in list(self._with_later.items()):
+            if len(queues.classes) >= limit:
+                self._leave_classes(client, queues)
+            while queues.later and amount > 0 and len(queues.classes) < limit:
+                requirement, later = queues.later.popitem(last=False)
+                self._totals.later -= later.count
+                ready_class = self._join_class(queues, requirement)
+                ready_class.take_over(client, deque(later.spans), later.count, client in self._held)
+                has_admitted = True
+                amount -= 1
+            if not queues.later:
+                del self._with_later[client]
+        return has_admitted
+
+    def _leave_classes(self, client: int, queues: _ClientQueues) -> None:
+        """Forget the classes in which a client has no task any more, but others do."""
+        for ready_class in [each for each in queues.classes.values() if not each.count_of(client)]:
+            del queues.classes[ready_class.requirement]
+            ready_class.remove_client(client)
+
+    def park(self, ready_class: ReadyClass) -> None:
+        """No worker offers to run its tasks."""
+        ready_class.is_parked = True
+        del self._active[ready_class.requirement]
+
+    def unpark_all(self) -> None:
+        """Workers have come or gone."""
+        if len(self._active) < len(self._classes):
+            self._active = dict(self._classes)
+            for ready_class in self._classes.values():
+                ready_class.is_parked = False
+
+    def _remove_if_empty(self, ready_class: ReadyClass) -> None:
+        if not (ready_class.count or ready_class.held_count):
+            requirement = ready_class.requirement
+            del self._classes[requirement]
+            self._active.pop(requirement, None)
+            for client in ready_class.known_clients():
+                del self._clients[client].classes[requirement]
+
+    def is_later(self, batch: TaskBatch) -> bool:
+        """Whether waiting tasks of a batch are outside of the classes, because their client has so many."""
+        queues = self._with_later.get(batch.client)
+        return queues is not None and batch.requirement in queues.later
 
     def count_cancelled(self, batch: TaskBatch, count: int) -> None:
         """Record that `count` waiting tasks of a batch were cancelled in their spans."""
-        spans = self._class_of(batch).discount(batch.client, count, batch.client in self._held)
+        queues = self._clients[batch.client]
+        ready_class = queues.classes.get(batch.requirement)
+        spans: Optional[Deque[TaskSpan]] = None
+        if ready_class is not None:
+            spans = ready_class.discount(batch.client, count, batch.client in self._held)
+            if ready_class.is_parked:
+                self._remove_if_empty(ready_class)
+        else:
+            later = queues.later[batch.requirement]
+            later.count -= count
+            self._totals.later -= count
+            if not later.count:
+                spans = deque(later.spans)
+                del queues.later[batch.requirement]
         if spans:
             self._dropped.append(spans)
 
@@ -231,34 +405,52 @@ class ReadyQueues:
     def hold(self, client: int) -> None:
         """Throttle a client: its tasks wait until it continues."""
         self._held.add(client)
-        for ready_class in self._classes.values():
+        for ready_class in self._classes_of(client):
             ready_class.hold(client)
 
     def resume(self, client: int) -> None:
         self._held.discard(client)
-        for ready_class in self._classes.values():
+        for ready_class in self._classes_of(client):
             ready_class.resume(client)
 
     def is_held(self, client: int) -> bool:
         return client in self._held
 
+    def _classes_of(self, client: int) -> Iterable[ReadyClass]:
+        queues = self._clients.get(client)
+        return () if queues is None else queues.classes.values()
+
     def remove_client(self, client: int) -> None:
-        for ready_class in self._classes.values():
+        """A client is gone, whose tasks have all been cancelled."""
+        for ready_class in list(self._classes_of(client)):
             spans = ready_class.remove_client(client)
             if spans:
                 self._dropped.append(spans)
+            if ready_class.is_parked:
+                self._remove_if_empty(ready_class)
+        self._clients.pop(client, None)
+        self._with_later.pop(client, None)
         self._held.discard(client)
 
     def waiting(self) -> List[ReadyClass]:
         """Classes with tasks that may be placed: highest priority first, then the one served longest ago."""
-        if not self._classes:
+        if not self._active:
             return []
-        for ready_class in [each for each in self._classes.values() if not each.count and not each.held_count]:
-            del self._classes[ready_class.requirement]
-        classes = [each for each in self._classes.values() if each.count]
+        self.remove_empty()
+        classes = [each for each in self._active.values() if each.count]
         if len(classes) > 1:
             classes.sort(key=lambda each: (each.requirement.negative_priority, each.last_served))
         return classes
+
+    def remove_empty(self) -> None:
+        """Remove classes without waiting tasks."""
+        for ready_class in [each for each in self._active.values() if not each.count and not each.held_count]:
+            self._remove_if_empty(ready_class)
+
+    @property
+    def has_later(self) -> bool:
+        """Whether tasks wait outside of the classes."""
+        return bool(self._with_later)
 
     def classes(self) -> List[ReadyClass]:
         """All classes that may have waiting tasks, in no order."""
@@ -271,13 +463,32 @@ class ReadyQueues:
 
     def placeable(self) -> int:
         """How many tasks wait only for a worker."""
-        return sum(ready_class.count for ready_class in self._classes.values())
+        return self._totals.placeable
 
     def check_invariants(self, clients: Set[int]) -> None:
         """Check all classes, and that only connected clients are throttled."""
-        assert self._held <= clients
-        for ready_class in self._classes.values():
+        assert self._held <= clients and self._clients.keys() <= clients
+        totals = self._totals
+        classes = self._classes.values()
+        assert self._active == {each.requirement: each for each in classes if not each.is_parked}
+        assert all(each.count or each.held_count for each in classes if each.is_parked)
+        for ready_class in classes:
             ready_class.check_invariants(self._held)
+            for client in ready_class.known_clients():
+                assert self._clients[client].classes[ready_class.requirement] is ready_class
+        assert totals.placeable == sum([ready_class.count for ready_class in classes])
+        assert totals.held == sum([ready_class.held_count for ready_class in classes])
+        for client, queues in self._clients.items():
+            assert len(queues.classes) <= MAXIMUM_CLASSES_OF_CLIENT and bool(queues.later) <= (
+                client in self._with_later
+            )
+            assert all(client in ready_class.known_clients() for ready_class in queues.classes.values())
+            assert queues.classes.keys().isdisjoint(queues.later)
+            assert all(later.count == _count(later.spans) > 0 for later in queues.later.values())
+        later_counts = [later.count for queues in self._clients.values() for later in queues.later.values()]
+        assert totals.later == sum(later_counts)
 
     def __len__(self) -> int:
-        return sum(ready_class.count + ready_class.held_count for ready_class in self._classes.values())
+        """How many tasks wait for a worker, throttled or not."""
+        totals = self._totals
+        return totals.placeable + totals.held + totals.later

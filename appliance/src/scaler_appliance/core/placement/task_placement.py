@@ -14,6 +14,8 @@ Rules:
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
+- A call does a limited amount of work: a pass over the classes may take several. Classes that come meanwhile, and
+  those that were passed over before a worker got room, are in the next pass.
 - A task that was lost with several workers is sent only to a free slot: if it is the cause, few others are lost with
   it.
 """
@@ -40,6 +42,11 @@ TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 LOSSES_OF_A_SUSPECT = 2
 MAXIMUM_NEEDS_KNOWN = 1024
+UNITS_OF_A_DISPATCH = 10
+TASKS_PER_UNIT = 64  # of a dispatch
+UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
+CAPABILITIES_PER_UNIT = 8  # of these needs
+ADMITTED_AT_ONCE = 100  # requirements
 
 
 class Placement:
@@ -52,21 +59,24 @@ class Placement:
         self._burst_bytes = 0  # dispatched since the tick began
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
+        self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
+        self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
+        self._changes = 0  # of which workers there are
 
     def add_worker(self, worker: WorkerSession) -> None:
-        self._suiting.clear()
+        self._on_workers_changed()
         self._idle[worker.number] = worker
 
-    def remove_worker(self, worker: WorkerSession) -> None:
+    def _on_workers_changed(self) -> None:
         self._suiting.clear()
+        self._changes += 1
+        self._state.ready.unpark_all()
+
+    def remove_worker(self, worker: WorkerSession) -> None:
+        self._on_workers_changed()
         self._idle.pop(worker.number, None)
         self._below_prefetch_target.pop(worker.number, None)
         self._blocked.pop(worker.number, None)
-
-    @property
-    def is_cut_short(self) -> bool:
-        """Whether the last tick has dispatched as many bytes as it may, so that tasks may still wait for free slots."""
-        return self._burst_bytes >= BURST_BYTES
 
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
@@ -100,28 +110,66 @@ class Placement:
         if worker.assigned > worker.slots:
             self._state.over_committed[worker.number] = worker
 
-    def place(self) -> None:
-        """Dispatch waiting tasks as far as workers have room, and BURST_BYTES suffice."""
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a pass over the classes has to go on."""
+        return bool(self._pass)
+
+    def place(self, amount: int) -> None:
+        """Dispatch waiting tasks as far as workers have room, and as `amount` units of work and BURST_BYTES allow."""
+        if not (self._idle or self._below_prefetch_target or self._blocked):
+            self._pass = []
+            return
+        self._left, self._looks_left = amount, min(amount, self._state.part)
         self._burst_bytes = 0
+        ready = self._state.ready
+        if not self._pass:
+            self._pass = ready.waiting()[::-1]
         blocked = dict(self._blocked)
         # SCL-SCH-012
-        for ready_class in self._state.ready.waiting():
-            waiting = ready_class.count
-            for candidates in (self._idle, self._below_prefetch_target):
-                while ready_class.count and not self.is_cut_short and self._place_round(ready_class, candidates):
-                    pass
-            if blocked and ready_class.count and not self.is_cut_short:
-                self._place_urgent(ready_class, blocked)
-            if ready_class.count < waiting:
-                self._state.ready.count_served(ready_class)
-            if self.is_cut_short:
+        while self._pass and self._left > 0 and self._looks_left > 0:
+            if not (self._idle or self._below_prefetch_target or blocked):
+                self._pass = []
                 return
+            ready_class = self._pass[-1]
+            waiting = ready_class.count
+            self._looks_left -= 1
+            self._place_class(ready_class, blocked)
+            if ready_class.count < waiting:
+                ready.count_served(ready_class)
+            elif waiting and not (ready_class.is_parked or self._is_offered(ready_class)):
+                ready.park(ready_class)
+            if self._left > 0:
+                self._pass.pop()
+        if ready.has_later and not self._pass:
+            ready.remove_empty()
+            if ready.admit_some(ADMITTED_AT_ONCE):
+                self._pass = ready.waiting()[::-1]
+
+    def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
+        """Dispatch tasks of a class."""
+        for candidates in (self._idle, self._below_prefetch_target):
+            while ready_class.count and self._left > 0 and candidates and self._place_round(ready_class, candidates):
+                pass
+        if blocked and ready_class.count and self._left > 0:
+            self._place_urgent(ready_class, blocked)
+
+    def _is_offered(self, ready_class: ReadyClass) -> bool:
+        """Whether any worker could run tasks of the class if it had room."""
+        if ready_class.offered != self._changes:
+            needs, workers = ready_class.requirement.needs, self._state.workers
+            self._looks_left -= len(workers) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
+            if not any(worker.offers(needs) for worker in workers.values()):
+                return False
+            ready_class.offered = self._changes
+        return True
 
     def _able(self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
         """The candidates that can take a task of the class now."""
         needs = ready_class.requirement.needs
         if self._suit_everyone(needs):
             return iter(candidates.values())
+        self._looks_left -= len(candidates) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
         return (
             worker for worker in candidates.values() if worker.offers(needs) and worker.room_for(needs.capabilities)
         )
@@ -134,6 +182,7 @@ class Placement:
         if suit is None:
             if len(self._suiting) >= MAXIMUM_NEEDS_KNOWN:
                 self._suiting.clear()
+            self._left -= UNITS_OF_A_WORKER * len(self._state.workers)
             suit = self._suiting[needs] = all(worker.understands(needs) for worker in self._state.workers.values())
         return suit
 
@@ -143,6 +192,8 @@ class Placement:
         slots = sum([worker.slots for worker in able])
         is_changed = False
         for worker in able:
+            if self._left <= 0:
+                break
             share = ceil(ready_class.count * worker.slots / slots)
             slots -= worker.slots
             taken = self._fill(worker, ready_class, share)
@@ -151,10 +202,10 @@ class Placement:
                 if worker.assigned >= worker.slots:
                     del self._idle[worker.number]
                     self._below_prefetch_target[worker.number] = worker
-            elif taken < share and not self.is_cut_short:
+            elif taken < share and self._left > 0:
                 del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
-            if not ready_class.count or self.is_cut_short:
+            if not ready_class.count:
                 break
         return is_changed
 
@@ -177,7 +228,7 @@ class Placement:
             urgent: how many it may have in any case, unless they are suspects.
         """
         placed = 0
-        while placed < share and self._burst_bytes < BURST_BYTES:
+        while placed < share and self._left > 0:
             room = worker.room_for(ready_class.requirement.needs.capabilities)
             span = ready_class.take(room) if room else None
             if span is None:
@@ -222,6 +273,7 @@ class Placement:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
+        self._left -= UNITS_OF_A_DISPATCH + (stop - start) // TASKS_PER_UNIT
         state.last_dispatch += 1
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
@@ -247,6 +299,8 @@ class Placement:
         )
         payload = batch.payload_of(start, stop)
         self._burst_bytes += len(payload)
+        if self._burst_bytes >= BURST_BYTES:
+            self._left = 0
         state.send(worker.peer, message, (payload,))
 
     def _announce_objects(self, worker: WorkerSession, span: TaskSpan) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate, islice
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
@@ -30,6 +30,7 @@ MAXIMUM_BATCH_TASKS = 1 << 14
 """Larger batches are accepted as several."""
 
 UNITS_OF_A_BATCH = 16
+UNITS_OF_A_DEPENDANT = 4  # a task that waits for others
 
 DEPENDANT_BYTES = 700
 """About what a task that waits for others takes in memory."""
@@ -118,13 +119,23 @@ class Acceptance:
         dependants, others, content = yield from split_batch(message, payload, self._state.part)
         if others.ids:
             yield from self._accept_in_batches(client, others, memoryview(content))
+        done = 0
+        awaited: Set[int] = set()
         for dependant in dependants:
             has_memory = not self._state.budget.is_full
             waiting_room = self._room(1) if has_memory else 0
             allowed = 1 if is_granted else client.flow.allowed(1, 0)
-            text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
-            self._dependants.accept(client, dependant, min(waiting_room, allowed) > 0, text)
-            yield UNITS_OF_A_BATCH + len(dependant.predecessors) + len(dependant.dependencies)
+            is_allowed = waiting_room > 0 and allowed > 0
+            text = ""
+            if not is_allowed:
+                text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+            self._dependants.accept(client, dependant, is_allowed, text, awaited)
+            done += UNITS_OF_A_DEPENDANT + len(dependant.predecessors) + len(dependant.dependencies)
+            if done >= self._state.part:
+                yield done
+                done = 0
+                awaited.clear()
+        yield done
 
     def _accept(self, client: ClientSession, message: m.Task, payload: Buffer, has_memory: bool = True) -> None:
         batch = TaskBatch(client.number, message, payload)

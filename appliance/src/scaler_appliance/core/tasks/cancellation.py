@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import Tuple
 
 from scaler_appliance.core.effects import PeerError
@@ -18,13 +19,14 @@ from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import Steps, parts
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, TaskEvent, TaskState, apply, runs
 from scaler_protocol import messages as m
 
 UNITS_OF_A_CANCEL = 4
+BATCHES_AT_ONCE = 10_000  # whose tasks are cancelled: to look for the first ones takes time if many were removed
 
 
 class Cancellation:
@@ -134,10 +136,11 @@ class Cancellation:
     # SCL-SCH-022
     def cancel_all(self, client: ClientSession) -> Steps:
         """The client is gone: stop its tasks, including running ones, and drop their outcomes."""
-        for batch in list(client.batches()):
-            for start, stop in parts(len(batch), self._state.part):
-                if batch.unfinished:
-                    yield self._drop_part(client, batch, start, stop)
+        while any(client.batches()):
+            for batch in list(islice(client.batches(), BATCHES_AT_ONCE)):
+                for start, stop in parts(len(batch), self._state.part):
+                    if batch.unfinished:
+                        yield self._drop_part(client, batch, start, stop)
         yield from self._graphs.drop_all(client)
         yield from self._dependants.drop_all(client)
 
@@ -162,7 +165,7 @@ class Cancellation:
             apply(batch.states, low, high, TaskEvent.CANCEL)
             apply(batch.states, low, high, TaskEvent.CONFIRM_CANCEL)
             self._outcomes.finish_cancelled(client, batch, low, high)
-            done += UNITS_OF_A_CANCEL
+            done += UNITS_OF_A_CANCEL + (high - low) // COLUMN_ENTRIES_PER_UNIT
         return done
 
 
