@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, task
 from status_model import StatusModel
 
 from scaler_appliance.core.effects import Stop
+from scaler_appliance.core.pending_work import NO_LATE_WORK
 from scaler_appliance.core.tasks import function_durations
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
@@ -337,6 +338,35 @@ def test_a_malformed_graph_is_found_late_and_changes_nothing(harness: Harness, c
     harness.tick()
     client.take_refusal(m.RefusalReason.MALFORMED)
     assert not harness.state.clients and not len(harness.state.objects)
+
+
+def test_later_work_is_reported_with_the_peer_that_it_was_for(harness: Harness, client: Client) -> None:
+    other = harness.client()
+    begin_large_graph(harness, client)
+    done = 0
+    while harness.core.has_work:
+        harness.core.tick(harness.now)
+        late_work = harness.core.late_work
+        assert set(late_work.done) <= {client.name} and not late_work.refused
+        assert late_work.done.get(client.name, 0) <= 3 * WORK
+        done += late_work.done.get(client.name, 0)
+    assert SIZE / 4 < done < 10 * SIZE
+    other.send(m.InfoRequest(request_id=1))
+    harness.core.tick(harness.now)
+    assert harness.core.late_work == NO_LATE_WORK
+
+
+def test_work_for_a_message_that_is_refused_late_is_reported_as_such(harness: Harness, client: Client) -> None:
+    message, payload = graph(client, SHAPES["chain"])
+    message.predecessors[-1] = SIZE - 1  # itself
+    client.post(message, payload)
+    done = 0
+    refused: Mapping[bytes, int] = {}
+    while not refused:
+        harness.core.tick(harness.now)
+        done += harness.core.late_work.done.get(client.name, 0)
+        refused = harness.core.late_work.refused
+    assert list(refused) == [client.name] and done <= refused[client.name] <= done + 3 * WORK
 
 
 def test_a_session_whose_message_is_worked_on_is_not_silent(client: Client) -> None:

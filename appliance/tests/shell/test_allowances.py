@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from scaler_appliance.shell.allowances import BURST_SECONDS, SHARE, TOTAL_BURST_SECONDS, TOTAL_SHARE, Allowances
+from scaler_appliance.shell.allowances import (
+    BURST_SECONDS,
+    NEWCOMERS_BURST_SECONDS,
+    NEWCOMERS_SHARE,
+    SHARE,
+    TOTAL_BURST_SECONDS,
+    TOTAL_SHARE,
+    Allowances,
+)
 
 
 def used_in(seconds: float, flooders: int) -> float:
@@ -36,5 +44,18 @@ def test_a_peer_that_uses_little_is_never_delayed() -> None:
 def test_nothing_is_kept_of_who_is_gone() -> None:
     allowances = Allowances()
     allowances.charge(b"a", 0.0, 1.0)
-    allowances.forget(b"a")
-    assert not allowances._used
+    assert allowances.forget(b"a", 10.0) == 1.0 - 10.0 * SHARE
+    assert not allowances._used and allowances.forget(b"a", 10.0) == 0.0
+
+
+def test_callers_together_get_their_share() -> None:
+    allowances, now, used = Allowances(), 0.0, 0.0
+    while now < 60.0:
+        used += 0.001
+        now += 0.001 + allowances.charge_newcomers(now, 0.001)
+    assert 0.9 * 60 * NEWCOMERS_SHARE <= used <= NEWCOMERS_BURST_SECONDS + 60 * NEWCOMERS_SHARE + 0.01
+
+
+def test_few_callers_are_never_kept_waiting() -> None:
+    allowances = Allowances()
+    assert not any(allowances.charge_newcomers(number * 0.01, 0.001) for number in range(1000))

@@ -5,6 +5,9 @@ Rules:
   the time, all peers together get TOTAL_SHARE, and each may use BURST_SECONDS and TOTAL_BURST_SECONDS at once. So a
   flood leaves most of the time, and of a processor that others use too, to those who work.
 - A peer that has used little is never delayed because of others.
+- Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
+  that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
+  accepted for a moment.
 - No clock: times are arguments.
 """
 
@@ -15,6 +18,8 @@ from typing import Dict, Tuple
 SHARE, BURST_SECONDS = 0.02, 0.1
 TOTAL_SHARE, TOTAL_BURST_SECONDS = 0.1, 0.3
 LITTLE_SECONDS = 0.005
+NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS = 0.2, 1.0
+NEWCOMERS_AT_ONCE_SECONDS = 0.01
 
 
 class Allowances:
@@ -23,6 +28,7 @@ class Allowances:
     def __init__(self) -> None:
         self._used: Dict[bytes, Tuple[float, float]] = {}  # by peer: seconds used, and when that was so
         self._total = 0.0, 0.0
+        self._newcomers = 0.0, 0.0
 
     def charge(self, peer: bytes, now: float, seconds: float) -> float:
         """A peer has taken time; returns for how many seconds it should not be served.
@@ -40,9 +46,17 @@ class Allowances:
             pause_seconds = max(pause_seconds, (total - TOTAL_BURST_SECONDS / 2) / TOTAL_SHARE)
         return pause_seconds
 
-    def forget(self, peer: bytes) -> None:
-        """A peer is gone."""
-        self._used.pop(peer, None)
+    def charge_newcomers(self, now: float, seconds: float) -> float:
+        """Callers have taken time; returns for how many seconds no others should be accepted."""
+        used = _leaked(self._newcomers, now, NEWCOMERS_SHARE) + seconds
+        self._newcomers = used, now
+        if used <= NEWCOMERS_BURST_SECONDS:
+            return 0.0
+        return (used - NEWCOMERS_BURST_SECONDS + NEWCOMERS_AT_ONCE_SECONDS) / NEWCOMERS_SHARE
+
+    def forget(self, peer: bytes, now: float) -> float:
+        """A peer is gone; returns the seconds that it has used and that are not forgotten yet."""
+        return _leaked(self._used.pop(peer, (0.0, now)), now, SHARE)
 
 
 def _leaked(before: Tuple[float, float], now: float, share: float) -> float:
