@@ -111,7 +111,7 @@ def processor_seconds() -> Dict[str, float]:
     return seconds
 
 
-def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int) -> Dict[str, Any]:
+def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed: int) -> Dict[str, Any]:
     """One kind of flood, and the same client without it, by turns."""
     with tempfile.TemporaryDirectory() as folder:
         log, addresses = Path(folder, "log"), Path(folder, "address")
@@ -127,7 +127,7 @@ def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int) -> D
             worker = subprocess.Popen([sys.executable, "-m", "scaler.worker", address, "-n", "1"])
             context = multiprocessing.get_context("spawn")
             sent, is_on, has_begun = context.Value("q", 0), context.RawValue("i", 0), context.Semaphore(0)
-            arguments = [(address, kind, seed, sent, is_on, has_begun) for seed in range(flooders)]
+            arguments = [(address, kind, seed, sent, is_on, has_begun) for seed in range(seed, seed + flooders)]
             processes = [context.Process(target=flood, args=each, daemon=True) for each in arguments]
             for flooder in processes:
                 flooder.start()
@@ -171,10 +171,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="with and without the flood (default: %(default)s)")
     parser.add_argument("--frames", type=int, default=0, help="go on until so many were sent")
+    parser.add_argument("--seed", type=int, default=0, help="of the first flooder (default: %(default)s)")
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for kind in options.kinds or FLOODS:
-        print(json.dumps(run(kind, options.flooders, options.seconds, options.rounds, options.frames)), flush=True)
+        figures = run(kind, options.flooders, options.seconds, options.rounds, options.frames, options.seed)
+        print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from scaler_appliance.shell.allowances import (
     BURST_SECONDS,
+    LITTLE_SECONDS,
+    LITTLE_SHARE,
     NEWCOMERS_BURST_SECONDS,
     NEWCOMERS_SHARE,
     SHARE,
@@ -31,6 +33,18 @@ def test_a_flooding_peer_gets_its_share() -> None:
 
 def test_many_flooding_peers_get_no_more_than_the_share_of_all() -> None:
     assert used_in(60.0, 100) <= TOTAL_BURST_SECONDS + 60 * TOTAL_SHARE + 100 * 0.006
+
+
+def test_many_peers_that_stay_below_their_own_share_get_the_share_of_all() -> None:
+    """And a little each."""
+    allowances, used, peers = Allowances(), 0.0, 200
+    next_at = {number: number * 0.0001 for number in range(peers)}
+    for step in range(60 * 20):
+        now = step * 0.05
+        for number in [each for each, at in next_at.items() if at <= now]:
+            next_at[number] = now + 0.05 + allowances.charge(b"%d" % number, now, 0.0009)
+            used += 0.0009
+    assert used <= TOTAL_BURST_SECONDS + 60 * (TOTAL_SHARE + peers * LITTLE_SHARE) + peers * (LITTLE_SECONDS + 0.001)
 
 
 def test_a_peer_that_uses_little_is_never_delayed() -> None:

@@ -88,7 +88,7 @@ def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> N
     name = name_of(scenario, scenario.client)
     scenario.client.send(m.InfoRequest(request_id=1))
     scenario.step(0.0)
-    assert set(scenario.server._idle_seconds) == {name} and scenario.server._idle_seconds[name] > 0.0
+    assert scenario.server._idle_seconds[name] > 0.0
     before = scenario.server._allowances._used[name][0]
     owed = scenario.server._idle_seconds[name]
     scenario.client.send(m.Heartbeat())
