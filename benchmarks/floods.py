@@ -140,14 +140,12 @@ class Flood(NamedTuple):
 
     Parameters:
         batches: what a flooder sends, again and again; nothing: it only connects.
-        role: as what it gets a session.
         greets: whether it says Hello.
         stays: whether it goes on on its connection until the scheduler closes it.
         awaits_end: whether it sends the next batch when the scheduler has answered the end of the one before.
     """
 
     batches: Callable[[random.Random], Iterator[Batch]]
-    role: m.Role = m.Role.CLIENT
     greets: bool = True
     stays: bool = True
     awaits_end: bool = False
@@ -173,7 +171,7 @@ FLOODS: Dict[str, Flood] = {
     "explanations": Flood(_always(lambda generator: m.ExplanationRequest(request_id=generator.getrandbits(32)))),
     "hellos": Flood(_always(lambda generator: hello(functions=["x"] * 3000), 20)),
     "texts": Flood(_always(lambda generator: m.Heartbeat(processors=[m.ProcessorStatus()] * 20_000), 20)),
-    "large": Flood(_always(lambda generator: m.TaskCancel(ids=array("Q", bytes(1 << 20))), 5), role=m.Role.WORKER),
+    "large": Flood(_always(lambda generator: m.TaskResult(ids=array("Q", bytes(1 << 20))), 5)),
     "empty": Flood(_empty),
     "unfinished": Flood(_unfinished, stays=False),
     "connections": Flood(_nothing, greets=False, stays=False),
@@ -222,7 +220,7 @@ def _flood_connection(stream: socket.socket, chosen: Flood, batches: Iterator[Ba
     while not protocol.is_ready:
         protocol.feed(stream.recv(4096))
         stream.sendall(protocol.take_output())
-    stream.sendall(encoded(hello(chosen.role)))
+    stream.sendall(encoded(hello()))
     stream.setblocking(False)
     answer = encode(m.DisconnectResponse()) if chosen.awaits_end else b""
     while is_on.value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, task
@@ -347,9 +347,9 @@ def test_later_work_is_reported_with_the_peer_that_it_was_for(harness: Harness, 
     while harness.core.has_work:
         harness.core.tick(harness.now)
         late_work = harness.core.late_work
-        assert set(late_work.done) <= {client.name} and not late_work.refused
-        assert late_work.done.get(client.name, 0) <= 3 * WORK
-        done += late_work.done.get(client.name, 0)
+        assert set(late_work) <= {client.name} and late_work.get(client.name, 0) <= 3 * WORK
+        done += late_work.get(client.name, 0)
+    assert not harness.state.useless
     assert SIZE / 4 < done < 10 * SIZE
     other.send(m.InfoRequest(request_id=1))
     harness.core.tick(harness.now)
@@ -361,12 +361,34 @@ def test_work_for_a_message_that_is_refused_late_is_reported_as_such(harness: Ha
     message.predecessors[-1] = SIZE - 1  # itself
     client.post(message, payload)
     done = 0
-    refused: Mapping[bytes, int] = {}
-    while not refused:
+    useless = harness.state.useless
+    while not useless:
         harness.core.tick(harness.now)
-        done += harness.core.late_work.done.get(client.name, 0)
-        refused = harness.core.late_work.refused
-    assert list(refused) == [client.name] and done <= refused[client.name] <= done + 3 * WORK
+        done += harness.core.late_work.get(client.name, 0)
+    assert list(useless) == [client.name] and done <= useless[client.name] <= done + 3 * WORK
+
+
+def test_work_for_what_does_not_exist_is_reported_as_useless(harness: Harness, client: Client) -> None:
+    worker = harness.worker()
+    known = client.create(2, b"known")
+    harness.state.useless.clear()
+    client.cancel(5)
+    client.take(m.TaskCancelConfirm)
+    client.delete(known)
+    assert harness.state.useless.pop(client.name) == 2
+    client.delete(known)
+    assert harness.state.useless.pop(client.name) == 1
+    client.send(m.ObjectRequest(id=known, length=1))
+    client.take(m.ObjectResponse)
+    assert harness.state.useless.pop(client.name) == 60
+    client.send(*task([6, 7]))
+    instances = worker.take_all_tasks()
+    worker.finish(instances)
+    assert not harness.state.useless
+    worker.finish(instances)
+    assert harness.state.useless.pop(worker.name) >= 8
+    worker.confirm(instances, Cancelled.CANCELLED)
+    assert harness.state.useless == {worker.name: 4 * len(instances)}
 
 
 def test_a_session_whose_message_is_worked_on_is_not_silent(client: Client) -> None:

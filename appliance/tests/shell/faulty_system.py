@@ -99,7 +99,7 @@ class SimulatedSystem:
             self._processor_seconds += 0.0001
             return self._processor_seconds
 
-        return SimpleNamespace(perf_counter=perf_counter, thread_time=perf_counter)
+        return SimpleNamespace(perf_counter=perf_counter)
 
     def as_asyncio(self, loop: SimulatedLoop) -> Any:
         """In place of the module `asyncio`."""

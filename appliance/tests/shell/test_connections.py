@@ -273,7 +273,7 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now
 
-    monotonic = thread_time = perf_counter
+    monotonic = perf_counter
 
 
 def registered(bench: Bench, count: int) -> List[Tuple[bytes, Connection]]:

@@ -38,19 +38,10 @@ class ConnectionLost(NamedTuple):
     is_fault: bool
 
 
-class LateWork(NamedTuple):
-    """What one call has done for messages of earlier calls, in units, by the peers that sent them.
+LateWork = Mapping[bytes, int]
+"""What one call has done for messages of earlier calls, in units, by the peers that sent them."""
 
-    Parameters:
-        done: all of it.
-        refused: for messages that were found to be wrong in this call, in all calls.
-    """
-
-    done: Mapping[bytes, int]
-    refused: Mapping[bytes, int]
-
-
-NO_LATE_WORK = LateWork({}, {})
+NO_LATE_WORK: LateWork = {}
 
 
 class _Line:
@@ -78,7 +69,7 @@ class PendingWork:
         amount: of work in one call of the core, in units.
         react: begins to work on a message.
         consequences: processes what has ended for a client.
-        on_error: a session has broken the protocol.
+        on_error: a session has broken the protocol, with a message on which so much work was done.
     """
 
     def __init__(
@@ -86,7 +77,7 @@ class PendingWork:
         amount: int,
         react: Reaction,
         consequences: Callable[[ClientSession], Steps],
-        on_error: Callable[[Session, PeerError], None],
+        on_error: Callable[[Session, PeerError, int], None],
     ) -> None:
         self._amount = amount
         self._share = max(1, amount // PARTS_PER_CALL)
@@ -95,7 +86,6 @@ class PendingWork:
         self._consequences = consequences
         self._on_error = on_error
         self._lines: OrderedDict[int, _Line] = OrderedDict()  # by session, the one whose turn it is first
-        self._refused: Dict[bytes, int] = {}  # in this call
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -140,7 +130,6 @@ class PendingWork:
         """
         self._left = self._amount
         done: Dict[bytes, int] = {}
-        self._refused = {}
         while (self._lines or advancing) and self._left > 0:
             while advancing:
                 _, client = advancing.popitem()
@@ -155,7 +144,7 @@ class PendingWork:
             if line.is_idle and self._lines.get(number) is line:
                 del self._lines[number]
         self._left = self._amount  # for the messages of the next burst
-        return LateWork(done, self._refused)
+        return done
 
     def _add_consequences(self, client: ClientSession) -> None:
         line = self._line_of(client)
@@ -194,11 +183,10 @@ class PendingWork:
             return UNITS_OF_A_MESSAGE
         except (PeerError, MalformedMessageError) as error:
             line.steps = None
-            self._refused[line.session.peer] = self._refused.get(line.session.peer, 0) + line.units
             is_malformed = isinstance(error, MalformedMessageError)
             fault = PeerError(m.RefusalReason.MALFORMED, str(error)) if is_malformed else error
             assert isinstance(fault, PeerError)
-            self._on_error(line.session, fault)
+            self._on_error(line.session, fault, line.units)
             return UNITS_OF_A_MESSAGE
 
     def _line_of(self, session: Session) -> _Line:

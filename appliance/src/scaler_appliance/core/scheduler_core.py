@@ -160,8 +160,9 @@ class SchedulerCore:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         return None
 
-    def _on_late_error(self, session: Session, error: PeerError) -> None:
+    def _on_late_error(self, session: Session, error: PeerError, units: int) -> None:
         """A message of a session was wrong that had to wait, or was found to be wrong late."""
+        self.state.count_useless(session, units)
         if not session.is_gone:
             self.on_peer_error(self._now, session.peer, error)
 
@@ -262,8 +263,7 @@ class SchedulerCore:
         self._now = self.state.now = now
         is_watching = now >= self._next_watch
         if is_watching:
-            if self._started is None:
-                self._started = now
+            self._started = now if self._started is None else self._started
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
             for client in self._flow.short_of_credit():

@@ -4,8 +4,8 @@ Rules:
 - Work (tasks, results, objects) is bounded by credit; whatever else a peer sends is bounded here. A peer gets SHARE of
   the time, all peers together get TOTAL_SHARE, and each may use BURST_SECONDS and TOTAL_BURST_SECONDS at once. So a
   flood leaves most of the time, and of a processor that others use too, to those who work.
-- A peer that has used little is never delayed because of others: LITTLE_SHARE, some twenty times what heartbeats take.
-- Time is that of the processor: what other programs take of a busy machine is charged to nobody.
+- A peer that has used little is never delayed because of others: LITTLE_SHARE, some forty times what heartbeats take.
+- Time is that of a clock, not of the processor: on a busy machine, these are shares of what the scheduler gets of it.
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
   that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
   accepted for a moment.
@@ -18,7 +18,7 @@ from typing import Dict, Tuple
 
 SHARE, BURST_SECONDS = 0.02, 0.1
 TOTAL_SHARE, TOTAL_BURST_SECONDS = 0.1, 0.3
-LITTLE_SHARE, LITTLE_SECONDS = 0.001, 0.005
+LITTLE_SHARE, LITTLE_SECONDS = 0.002, 0.005
 NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS = 0.2, 1.0
 NEWCOMERS_AT_ONCE_SECONDS = 0.01
 

@@ -175,13 +175,10 @@ class Connections:
             before = end
             if peer is None:
                 if descriptor in self._listeners:
-                    begin_processor = time.thread_time()
                     self._accept(self._listeners[descriptor], now)
-                    self.newcomer_seconds += time.thread_time() - begin_processor
                     end = clock()
+                    self.newcomer_seconds += end - before
                 continue
-            is_newcomer = peer.hello_deadline is not None
-            begin_processor = time.thread_time() if is_newcomer else 0.0
             try:
                 if events & ~select.EPOLLOUT and peer.name not in turns:
                     messages = peer.connection.receive()
@@ -193,8 +190,8 @@ class Connections:
             except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
                 self._lose(peer, error)
             end = clock()
-            if is_newcomer:
-                self.newcomer_seconds += time.thread_time() - begin_processor
+            if peer.hello_deadline is not None:
+                self.newcomer_seconds += end - before
             elif end - before > CHARGED_SECONDS:
                 turns.charge(peer.name, end - before)
         return bool(ready)

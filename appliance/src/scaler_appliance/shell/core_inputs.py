@@ -107,6 +107,12 @@ class CoreInputs:
         """What the last tick has done for earlier messages."""
         return self._core.late_work
 
+    def take_useless(self) -> Dict[bytes, int]:
+        """Work that has led to nothing since the last call, in units, by the peers that caused it."""
+        state = self._core.state
+        useless, state.useless = state.useless, {}
+        return useless
+
     def is_working_for(self, peer: bytes) -> bool:
         """Whether the next message of a peer would have to wait for the one before."""
         return self._core.is_working_for(peer)

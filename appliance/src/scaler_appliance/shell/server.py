@@ -175,7 +175,6 @@ class Server:
         meanwhile waits here, where it is bounded.
         """
         turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
-        begin_processor = time.thread_time()
         is_busy = self._inputs.is_working_for
         passed_over: Set[bytes] = set()
         end = begin = clock()
@@ -200,9 +199,7 @@ class Server:
                 if not is_work:
                     idle_seconds += end - before + READING_SECONDS_PER_BYTE * sum(map(len, frames))
             pause_seconds = 0.0
-            if idle_seconds:
-                # On a busy machine, most of that time may have been another program's.
-                idle_seconds *= min(1.0, (time.thread_time() - begin_processor) / max(end - begin, 1e-9))
+            if idle_seconds or peer in self._idle_seconds:
                 idle_seconds += self._idle_seconds.pop(peer, 0.0)
                 pause_seconds = self._allowances.charge(peer, now, idle_seconds)
             if pause_seconds:
@@ -291,16 +288,15 @@ class Server:
     def _tick(self, now: float) -> List[Effect]:
         """Let the core decide, and charge peers for what it did for their earlier messages."""
         effects = self._inputs.tick(now)
-        late_work = self._inputs.late_work
-        for peer, units in late_work.done.items():
+        for peer, units in self._inputs.late_work.items():
             self._peers.charge(peer, units * SECONDS_PER_UNIT)
-        for peer, units in late_work.refused.items():
+        for peer, units in self._inputs.take_useless().items():
             self._charge_idle(peer, units * SECONDS_PER_UNIT)
         return effects
 
     def _end_sessions(self, now: float, gone: List[bytes]) -> List[Effect]:
         """Connections have ended: let the core decide what follows."""
-        begin = time.thread_time()
+        begin = time.perf_counter()
         unpaid_seconds = 0.0
         for peer in gone:
             del self._gone[peer]
@@ -308,7 +304,7 @@ class Server:
             unpaid_seconds += self._allowances.forget(peer, now) + self._idle_seconds.pop(peer, 0.0)
             self._inputs.call(InputKind.PEER_GONE, now, peer)
         effects = self._tick(now)
-        self._peers.newcomer_seconds += unpaid_seconds + time.thread_time() - begin
+        self._peers.newcomer_seconds += unpaid_seconds + time.perf_counter() - begin
         return effects
 
     def _report_congestion(self, now: float) -> None:
@@ -331,7 +327,7 @@ class Server:
         message = effect.message
         self.sent[type(message).__name__] += 1
         is_answer = type(message) in ANSWERS
-        begin = time.thread_time() if is_answer else 0.0
+        begin = time.perf_counter() if is_answer else 0.0
         try:
             # SCL-TRN-003
             frames: List[Buffer] = [encode(message)]
@@ -344,7 +340,7 @@ class Server:
             self._peers.greet(effect.peer)
         self._peers.send(effect.peer, frames)
         if is_answer:
-            self._charge_idle(effect.peer, time.thread_time() - begin)
+            self._charge_idle(effect.peer, time.perf_counter() - begin)
 
     def _forget(self, effect: Forget) -> None:
         self._peers.forget(effect.peer, self._loop.time())
